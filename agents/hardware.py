@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agents.contract.boards import Board
-from agents.contract.documents import DesiredReplica, NodeFacts
+from agents.contract.documents import DesiredReplica, LauncherName, NodeFacts
 from agents.contract.topology import NodeTopology
 from agents.doctor.machine import RealMachine
 from agents.doctor.preflight import Preflight
@@ -167,4 +167,5 @@ def _facts(nvml: Nvml, runtime: Runtime, var: Path, *, simulated: bool) -> NodeF
         cuda_version=versions.cuda,
         simulated=simulated,
         agent_version=VERSION,
+        launchers=tuple(map(str, LauncherName)),
     )

@@ -21,6 +21,7 @@ from scheduler.core.forecast.pass_estimates import estimate_starts
 from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.model.decisions import Plan
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
+from scheduler.core.placement.node_eligibility import eligibility_key
 from scheduler.core.plan import plan_and_can_start
 
 # How long estimates stand while the same jobs wait, and after the queue has changed.
@@ -115,7 +116,7 @@ def _request_key(job: WaitingJob) -> object:
     """Jobs with equal keys have the same alternatives."""
     return (
         *(job.device, job.replicas, job.cpu_milli, job.memory_mib, job.topology, job.processes),
-        *(job.disk_mib, job.needs, job.tolerates),
+        *(job.disk_mib, eligibility_key(job)),
         *(job.project, job.user, job.priority, job.preemptible),
         *(job.time_limit_seconds, job.attained_seconds),
     )

@@ -78,6 +78,10 @@ class LauncherName(StrEnum):
     TORCHRUN = "torchrun"
 
 
+# Those of the agents that do not report theirs.
+FIRST_LAUNCHERS = (str(LauncherName.NONE), str(LauncherName.TORCHRUN))
+
+
 class RuntimeKind(StrEnum):
     DOCKER = "docker"
     PROCESS = "process"
@@ -288,6 +292,10 @@ class NodeFacts:
     # Sentences about the node, and those of them that keep it from new work.
     problems: tuple[str, ...] = field(default=(), metadata=rule(max_length=64))
     blocks: tuple[str, ...] = field(default=(), metadata=rule(max_length=64))
+    # Names of its launchers; a newer agent may have some that this side does not know.
+    launchers: tuple[Identifier, ...] = field(
+        default=FIRST_LAUNCHERS, metadata=omitted_by_default(max_length=64)
+    )
     # Disk that jobs may use together; None if the node does not report it.
     disk_mib: int | None = field(
         default=None, metadata=omitted_by_default(minimum=0, maximum=MAX_DISK_MIB)

@@ -22,6 +22,9 @@ from portal.jobs.models import Replica
 from portal.live.bell import ring, ring_plan
 from scheduler.core.model.states import REPLICA_EDGES, ReplicaStatus, is_allowed
 
+# Facts that decide which jobs a node may get.
+ELIGIBILITY = ("launchers", "share_clients", "blocks")
+
 
 def node_report(
     node_id: UUID, observed: ObservedDocument, applied_revision: int | None = None
@@ -33,8 +36,8 @@ def node_report(
     """
     with transaction.atomic():
         (node,) = Node.objects.filter(pk=node_id).lock_rows()
-        _facts_report(node, observed)
-        changed = gpu_reports_apply(node, observed)
+        changed = _facts_report(node, observed)
+        changed |= gpu_reports_apply(node, observed)
         changed |= slice_reports_apply(node, observed)
         applied = node.applied_revision if applied_revision is None else applied_revision
         jobs = _replicas_report(node, observed, applied)
@@ -46,8 +49,9 @@ def node_report(
         ring_plan()
 
 
-def _facts_report(node: Node, observed: ObservedDocument) -> None:
-    facts = observed.facts
+def _facts_report(node: Node, observed: ObservedDocument) -> bool:
+    """True if other jobs may be placed on the node than before."""
+    facts, before = observed.facts, node.facts
     node.facts = {
         "runtime": str(facts.runtime),
         "runtime_version": facts.runtime_version,
@@ -56,6 +60,7 @@ def _facts_report(node: Node, observed: ObservedDocument) -> None:
         "cuda_version": facts.cuda_version,
         "simulated": facts.simulated,
         "agent_version": facts.agent_version,
+        "launchers": list(facts.launchers),
         "share_clients": facts.share_clients,
         "disk_free_mib": facts.disk_free_mib,
         "problems": list(facts.problems),
@@ -70,6 +75,7 @@ def _facts_report(node: Node, observed: ObservedDocument) -> None:
     node.memory_mib = facts.memory_mib
     node.disk_mib = facts.disk_mib
     node.save(update_fields=["facts", "topology", "fabric", "cpu_milli", "memory_mib", "disk_mib"])
+    return any(before.get(name) != node.facts[name] for name in ELIGIBILITY)
 
 
 def _replicas_report(node: Node, observed: ObservedDocument, applied: int) -> set[int]:

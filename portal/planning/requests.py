@@ -16,6 +16,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
+from agents.contract.documents import LauncherName
 from portal.jobs.models import Job
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology, WaitingJob
 from scheduler.core.model.states import JobStatus
@@ -60,6 +61,7 @@ class RequestSpec:
     processes: int
     needs: tuple[str, ...]
     tolerates: tuple[str, ...]
+    launcher: LauncherName
 
 
 _cache: dict[UUID, RequestSpec] = {}
@@ -142,6 +144,7 @@ def waiting_job_from_columns(
         tolerates=spec.tolerates,
         group=run_group(value["name"]),
         disk_mib=value["disk_mib"],
+        launcher=spec.launcher,
     )
 
 
@@ -173,6 +176,7 @@ def waiting_job_from_request(
         tolerates=spec.tolerates,
         group=run_group(request.name),
         disk_mib=request.disk_mib,
+        launcher=spec.launcher,
     )
 
 
@@ -193,6 +197,7 @@ def _spec(request: JobRequest) -> RequestSpec:
         processes=request.processes,
         needs=request.needs,
         tolerates=request.tolerates,
+        launcher=request.launcher,
     )
 
 

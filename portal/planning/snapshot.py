@@ -12,7 +12,7 @@ from django.db.models import OuterRef, Subquery, Sum, TextField
 from django.db.models.functions import Cast
 
 from agents.contract.codec import decode
-from agents.contract.documents import GpuMode, SliceKind
+from agents.contract.documents import FIRST_LAUNCHERS, GpuMode, SliceKind
 from agents.contract.errors import ContractError
 from agents.contract.topology import NodeTopology
 from portal.allocations.models import Allocation
@@ -81,6 +81,8 @@ def _node(row: Any, gpus: Iterable[GpuView], allocated: tuple[int, int, int]) ->
         gpus=tuple(gpus),
         unavailable_reason=reason,
         unavailable_key=key,
+        launchers=tuple(row.facts.get("launchers", FIRST_LAUNCHERS)),
+        agent_version=str(row.facts.get("agent_version", "")),
         share_clients=row.facts.get("share_clients", 0),
         labels=tuple(row.labels),
         taints=tuple(row.taints),

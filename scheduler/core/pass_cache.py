@@ -36,4 +36,5 @@ def _hardware(node: NodeView) -> object:
     gpus = [(g.id, g.index, g.board, g.product_name, g.memory_mib, g.profiles) for g in node.gpus]
     host = (node.cpu_total_milli, node.memory_total_mib, node.disk_total_mib, node.share_clients)
     facts = (node.id, node.name, node.available, node.fabric, node.labels, node.taints, node.links)
-    return (facts, host, gpus)
+    agent = (node.launchers, node.agent_version)
+    return (facts, host, agent, gpus)

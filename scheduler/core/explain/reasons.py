@@ -14,7 +14,12 @@ from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import RunningJob, WaitingJob
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
 from scheduler.core.placement.legality import SINGLE_NODE
-from scheduler.core.placement.node_eligibility import exclusion_message, is_eligible
+from scheduler.core.placement.node_eligibility import (
+    NO_LAUNCHER,
+    eligibility_key,
+    exclusion_message,
+    is_eligible,
+)
 from scheduler.core.request.quantities import write_memory
 
 CanPlace = Callable[[WaitingJob, DeviceOption, Ledger], bool]
@@ -32,7 +37,7 @@ def explain(
         outs = (
             (node.view.name, exclusion_message(node.view, job)) for node in _serving(want, ledger)
         )
-        return _unavailable({name: out for name, out in outs if out})
+        return _unavailable({name: out for name, out in outs if out}, job)
     if _could_alone(job, want, ledger, can_place):
         return _priority()
     needed = want.count * job.replicas
@@ -103,7 +108,7 @@ def _usable(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> list[NodeSpa
         serving = _serving(want, ledger)
         return [n for n in serving if n.view.available and is_eligible(n.view, job)]
 
-    key = ("usable", want.board, job.needs, job.tolerates)
+    key = ("usable", want.board, eligibility_key(job))
     return ledger.cached(key, compute, for_whole_pass=True)
 
 
@@ -126,7 +131,7 @@ def _free_here(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> _Free:
         return _Free(sum(free.values()), sum(map(bool, free.values())), max(free.values()), first)
 
     whose = (job.project, job.processes) if want.kind is SliceKind.MPS else ()
-    return ledger.cached(("free", want, job.needs, job.tolerates, whose), compute)
+    return ledger.cached(("free", want, eligibility_key(job), whose), compute)
 
 
 def _hosts(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> int:
@@ -139,7 +144,7 @@ def _hosts(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> int:
         )
 
     size = (job.cpu_milli, job.memory_mib)
-    return ledger.cached(("hosts", want.board, job.needs, job.tolerates, size), compute)
+    return ledger.cached(("hosts", want.board, eligibility_key(job), size), compute)
 
 
 def _with_disk(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> int:
@@ -149,7 +154,7 @@ def _with_disk(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> int:
         return sum(n.can_host(job) for n in _usable(job, want, ledger))
 
     size = (job.cpu_milli, job.memory_mib, job.disk_mib)
-    return ledger.cached(("disk", want.board, job.needs, job.tolerates, size), compute)
+    return ledger.cached(("disk", want.board, eligibility_key(job), size), compute)
 
 
 def _no_disk(
@@ -212,7 +217,7 @@ def _priority() -> Reason:
     return Reason(ReasonCode.PRIORITY, make_message("priority.taken"), {}, _UNTIL_ENDS)
 
 
-def _unavailable(why: dict[str, Message]) -> Reason:
+def _unavailable(why: dict[str, Message], job: WaitingJob) -> Reason:
     if not why:
         message, unblocks = (
             make_message("node_unavailable.none"),
@@ -227,9 +232,10 @@ def _unavailable(why: dict[str, Message]) -> Reason:
         )
     evidence = {"nodes": {name: message.text for name, message in sorted(why.items())[:MAX_NODES]}}
     message = make_message("node_unavailable.all", why=whys)
-    return Reason(
-        ReasonCode.NODE_UNAVAILABLE, message, evidence, make_message("unblocks.node_back")
-    )
+    unblocks = make_message("unblocks.node_back")
+    if any(message.key == NO_LAUNCHER for message in why.values()):
+        unblocks = make_message("unblocks.launcher", launcher=str(job.launcher))
+    return Reason(ReasonCode.NODE_UNAVAILABLE, message, evidence, unblocks)
 
 
 def _free(node: NodeSpace, job: WaitingJob, want: DeviceOption) -> int:

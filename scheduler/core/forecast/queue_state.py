@@ -21,7 +21,7 @@ from scheduler.core.model.snapshot import (
     RunningJob,
     WaitingJob,
 )
-from scheduler.core.placement.node_eligibility import is_eligible
+from scheduler.core.placement.node_eligibility import eligibility_key, is_eligible
 
 # Future arrivals are drawn from this many of the newest ones.
 RECENT_ARRIVALS = 200
@@ -195,7 +195,7 @@ class _Builder:
 
     def _shape(self, job: WaitingJob) -> tuple[int, int]:
         """Units of a replica with its cheapest option, and its pool of nodes."""
-        alike = (job.device, job.needs, job.tolerates)
+        alike = (job.device, eligibility_key(job))
         if alike not in self._seen:
             known = {boards: device_options(job.device, boards) for boards in set(self._boards)}
             ways = [known[boards] for boards in self._boards]

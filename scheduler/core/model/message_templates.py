@@ -56,6 +56,9 @@ _REASONS = {
     "node.blocks": MessageTemplate("%(node)s has stopped accepting jobs (%(why)s)"),
     "node.no_label": MessageTemplate("%(node)s has no label %(label)s"),
     "node.tainted": MessageTemplate("%(node)s is reserved for jobs that tolerate %(taint)s"),
+    "node.no_launcher": MessageTemplate(
+        "The agent of %(node)s (version %(version)s) has no launcher %(launcher)s"
+    ),
     "held": MessageTemplate("It is held: %(because)s"),
     "begin_time": MessageTemplate("Its begin time has not come yet"),
     "dependency": MessageTemplate("It starts after %(jobs)s"),
@@ -141,6 +144,9 @@ _UNBLOCKS = {
     "unblocks.node_added": MessageTemplate("An admin has to add a node"),
     "unblocks.agent_updated": MessageTemplate(
         "An admin has to update the agents, so that they report their disk"
+    ),
+    "unblocks.launcher": MessageTemplate(
+        "An admin has to update the agents to a version with launcher %(launcher)s"
     ),
     "unblocks.node_back": MessageTemplate("An admin has to bring a node back"),
     "unblocks.those_ahead": MessageTemplate("It starts when the jobs ahead of it have started"),

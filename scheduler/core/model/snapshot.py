@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agents.contract.boards import Profile
-from agents.contract.documents import GpuMode, SliceKind
+from agents.contract.documents import FIRST_LAUNCHERS, GpuMode, LauncherName, SliceKind
 from scheduler.core.model.decisions import ReplicaPlacement
 from scheduler.core.model.links import UNKNOWN, Links
 
@@ -124,6 +124,9 @@ class NodeView:
     disk_total_mib: int | None = None
     """Disk for jobs. None if the agent does not report it; `disk_free_mib` is 0 then."""
     unavailable_key: str = ""
+    launchers: tuple[str, ...] = FIRST_LAUNCHERS
+    """Names of launchers that its agent knows."""
+    agent_version: str = ""
 
     @property
     def leaf(self) -> str:
@@ -220,6 +223,7 @@ class WaitingJob:
     """What similar runs of one user have in common, such as the name without its numbers."""
     disk_mib: int = 0
     """0 if none is requested."""
+    launcher: LauncherName = LauncherName.NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ The engine knows GPUs by their state, not by their name, so it is quick on thous
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import cached_property
 
 import numpy as np
 
-from agents.contract.documents import SliceKind
+from agents.contract.documents import LauncherName, SliceKind
 from agents.contract.layouts import layout_table
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.devices.options import DeviceOption, device_options
@@ -24,7 +24,7 @@ from scheduler.core.packing.tables import ClusterExtent, hole_values_of_mix
 from scheduler.core.packing.weights import score_weights
 from scheduler.core.placement.gpu_states import DeviceShape, SliceGeometry, state_of
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
-from scheduler.core.placement.node_eligibility import is_eligible
+from scheduler.core.placement.node_eligibility import eligibility_key, is_eligible
 
 # Assumed beside every mix: one whole GPU with the usual CPU and memory.
 PRIOR = Demand(DeviceRequest(gpus=1), cpu_milli=8_000, memory_mib=65_536, count=1)
@@ -41,8 +41,11 @@ class Fleet:
         self._number = {node.view.id: n for n, node in enumerate(self._nodes)}
         self._boards = {g.board.key: g.board for node in self._nodes for g in node.gpus}
         self._model = {key: m for m, key in enumerate(sorted(self._boards))}
-        self._masks: dict[tuple[tuple[str, ...], tuple[str, ...]], Bools | None] = {}
+        self._masks: dict[Hashable, Bools | None] = {}
         self._has_taints = any(node.view.taints for node in self._nodes)
+        of_nodes = {node.view.launchers for node in self._nodes}
+        # Those that every node has.
+        self._launchers = frozenset(LauncherName).intersection(*of_nodes)
         mix = self._mix(ledger.snapshot)
         cut = SliceGeometry(self._boards, _profiles(mix), hole_values_of_mix(mix))
         departing = ledger.snapshot.mix.departures_per_start
@@ -192,10 +195,10 @@ class Fleet:
         return enough if mask is None else mask & enough
 
     def _mask(self, job: WaitingJob) -> Bools | None:
-        """Nodes whose labels and taints allow the job; None means all."""
-        if not self._has_taints and not job.needs:
+        """Nodes for which the job is eligible; None means all."""
+        if not self._has_taints and not job.needs and job.launcher in self._launchers:
             return None
-        key = (job.needs, job.tolerates)
+        key = eligibility_key(job)
         if key not in self._masks:
             usable = [n.view.available and is_eligible(n.view, job) for n in self._nodes]
             self._masks[key] = np.array(usable, bool)

@@ -1,8 +1,12 @@
-"""Which nodes a job may run on, by their labels, taints and availability."""
+"""Which nodes a job may run on, by their labels, taints, launchers and availability."""
+
+from collections.abc import Hashable
 
 from agents.contract.message import Message
 from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.snapshot import NodeView, WaitingJob
+
+NO_LAUNCHER = "node.no_launcher"
 
 
 def exclusion_message(node: NodeView, job: WaitingJob) -> Message | None:
@@ -13,14 +17,23 @@ def exclusion_message(node: NodeView, job: WaitingJob) -> Message | None:
         key, values = "node.no_label", {"node": node.name, "label": label}
     elif taint := _untolerated_taint(node, job):
         key, values = "node.tainted", {"node": node.name, "taint": taint}
+    elif job.launcher not in node.launchers:
+        agent = {"version": node.agent_version or "?"}
+        key, values = NO_LAUNCHER, {"node": node.name, "launcher": str(job.launcher), **agent}
     else:
         return None
     return make_message(key, **values)
 
 
 def is_eligible(node: NodeView, job: WaitingJob) -> bool:
-    """Whether the labels and taints of the node allow the job."""
-    return not (_missing_label(node, job) or _untolerated_taint(node, job))
+    """Whether the labels and taints of the node allow the job, and its agent can launch it."""
+    is_barred = _missing_label(node, job) or _untolerated_taint(node, job)
+    return not is_barred and job.launcher in node.launchers
+
+
+def eligibility_key(job: WaitingJob) -> Hashable:
+    """Jobs with equal keys are eligible for the same nodes."""
+    return job.needs, job.tolerates, job.launcher
 
 
 def _unavailability(node: NodeView) -> tuple[str, dict[str, str]]:

@@ -9,6 +9,7 @@ from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
 from scheduler.core.placement.feasibility import ClusterCapacity
+from scheduler.core.placement.node_eligibility import eligibility_key
 
 # The table forgets jobs that left the queue once this many have.
 FORGET_AFTER = 1_000
@@ -53,7 +54,7 @@ class RequirementsTable:
     def _of(self, job: WaitingJob) -> Requirements:
         key = (
             *(job.device, job.replicas, job.cpu_milli, job.memory_mib, job.topology),
-            *(job.processes, job.needs, job.tolerates, job.disk_mib),
+            *(job.processes, job.disk_mib, eligibility_key(job)),
         )
         requirements = self._by_request.get(key)
         if requirements is None:
