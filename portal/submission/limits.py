@@ -1,16 +1,37 @@
-"""The limits of this portal's settings that every job request is checked against."""
+"""What every job request is checked against, and what it gets where it does not say."""
 
 from django.conf import settings
 
+from portal.planning.host_nodes import host_nodes
+from scheduler.core.model.snapshot import DeviceRequest
+from scheduler.core.placement.host_shares import HostNode, host_share
 from scheduler.core.request import RequestLimits
+from scheduler.core.request.values import HostShare
 
 
 def request_limits() -> RequestLimits:
-    """Time limits, the largest gang and the allowed images, from TESSERA_* settings."""
+    """Time limits, the largest gang and the allowed images, from TESSERA_* settings; CPU and memory
+    by default from the nodes."""
     platform = settings.PLATFORM
     return RequestLimits(
         default_time_limit_seconds=platform.default_time_limit_seconds,
         max_time_limit_seconds=platform.max_time_limit_seconds,
         max_replicas=platform.max_replicas,
         image_allow=tuple(p.strip() for p in platform.image_allow.split(",") if p.strip()),
+        host_share=ClusterHostShares(),
     )
+
+
+class ClusterHostShares:
+    """The share of the node that a device is. Reads the nodes once, and only if a request leaves an
+    amount out."""
+
+    def __init__(self) -> None:
+        self._nodes: tuple[HostNode, ...] | None = None
+
+    def __call__(
+        self, device: DeviceRequest, *, needs: tuple[str, ...], tolerates: tuple[str, ...]
+    ) -> HostShare:
+        if self._nodes is None:
+            self._nodes = host_nodes()
+        return host_share(self._nodes, device, needs=needs, tolerates=tolerates)

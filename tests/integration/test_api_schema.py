@@ -11,7 +11,7 @@ from portal.api.jobs.filters import JobListQuerySerializer
 from portal.api.jobs.request_serializers import JobSubmitRequestSerializer
 from portal.jobs.filters import JobFilters
 from scheduler.core.request import RequestLimits, parse_request
-from scheduler.core.request.reader import FIELDS
+from scheduler.core.request.reader import FIELD_NAMES as FIELDS
 
 
 def _schema() -> dict:

@@ -8,7 +8,7 @@ import pytest
 from portal.inventory.models import Node
 from portal.jobs.models import Job
 from scheduler.core.model.states import JobStatus
-from scheduler.core.request.reader import FIELDS
+from scheduler.core.request.reader import FIELD_NAMES as FIELDS
 from tests.support.rows import a_job, a_node, a_project, a_request, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)

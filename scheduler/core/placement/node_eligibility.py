@@ -27,13 +27,26 @@ def exclusion_message(node: NodeView, job: WaitingJob) -> Message | None:
 
 def is_eligible(node: NodeView, job: WaitingJob) -> bool:
     """Whether the labels and taints of the node allow the job, and its agent can launch it."""
-    is_barred = _missing_label(node, job) or _untolerated_taint(node, job)
-    return not is_barred and job.launcher in node.launchers
+    is_allowed = allows(node.labels, node.taints, needs=job.needs, tolerates=job.tolerates)
+    return is_allowed and job.launcher in node.launchers
 
 
 def eligibility_key(job: WaitingJob) -> Hashable:
     """Jobs with equal keys are eligible for the same nodes."""
     return job.needs, job.tolerates, job.launcher
+
+
+def allows(
+    labels: tuple[str, ...],
+    taints: tuple[str, ...],
+    *,
+    needs: tuple[str, ...],
+    tolerates: tuple[str, ...],
+) -> bool:
+    """Whether a node with these labels and taints may run what needs and tolerates these."""
+    return all(_has(labels, label) for label in needs) and all(
+        _tolerates(tolerates, taint) for taint in taints
+    )
 
 
 def _unavailability(node: NodeView) -> tuple[str, dict[str, str]]:
@@ -51,7 +64,7 @@ def _missing_label(node: NodeView, job: WaitingJob) -> str:
 
 def _untolerated_taint(node: NodeView, job: WaitingJob) -> str:
     """A taint of the node that keeps the job away; "" if there is none."""
-    return next((taint for taint in node.taints if not _tolerates(job, taint)), "")
+    return next((taint for taint in node.taints if not _tolerates(job.tolerates, taint)), "")
 
 
 def _has(labels: tuple[str, ...], required: str) -> bool:
@@ -61,6 +74,6 @@ def _has(labels: tuple[str, ...], required: str) -> bool:
     return any(label.partition("=")[0] == required for label in labels)
 
 
-def _tolerates(job: WaitingJob, taint: str) -> bool:
+def _tolerates(tolerated: tuple[str, ...], taint: str) -> bool:
     """`key=value` tolerates that taint, `key` every value of it."""
-    return taint in job.tolerates or taint.partition("=")[0] in job.tolerates
+    return taint in tolerated or taint.partition("=")[0] in tolerated

@@ -8,13 +8,15 @@ from agents.contract.message import Message
 from scheduler.core.model.snapshot import DeviceRequest, Isolation
 from scheduler.core.request.quantities import read_memory_mib
 from scheduler.core.request.values import ProblemCode
+from scheduler.core.request_fields import BY_NAME, FIELDS
 
 Refuse = Callable[[str, ProblemCode, Message | str], None]
 
 DEVICE_KINDS = ("gpus", "mig", "mps", "memory")
 PROFILE = re.compile(r"[1-9]g\.[0-9]{1,3}gb(?:[+-][a-z.]{1,8})?")
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
-MAX_GPUS = 1_024
+DEVICE_PARTS = frozenset(field.part for field in FIELDS if field.top == "device")
+MAX_GPUS = BY_NAME["device.gpus"].maximum
 # A request that names a share accepts its isolation.
 _USUAL = {"mps": Isolation.ANY}
 
@@ -25,7 +27,7 @@ def read_device(value: Any, refuse: Refuse) -> DeviceRequest:
         refuse("device", ProblemCode.TYPE, "write one kind of device, such as {mig: 2g.35gb}")
         return DeviceRequest()
     for name in value:
-        if name not in (*DEVICE_KINDS, "models", "isolation"):
+        if name not in DEVICE_PARTS:
             refuse(f"device.{name!s:.64}", ProblemCode.UNKNOWN, "unknown field: remove it")
     kinds = [way for way in DEVICE_KINDS if way in value]
     if len(kinds) != 1:

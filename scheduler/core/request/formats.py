@@ -2,44 +2,53 @@
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from scheduler.core.model.snapshot import DeviceRequest, Isolation
 from scheduler.core.request.conditions import write_begin
 from scheduler.core.request.quantities import write_cpu, write_memory, write_seconds
 from scheduler.core.request.values import JobRequest
+from scheduler.core.request_fields import FIELDS, FieldKind, RequestField
 
 # Characters that JSON accepts unescaped but YAML folds or refuses. Both read the escape.
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
+# How the value of a field is written, by kind; any other is written as it is.
+WRITERS: Mapping[FieldKind, Callable[[Any], Any]] = {
+    FieldKind.CHOICE: str,
+    FieldKind.CPU: write_cpu,
+    FieldKind.SIZE: write_memory,
+    FieldKind.DURATION: write_seconds,
+    FieldKind.COMMAND: list,
+    FieldKind.WORDS: list,
+    FieldKind.VARIABLES: dict,
+}
+
+
 def request_as_dict(request: JobRequest) -> dict[str, Any]:
     """The canonical form with every default filled in, except that disk and conditions appear only
     if they were requested. Reading it returns the same request."""
-    return {
-        "project": request.project,
-        "name": request.name,
-        "kind": str(request.kind),
-        "image": request.image,
-        "command": list(request.command),
-        "launcher": str(request.launcher),
-        "replicas": request.replicas,
-        "processes": request.processes,
-        "device": device_as_dict(request.device),
-        "cpu": write_cpu(request.cpu_milli),
-        "memory": write_memory(request.memory_mib),
-        "shm": write_memory(request.shm_mib),
-        **({"disk": write_memory(request.disk_mib)} if request.disk_mib else {}),
-        "time_limit": write_seconds(request.time_limit_seconds),
-        "priority": str(request.priority),
-        "topology": str(request.topology),
-        "backend": str(request.backend),
-        "retries": {"infrastructure": request.infrastructure_retries, "user": request.user_retries},
-        "grace": write_seconds(request.grace_seconds),
-        "env": dict(request.env),
-        "preemptible": request.preemptible,
-        **_conditions(request),
-    }
+    written: dict[str, Any] = {}
+    for field in FIELDS:
+        if field.top == "device":
+            written["device"] = device_as_dict(request.device)
+            continue
+        value = _begin(request) if field.kind is FieldKind.BEGIN else _value(request, field)
+        if field.is_optional_in_storage and not value:
+            continue
+        if field.part:
+            written.setdefault(field.top, {})[field.part] = value
+        else:
+            written[field.name] = value
+    return written
+
+
+def _value(request: JobRequest, field: RequestField) -> Any:
+    value = getattr(request, field.attribute)
+    is_nothing = field.is_optional_in_storage and not value
+    return value if is_nothing else WRITERS.get(field.kind, lambda same: same)(value)
 
 
 def request_as_yaml(request: JobRequest) -> str:
@@ -48,15 +57,8 @@ def request_as_yaml(request: JobRequest) -> str:
     return "".join(f"{name}: {_plain(value)}\n" for name, value in fields if value != {})
 
 
-def _conditions(request: JobRequest) -> dict[str, Any]:
-    delay = write_seconds(request.begin_in)
-    written = {
-        "begin_at": write_begin(request.begin_at, delay),
-        "after": list(request.after),
-        "needs": list(request.needs),
-        "tolerates": list(request.tolerates),
-    }
-    return {name: value for name, value in written.items() if value}
+def _begin(request: JobRequest) -> str:
+    return write_begin(request.begin_at, write_seconds(request.begin_in))
 
 
 def device_as_dict(device: DeviceRequest) -> dict[str, Any]:

@@ -12,13 +12,22 @@ MAX_AMOUNT = 2_000_000_000
 
 _MEMORY_MIB = {"MiB": 1, "GiB": 1 << 10, "TiB": 1 << 20}
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_SIZE = re.compile(r"([0-9]{1,12})\s*(MiB|GiB|TiB)")
-_CPU = re.compile(r"([0-9]{1,9})m")
-_TIME = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
+# G, GB and GiB are the same: memory comes in powers of two, and nobody means less by 64GB.
+_SIZE = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,3}))?\s*([mgt])(?:i?b)?", re.ASCII | re.IGNORECASE)
+_CPU_MILLI = re.compile(r"([0-9]{1,9})m")
+_CPU = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,3}))?(?:\s*(?:cores?|cpus?))?", re.ASCII | re.I)
+_TIME = re.compile(
+    r"(?:([0-9]{1,9})\s*d(?:ays?)?)?\s*(?:([0-9]{1,9})\s*h(?:(?:ou)?rs?)?)?\s*"
+    r"(?:([0-9]{1,9})\s*m(?:in(?:ute)?s?)?)?\s*(?:([0-9]{1,9})\s*s(?:ec(?:ond)?s?)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+# As on a clock, "1:30" or "1:30:00", with days before it as Slurm writes them: "2-12", "2-12:30".
+_CLOCK = re.compile(r"([0-9]{1,7}):([0-5][0-9])(?::([0-5][0-9]))?")
+_DAYS = re.compile(r"([0-9]{1,5})-([0-9]{1,2})(?::([0-5][0-9]))?(?::([0-5][0-9]))?")
 
 
 def read_memory_mib(value: object) -> int:
-    """ "64GiB" -> 65536 MiB. Only binary units are accepted, as GB is ambiguous."""
+    """ "64GiB" -> 65536 MiB. "64GB" and "64 g" mean the same: units are powers of two."""
     return _size_mib(value, Message("memory"), Message('"64GiB" or "512MiB"'))
 
 
@@ -28,25 +37,31 @@ def read_disk_mib(value: object) -> int:
 
 
 def read_cpu_milli(value: object) -> int:
-    """8 or "8" cores, "500m" thousandths of a core -> millicores."""
-    if isinstance(value, str) and (match := _CPU.fullmatch(value.strip())):
+    """8, "8" or "8 cores", 1.5, "500m" thousandths of a core -> millicores."""
+    if isinstance(value, str) and (match := _CPU_MILLI.fullmatch(value.strip())):
         return _bounded(int(match[1]), Message("cpu"))
-    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value.strip()):
-        value = int(value)
+    text = f"{value:.3f}" if isinstance(value, float) and value == round(value, 3) else value
+    if isinstance(text, str) and (match := _CPU.fullmatch(text.strip())):
+        return _bounded(int(match[1]) * 1_000 + _thousandths(match[2]), Message("cpu"))
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError('write whole cores, such as 8, or thousandths, such as "500m"')
     return _bounded(value * 1_000, Message("cpu"))
 
 
 def read_seconds(value: object) -> int:
-    """ "4h", "1h30m", "90s", or whole seconds as a number -> seconds."""
+    """ "4h", "1h30m", "2 hours", "1:30" hours and minutes, "2-12" days and hours, or whole seconds
+    as a number -> seconds."""
     if isinstance(value, int) and not isinstance(value, bool):
         return _bounded(value, Message("a time"))
-    match = _TIME.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None or not any(match.groups()):
+    text = value.strip() if isinstance(value, str) else ""
+    match = _TIME.fullmatch(text) or _DAYS.fullmatch(text)
+    parts = match.groups() if match else ()
+    if clock := _CLOCK.fullmatch(text):
+        parts = ("0", *clock.groups())
+    if not any(parts):
         raise ValueError('write a time with its unit, such as "4h", "1h30m" or "90s"')
-    parts = zip(match.groups(), _SECONDS.values(), strict=True)
-    return _bounded(sum(int(n) * unit for n, unit in parts if n), Message("a time"))
+    amounts = zip(parts, _SECONDS.values(), strict=True)
+    return _bounded(sum(int(n) * unit for n, unit in amounts if n), Message("a time"))
 
 
 def write_memory(mib: int) -> str:
@@ -70,13 +85,20 @@ def write_seconds(seconds: int) -> str:
 
 def _size_mib(value: object, what: Message, examples: Message) -> int:
     match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None:
+    unit = _MEMORY_MIB[f"{match[3].upper()}iB"] if match else 0
+    part = unit * _thousandths(match[2]) if match else 0
+    if match is None or part % 1_000:
         raise ValueError(
             Message(
                 "write %(what)s with its unit, such as %(such_as)s", what=what, such_as=examples
             )
         )
-    return _bounded(int(match[1]) * _MEMORY_MIB[match[2]], what)
+    return _bounded(int(match[1]) * unit + part // 1_000, what)
+
+
+def _thousandths(decimals: str | None) -> int:
+    """ "5" of 1.5 -> 500."""
+    return int((decimals or "0").ljust(3, "0"))
 
 
 def _bounded(amount: int, what: Message) -> int:

@@ -4,17 +4,18 @@ import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any, TypeVar
 
 from agents.contract.collectives import backend_refusal, too_many_processes
-from agents.contract.documents import MAX_PROCESSES, CollectiveBackend, LauncherName, SliceKind
-from agents.contract.environment import is_environment_name, is_reserved
+from agents.contract.documents import CollectiveBackend, LauncherName, SliceKind
 from agents.contract.message import Message, constant
 from agents.contract.shares import too_few_threads
 from agents.launchers.registry import LAUNCHERS, processes_refusal
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 from scheduler.core.request.conditions import read_after, read_begin, read_node_labels
 from scheduler.core.request.device import read_device
+from scheduler.core.request.program import read_command, read_env
 from scheduler.core.request.quantities import (
     read_cpu_milli,
     read_disk_mib,
@@ -25,44 +26,40 @@ from scheduler.core.request.quantities import (
 )
 from scheduler.core.request.values import (
     FieldError,
+    HostShare,
     JobKind,
     JobRequest,
     ProblemCode,
     RequestLimits,
 )
+from scheduler.core.request_fields import (
+    BY_NAME,
+    FIELDS,
+    SPELLINGS,
+    DefaultRule,
+    FieldKind,
+    RequestField,
+    top_names,
+)
 
-T = TypeVar("T")
 Word = TypeVar("Word", bound=StrEnum)
 
-FIELDS = frozenset(
-    (
-        "project",
-        "name",
-        "kind",
-        "image",
-        "command",
-        "launcher",
-        "replicas",
-        "processes",
-        "device",
-        "cpu",
-        "memory",
-        "shm",
-        "disk",
-        "time_limit",
-        "priority",
-        "topology",
-        "backend",
-        "retries",
-        "grace",
-        "env",
-        "preemptible",
-        "begin_at",
-        "after",
-        "needs",
-        "tolerates",
-    )
-)
+FIELD_NAMES = frozenset(top_names())
+# The words of each choice, as the rest of the code knows them.
+CHOICES: Mapping[str, type[StrEnum]] = {
+    "kind": JobKind,
+    "launcher": LauncherName,
+    "priority": Priority,
+    "topology": Topology,
+    "backend": CollectiveBackend,
+}
+AMOUNTS: Mapping[str, Callable[[object], int]] = {
+    FieldKind.CPU: read_cpu_milli,
+    FieldKind.SIZE: read_memory_mib,
+    FieldKind.DURATION: read_seconds,
+}
+# The unit of a spelling with its unit in the name.
+SPELLED_UNITS = {FieldKind.CPU: "m", FieldKind.SIZE: "MiB", FieldKind.DURATION: "s"}
 UNSUPPORTED_FIELDS = frozenset(
     (
         "volumes",
@@ -73,9 +70,6 @@ UNSUPPORTED_FIELDS = frozenset(
 )
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,500}")
-MAX_COMMAND, MAX_WORD, MAX_ENV = 1_024, 32_768, 256
-# Limits of the wire (agents.contract.documents): a node refuses the whole document beyond them.
-MIN_MEMORY_MIB, MAX_GRACE_SECONDS = 4, 3_600
 
 
 class RequestReader:
@@ -87,7 +81,9 @@ class RequestReader:
         self.check_combinations = check_combinations
         self.errors: list[FieldError] = []
         self.limits = limits
-        self.data: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
+        self.data: dict[str, Any] = dict(data) if isinstance(data, Mapping) else {}
+        self.values: dict[str, Any] = {}
+        """By attribute of JobRequest, as far as it is read."""
         if not isinstance(data, Mapping):
             self.refuse("", ProblemCode.TYPE, "send one object with the fields of the request")
 
@@ -99,37 +95,86 @@ class RequestReader:
 
     def read(self) -> JobRequest | None:
         self._known_only()
-        values: dict[str, Any] = {
-            "project": self._name("project"),
-            "name": self._name("name"),
-            "kind": self._word("kind", JobKind, JobKind.BATCH),
-            "image": self._image(),
-            "command": self._command(),
-            "launcher": self._word("launcher", LauncherName, LauncherName.NONE),
-            "replicas": self._count("replicas", 1, 1, self.limits.max_replicas),
-            "device": self._device(),
-            "cpu_milli": self._amount("cpu", read_cpu_milli, 1_000),
-            "memory_mib": self._memory(),
-            "shm_mib": self._amount("shm", read_memory_mib, 1_024),
-            "disk_mib": self._amount("disk", read_disk_mib, 0),
-            "time_limit_seconds": self._time_limit(),
-            "priority": self._word("priority", Priority, Priority.NORMAL),
-            "topology": self._word("topology", Topology, Topology.BEST),
-            "infrastructure_retries": self._retries("infrastructure", 3),
-            "user_retries": self._retries("user", 0),
-            "grace_seconds": self._grace(),
-            "env": self._env(),
-            "limit_is_chosen": "time_limit" in self.data,
-            "after": read_after(self.data.get("after", []), self.refuse),
+        self._spelled()
+        for field in FIELDS:
+            if field.attribute:
+                self.values[field.attribute] = self._read(field)
+        self.values["begin_at"], self.values["begin_in"] = self._begin()
+        self.values |= {"device": self.device, "limit_is_chosen": "time_limit" in self.data}
+        return None if self.errors else JobRequest(**self.values)
+
+    def _read(self, field: RequestField) -> Any:
+        if own := OWN_READERS.get(field.name):
+            return own(self)
+        match field.kind:
+            case FieldKind.CHOICE:
+                return self._choice(field, CHOICES[field.name])
+            case FieldKind.COUNT:
+                return self._count(field)
+            case FieldKind.WORDS:
+                return self._node_labels[field.name]
+            case FieldKind.TEXT:
+                return self._name(field.name)
+        return self._amount(field)
+
+    def _default(self, field: RequestField) -> Any:
+        """The value of a field that is left out, as its kind is read."""
+        match field.default:
+            case DefaultRule.HOST_SHARE if field.name == "shm":
+                # Linux, too, gives shared memory half of the memory.
+                return max(1, self.values["memory_mib"] // 2)
+            case DefaultRule.HOST_SHARE:
+                return getattr(self._host_share, field.attribute)
+            case DefaultRule.POLICY:
+                return self.limits.default_time_limit_seconds
+            case DefaultRule.LAUNCHER:
+                launcher = LAUNCHERS[self.values["launcher"]]
+                return launcher.default_processes(self.device.gpus)
+            case DefaultRule.PRIORITY:
+                return self.values["priority"] is Priority.LOW
+            case str() as written if field.kind in AMOUNTS:
+                return AMOUNTS[field.kind](written)
+            case None:
+                return 0
+        return field.default
+
+    @cached_property
+    def device(self) -> DeviceRequest:
+        value = self._given("device")
+        return DeviceRequest() if value is None else read_device(value, self.refuse)
+
+    @cached_property
+    def _node_labels(self) -> dict[str, tuple[str, ...]]:
+        """What nodes must have, and may have."""
+        return {
+            name: read_node_labels(name, self.data.get(name, []), self.refuse)
+            for name in ("needs", "tolerates")
         }
-        values["preemptible"] = self._preemptible(values["priority"])
-        values["begin_at"], values["begin_in"] = self._begin()
-        for field in ("needs", "tolerates"):
-            values[field] = read_node_labels(field, self.data.get(field, []), self.refuse)
-        values["processes"] = self._processes(values["device"], values["launcher"])
-        ranks = values["processes"] * values["replicas"]
-        values["backend"] = self._backend(values["device"], ranks)
-        return None if self.errors else JobRequest(**values)
+
+    @cached_property
+    def _host_share(self) -> HostShare:
+        return self.limits.host_share(self.device, **self._node_labels)
+
+    def _spelled(self) -> None:
+        """Give fields that are written as in REST's answers, "memory_mib", their own name."""
+        for spelling, field in SPELLINGS.items():
+            if spelling not in self.data:
+                continue
+            value = self.data.pop(spelling)
+            if field.name in self.data:
+                sentence = Message(
+                    "%(one)s and %(other)s are the same field: write one of them",
+                    one=spelling,
+                    other=field.name,
+                )
+                self.refuse(spelling, ProblemCode.COMBINATION, sentence)
+            elif not isinstance(value, int) or isinstance(value, bool):
+                sentence = Message(
+                    "write a whole number, or %(field)s with a unit", field=field.name
+                )
+                self.refuse(spelling, ProblemCode.TYPE, sentence)
+            else:
+                self.data[field.name] = f"{value}{SPELLED_UNITS[field.kind]}"
 
     def _known_only(self) -> None:
         for name in self.data:
@@ -139,11 +184,11 @@ class RequestReader:
                     ProblemCode.UNSUPPORTED,
                     Message("%(name)s is not supported yet: remove it", name=name),
                 )
-            elif name not in FIELDS:
+            elif name not in FIELD_NAMES and name not in SPELLINGS:
                 self.refuse(str(name)[:64], ProblemCode.UNKNOWN, "unknown field: remove it")
 
     def _name(self, field: str) -> str:
-        value = self._given(field)
+        value = _stripped(self._given(field))
         if value is None:
             return ""
         if not isinstance(value, str) or not NAME.fullmatch(value):
@@ -153,7 +198,7 @@ class RequestReader:
         return value
 
     def _image(self) -> str:
-        value = self._given("image")
+        value = _stripped(self._given("image"))
         if value is None:
             return ""
         if not isinstance(value, str) or not IMAGE.fullmatch(value):
@@ -174,28 +219,11 @@ class RequestReader:
 
     def _command(self) -> tuple[str, ...]:
         value = self._given("command")
-        if value is None:
-            return ()
-        if not isinstance(value, list) or not value:
-            sentence = Message('write a list of words, such as ["python", "train.py"]')
-            self.refuse("command", ProblemCode.TYPE, sentence)
-            return ()
-        if len(value) > MAX_COMMAND:
-            self.refuse("command", ProblemCode.RANGE, Message("at most %(n)s words", n=MAX_COMMAND))
-            return ()
-        for index, word in enumerate(value):
-            if not isinstance(word, str):
-                self.refuse(
-                    f"command.{index}", ProblemCode.TYPE, "each word is a text: put it in quotes"
-                )
-            elif "\0" in word or len(word) > MAX_WORD:
-                sentence = Message("no NUL character, and at most %(n)s characters", n=MAX_WORD)
-                self.refuse(f"command.{index}", ProblemCode.VALUE, sentence)
-        return tuple(str(word) for word in value)
+        return () if value is None else read_command(value, self.refuse)
 
     def _time_limit(self) -> int:
         limits = self.limits
-        seconds = self._amount("time_limit", read_seconds, limits.default_time_limit_seconds)
+        seconds = self._amount(BY_NAME["time_limit"])
         if seconds > limits.max_time_limit_seconds:
             maximum = write_seconds(limits.max_time_limit_seconds)
             self.refuse(
@@ -203,90 +231,60 @@ class RequestReader:
             )
         return seconds
 
-    def _preemptible(self, priority: Priority) -> bool:
-        """Jobs of low priority are preemptible unless they say otherwise."""
-        value = self.data.get("preemptible", priority is Priority.LOW)
+    def _disk(self) -> int:
+        return self._amount(BY_NAME["disk"], read_disk_mib)
+
+    def _preemptible(self) -> bool:
+        value = self.data.get("preemptible", self._default(BY_NAME["preemptible"]))
         if not isinstance(value, bool):
             self.refuse("preemptible", ProblemCode.TYPE, "write true or false, without quotes")
         return value is True
+
+    def _after(self) -> tuple[str, ...]:
+        return read_after(self.data.get("after", []), self.refuse)
 
     def _begin(self) -> tuple[int, int]:
         value = self.data.get("begin_at", "")
         return read_begin(value, self.refuse) if value != "" else (0, 0)
 
-    def _memory(self) -> int:
-        memory_mib = self._amount("memory", read_memory_mib, 4_096)
-        if memory_mib < MIN_MEMORY_MIB:
-            self.refuse(
-                "memory",
-                ProblemCode.RANGE,
-                Message("at least %(least)s", least=write_memory(MIN_MEMORY_MIB)),
-            )
-        return memory_mib
+    def _infrastructure_retries(self) -> int:
+        if not self._has_retries:
+            sentence = "write retries as {infrastructure: 3, user: 0}"
+            self.refuse("retries", ProblemCode.TYPE, sentence)
+        return self._retries("infrastructure")
 
-    def _grace(self) -> int:
-        seconds = self._amount("grace", read_seconds, 30)
-        if seconds > MAX_GRACE_SECONDS:
-            self.refuse(
-                "grace",
-                ProblemCode.RANGE,
-                Message("at most %(most)s", most=write_seconds(MAX_GRACE_SECONDS)),
-            )
-        return seconds
+    def _user_retries(self) -> int:
+        return self._retries("user")
 
-    def _retries(self, kind: str, default: int) -> int:
+    @property
+    def _has_retries(self) -> bool:
+        """Whether retries can be read, or are left out."""
         retries = self.data.get("retries", {})
-        if not isinstance(retries, Mapping) or set(retries) - {"infrastructure", "user"}:
-            if kind == "infrastructure":
-                sentence = "write retries as {infrastructure: 3, user: 0}"
-                self.refuse("retries", ProblemCode.TYPE, sentence)
-            return default
-        return self._bounded(f"retries.{kind}", retries.get(kind, default), 0, 10)
+        return isinstance(retries, Mapping) and not set(retries) - {"infrastructure", "user"}
+
+    def _retries(self, kind: str) -> int:
+        field = BY_NAME[f"retries.{kind}"]
+        retries = self.data.get("retries", {}) if self._has_retries else {}
+        value = retries.get(kind, field.default)
+        return self._bounded(field.name, value, field.minimum, field.maximum)
 
     def _env(self) -> dict[str, str]:
-        env = self.data.get("env", {})
-        if not isinstance(env, Mapping) or len(env) > MAX_ENV:
-            sentence = Message(
-                'write env as names and texts, such as {"BATCH": "64"}, at most %(n)s', n=MAX_ENV
-            )
-            self.refuse("env", ProblemCode.TYPE, sentence)
-            return {}
-        return {str(k): str(v) for k, v in env.items() if self._is_env(k, v)}
+        return read_env(self.data.get("env", {}), self.refuse)
 
-    def _is_env(self, name: Any, value: Any) -> bool:
-        before = len(self.errors)
-        path = f"env.{name!s:.64}"
-        if not isinstance(name, str) or not is_environment_name(name):
-            self.refuse(path, ProblemCode.VALUE, "a name has letters, digits and underscores only")
-        elif is_reserved(name):
-            self.refuse(
-                path,
-                ProblemCode.RESERVED,
-                Message("%(name)s is set by Tessera: remove it", name=name),
-            )
-        elif not isinstance(value, str) or "\0" in value or len(value) > MAX_WORD:
-            self.refuse(
-                path, ProblemCode.TYPE, 'the value is a text: put it in quotes, such as "64"'
-            )
-        return len(self.errors) == before
-
-    def _device(self) -> DeviceRequest:
-        value = self._given("device")
-        return DeviceRequest() if value is None else read_device(value, self.refuse)
-
-    def _backend(self, device: DeviceRequest, ranks: int) -> CollectiveBackend:
+    def _backend(self) -> CollectiveBackend:
         """A request for an amount of memory counts as a slice, because it may become one."""
-        backend = self._word("backend", CollectiveBackend, CollectiveBackend.AUTO)
-        kind = SliceKind.MPS if device.mps_threads else SliceKind.MIG
-        if why := backend_refusal(backend, [SliceKind.GPU if device.gpus else kind], ranks):
+        backend = self._choice(BY_NAME["backend"], CollectiveBackend)
+        kind = SliceKind.MPS if self.device.mps_threads else SliceKind.MIG
+        kinds = [SliceKind.GPU if self.device.gpus else kind]
+        ranks = self.values["processes"] * self.values["replicas"]
+        if why := backend_refusal(backend, kinds, ranks):
             self.refuse("backend", ProblemCode.COMBINATION, why)
         return backend
 
-    def _processes(self, device: DeviceRequest, launcher: LauncherName) -> int:
+    def _processes(self) -> int:
         """Ranks per replica, by default as many as the launcher starts."""
-        gpus = device.gpus
-        default = LAUNCHERS[launcher].default_processes(gpus)
-        processes = self._count("processes", default, 1, MAX_PROCESSES)
+        device, gpus = self.device, self.device.gpus
+        processes = self._count(BY_NAME["processes"])
         if why := too_many_processes(gpus, processes):
             self.refuse(
                 "processes",
@@ -295,7 +293,7 @@ class RequestReader:
             )
         if device.mps_threads and (why := too_few_threads(device.mps_threads, processes)):
             self.refuse("processes", ProblemCode.COMBINATION, why)
-        if why := processes_refusal(launcher, processes):
+        if why := processes_refusal(self.values["launcher"], processes):
             self.refuse("processes", ProblemCode.COMBINATION, why)
         return processes
 
@@ -310,18 +308,19 @@ class RequestReader:
             )
         return self.data.get(field)
 
-    def _word(self, field: str, words: type[Word], default: Word) -> Word:
-        value = self.data.get(field, default)
+    def _choice(self, field: RequestField, words: type[Word]) -> Word:
+        value = _stripped(self.data.get(field.name, field.default))
         try:
             return words(value)
         except ValueError:
-            self.refuse(
-                field, ProblemCode.VALUE, Message("write one of %(words)s", words=", ".join(words))
-            )
-            return default
+            sentence = Message("write one of %(words)s", words=", ".join(words))
+            self.refuse(field.name, ProblemCode.VALUE, sentence)
+            return words(str(field.default))
 
-    def _count(self, field: str, default: int, minimum: int, maximum: int) -> int:
-        return self._bounded(field, self.data.get(field, default), minimum, maximum)
+    def _count(self, field: RequestField) -> int:
+        value = self.data[field.name] if field.name in self.data else self._default(field)
+        maximum = field.maximum or self.limits.max_replicas
+        return self._bounded(field.name, value, field.minimum, maximum)
 
     def _bounded(self, field: str, value: Any, minimum: int, maximum: int) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -344,11 +343,40 @@ class RequestReader:
             return minimum
         return value
 
-    def _amount(self, field: str, read: Callable[[object], int], default: int) -> int:
-        if field not in self.data:
-            return default
+    def _amount(self, field: RequestField, read: Callable[[object], int] | None = None) -> int:
+        if field.name not in self.data:
+            return int(self._default(field))
         try:
-            return read(self.data[field])
+            amount = (read or AMOUNTS[field.kind])(self.data[field.name])
         except ValueError as error:
-            self.refuse(field, ProblemCode.VALUE, error.args[0])
-            return default
+            self.refuse(field.name, ProblemCode.VALUE, error.args[0])
+            return int(self._default(field))
+        write = write_seconds if field.kind is FieldKind.DURATION else write_memory
+        if amount < field.minimum:
+            sentence = Message("at least %(least)s", least=write(field.minimum))
+            self.refuse(field.name, ProblemCode.RANGE, sentence)
+        if field.maximum and amount > field.maximum:
+            sentence = Message("at most %(most)s", most=write(field.maximum))
+            self.refuse(field.name, ProblemCode.RANGE, sentence)
+        return amount
+
+
+def _stripped(value: Any) -> Any:
+    """Without the blanks that come along when a text is pasted."""
+    return value.strip(" \t") if isinstance(value, str) else value
+
+
+# Fields with rules of their own.
+OWN_READERS: Mapping[str, Callable[[RequestReader], Any]] = {
+    "image": RequestReader._image,
+    "command": RequestReader._command,
+    "processes": RequestReader._processes,
+    "disk": RequestReader._disk,
+    "time_limit": RequestReader._time_limit,
+    "backend": RequestReader._backend,
+    "retries.infrastructure": RequestReader._infrastructure_retries,
+    "retries.user": RequestReader._user_retries,
+    "env": RequestReader._env,
+    "preemptible": RequestReader._preemptible,
+    "after": RequestReader._after,
+}

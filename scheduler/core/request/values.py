@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 from agents.contract.documents import CollectiveBackend, LauncherName
 from agents.contract.message import Message
@@ -54,14 +55,38 @@ class InvalidRequest(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class HostShare:
+    """What a replica gets of its node if the request does not say."""
+
+    cpu_milli: int = 1_000
+    memory_mib: int = 4_096
+
+
+class HostShares(Protocol):
+    """The share of the node that a device is, on the nodes that the labels leave."""
+
+    def __call__(
+        self, device: DeviceRequest, *, needs: tuple[str, ...], tolerates: tuple[str, ...]
+    ) -> HostShare: ...
+
+
+def fixed_host_share(
+    device: DeviceRequest, *, needs: tuple[str, ...] = (), tolerates: tuple[str, ...] = ()
+) -> HostShare:
+    """The same for every device: for requests that no cluster is known for."""
+    return HostShare()
+
+
+@dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What requests may contain on this installation."""
+    """What requests may contain on this installation, and what they get if they do not say."""
 
     default_time_limit_seconds: int = 4 * 3_600
     max_time_limit_seconds: int = 7 * 86_400
     max_replicas: int = 64
     image_allow: tuple[str, ...] = ("*",)
     """Image names as fnmatch patterns."""
+    host_share: HostShares = field(default=fixed_host_share, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +105,7 @@ class JobRequest:
     processes: int = 1
     cpu_milli: int = 1_000
     memory_mib: int = 4_096
-    shm_mib: int = 1_024
+    shm_mib: int = 2_048
     priority: Priority = Priority.NORMAL
     topology: Topology = Topology.BEST
     backend: CollectiveBackend = CollectiveBackend.AUTO

@@ -20,12 +20,18 @@ READ = [
     (read_memory_mib, "1TiB", 1_048_576),
     (read_memory_mib, "0064GiB", 65_536),
     (read_memory_mib, "2000000000MiB", MAX_AMOUNT),
+    *((read_memory_mib, word, 65_536) for word in ("64GB", "64G", "64gib", "64 gb", "65536m")),
+    (read_memory_mib, "1.5TiB", 1_572_864),
     (read_disk_mib, "200GiB", 204_800),
+    (read_disk_mib, "200gb", 204_800),
     (read_disk_mib, "2 TiB", 2_097_152),
     (read_cpu_milli, 8, 8_000),
     (read_cpu_milli, "8", 8_000),
     (read_cpu_milli, "500m", 500),
     (read_cpu_milli, " 1500m ", 1_500),
+    *((read_cpu_milli, half, 500) for half in ("0.5", 0.5, " 0.5 cores")),
+    (read_cpu_milli, 1.25, 1_250),
+    (read_cpu_milli, "8 cores", 8_000),
     (read_cpu_milli, 2_000_000, MAX_AMOUNT),
     (read_seconds, 90, 90),
     (read_seconds, "90s", 90),
@@ -33,6 +39,9 @@ READ = [
     (read_seconds, "1h30m", 5_400),
     (read_seconds, "1d2h3m4s", 93_784),
     (read_seconds, "90m", 5_400),
+    *((read_seconds, word, 7_200) for word in ("2 hours", "2 h", "2HRS", "120 minutes", "2:00")),
+    *((read_seconds, word, 5_400) for word in ("1h 30m", "1:30", "1:30:00", "1 hour 30 min")),
+    *((read_seconds, word, 216_000) for word in ("2-12", "2-12:00", "2-12:00:00", "2 days 12h")),
     (read_seconds, 2_000_000_000, MAX_AMOUNT),
 ]
 
@@ -42,22 +51,13 @@ def test_an_amount_is_read_with_its_unit(read, written, amount):
     assert read(written) == amount
 
 
-NO_AMOUNT = ["", " ", "5 potatoes", "potatoes", "1.5", 1.5, -0.0, None, True, [], {}, "-1", "1e3"]
+NO_AMOUNT = ["", " ", "5 potatoes", "potatoes", -0.0, None, True, [], {}, "-1", "1e3"]
+NO_UNIT = ["1.5", 1.5]
 REFUSED = {
-    read_memory_mib: [
-        *NO_AMOUNT,
-        4_096,
-        "4096",
-        "64GB",
-        "64G",
-        "64gib",
-        "GiB",
-        "-1GiB",
-        "1GiB1MiB",
-    ],
-    read_disk_mib: [*NO_AMOUNT, 200, "200", "200GB", "200G", "200gib"],
-    read_cpu_milli: [*NO_AMOUNT, "m", "-500m", "500M", "0.5", "8 cores", "1_000"],
-    read_seconds: [*NO_AMOUNT, "h", "-1h", "1h-30m", "30m1h", "1h 30m", "1w", "90", "1:30"],
+    read_memory_mib: [*NO_AMOUNT, *NO_UNIT, 4_096, "4096", "GiB", "-1GiB", "1GiB1MiB", "1.0001GiB"],
+    read_disk_mib: [*NO_AMOUNT, *NO_UNIT, 200, "200", "0.3MiB"],
+    read_cpu_milli: [*NO_AMOUNT, "m", "-500m", "500M", "1_000", "0.0005", 0.0005, float("nan")],
+    read_seconds: [*NO_AMOUNT, *NO_UNIT, "h", "-1h", "1h-30m", "30m1h", "1w", "90", "1:60", "1:3"],
 }
 SAYS = {
     read_memory_mib: 'write memory with its unit, such as "64GiB" or "512MiB"',

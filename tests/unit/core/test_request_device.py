@@ -77,7 +77,7 @@ def test_a_bad_device_gives_one_error_with_its_field_its_code_and_what_to_write(
     [
         ({"threads": 0, "memory": "1GiB"}, "device.mps.threads", ProblemCode.RANGE),
         ({"threads": 101, "memory": "1GiB"}, "device.mps.threads", ProblemCode.RANGE),
-        ({"threads": 25, "memory": "1GB"}, "device.mps.memory", ProblemCode.VALUE),
+        ({"threads": 25, "memory": "1 gigabyte"}, "device.mps.memory", ProblemCode.VALUE),
     ],
 )
 def test_a_share_names_the_part_that_is_wrong(mps, field, code):

@@ -100,7 +100,19 @@ BAD = {
     "no processes": ({"processes": 0}, "processes", ProblemCode.RANGE, f"{COUNT} 1 to 64"),
     "processes alone": ({"processes": 2}, "processes", ProblemCode.COMBINATION, "torchrun"),
     "potatoes of memory": ({"memory": "5 potatoes"}, "memory", ProblemCode.VALUE, MEMORY),
-    "vendor's gigabytes": ({"memory": "64GB"}, "memory", ProblemCode.VALUE, MEMORY),
+    "memory in words": ({"memory": "64 gigabytes"}, "memory", ProblemCode.VALUE, MEMORY),
+    "memory in two spellings": (
+        {"memory": "4GiB", "memory_mib": 4_096},
+        *("memory_mib", ProblemCode.COMBINATION, "memory_mib and memory are the same field"),
+    ),
+    "time limit in two spellings": (
+        {"time_limit": "1h", "time_limit_seconds": 3_600},
+        *("time_limit_seconds", ProblemCode.COMBINATION, "write one of them"),
+    ),
+    "a number of MiB as text": (
+        {"memory_mib": "4GiB"},
+        *("memory_mib", ProblemCode.TYPE, "write a whole number, or memory with a unit"),
+    ),
     "memory without unit": ({"memory": 4_096}, "memory", ProblemCode.VALUE, MEMORY),
     "no memory": ({"memory": "0GiB"}, "memory", ProblemCode.VALUE, "more than 0"),
     "memory below a container": ({"memory": "3MiB"}, "memory", ProblemCode.RANGE, "at least 4MiB"),
@@ -116,7 +128,7 @@ BAD = {
     "cpu in potatoes": ({"cpu": "5 potatoes"}, "cpu", ProblemCode.VALUE, "write whole cores"),
     "no cpu": ({"cpu": 0}, "cpu", ProblemCode.VALUE, "more than 0"),
     "minus one cpu": ({"cpu": -1}, "cpu", ProblemCode.VALUE, "more than 0"),
-    "half a cpu": ({"cpu": 0.5}, "cpu", ProblemCode.VALUE, "500m"),
+    "a third of a cpu": ({"cpu": 1 / 3}, "cpu", ProblemCode.VALUE, "500m"),
     "negative time limit": ({"time_limit": -1}, "time_limit", ProblemCode.VALUE, "more than 0"),
     "negative time as text": ({"time_limit": "-1h"}, "time_limit", ProblemCode.VALUE, TIME),
     "no time limit": ({"time_limit": 0}, "time_limit", ProblemCode.VALUE, "more than 0"),
@@ -199,6 +211,19 @@ def test_one_bad_field_gives_one_error_with_its_field_its_code_and_what_to_write
     (error,) = problems(GOOD | fields)
     assert (error.field, error.code) == (field, code), error
     assert sentence in error.sentence
+
+
+def test_pasted_blanks_are_no_part_of_a_name():
+    read = parse_request(GOOD | {"image": "busybox ", "name": " sum", "priority": "low\t"}, LIMITS)
+    assert (read.image, read.name, read.priority) == ("busybox", "sum", "low")
+
+
+def test_the_names_of_answers_are_read_with_their_unit():
+    spelled = {"cpu_milli": 500, "memory_mib": 4_096, "shm_mib": 64, "disk_mib": 1_024}
+    read = parse_request(GOOD | spelled | {"time_limit_seconds": 90, "grace_seconds": 5}, LIMITS)
+    plain = {"cpu": "500m", "memory": "4GiB", "shm": "64MiB", "disk": "1GiB"}
+    assert read == parse_request(GOOD | plain | {"time_limit": "90s", "grace": "5s"}, LIMITS)
+    assert read.limit_is_chosen
 
 
 @pytest.mark.parametrize("field", ["project", "name", "image", "command", "device"])

@@ -1,0 +1,60 @@
+"""Reads what runs in a container: the command and the environment.
+
+Each reader reports problems to `refuse` and returns a valid value in any case.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agents.contract.environment import is_environment_name, is_reserved
+from agents.contract.message import Message
+from scheduler.core.request.values import ProblemCode
+
+Refuse = Callable[[str, ProblemCode, Message | str], None]
+
+MAX_COMMAND, MAX_WORD, MAX_ENV = 1_024, 32_768, 256
+
+
+def read_command(value: Any, refuse: Refuse) -> tuple[str, ...]:
+    """The words of a command."""
+    if not isinstance(value, list) or not value:
+        sentence = Message('write a list of words, such as ["python", "train.py"]')
+        refuse("command", ProblemCode.TYPE, sentence)
+        return ()
+    if len(value) > MAX_COMMAND:
+        refuse("command", ProblemCode.RANGE, Message("at most %(n)s words", n=MAX_COMMAND))
+        return ()
+    for index, word in enumerate(value):
+        if not isinstance(word, str):
+            refuse(f"command.{index}", ProblemCode.TYPE, "each word is a text: put it in quotes")
+        elif "\0" in word or len(word) > MAX_WORD:
+            sentence = Message("no NUL character, and at most %(n)s characters", n=MAX_WORD)
+            refuse(f"command.{index}", ProblemCode.VALUE, sentence)
+    return tuple(str(word) for word in value)
+
+
+def read_env(value: Any, refuse: Refuse) -> dict[str, str]:
+    """Environment variables by name, without those that have a problem."""
+    if not isinstance(value, Mapping) or len(value) > MAX_ENV:
+        sentence = Message(
+            'write env as names and texts, such as {"BATCH": "64"}, at most %(n)s', n=MAX_ENV
+        )
+        refuse("env", ProblemCode.TYPE, sentence)
+        return {}
+    variables = {}
+    for name, text in value.items():
+        if problem := _env_problem(name, text):
+            refuse(f"env.{name!s:.64}", *problem)
+        else:
+            variables[name] = text
+    return variables
+
+
+def _env_problem(name: Any, text: Any) -> tuple[ProblemCode, Message | str] | None:
+    if not isinstance(name, str) or not is_environment_name(name):
+        return ProblemCode.VALUE, "a name has letters, digits and underscores only"
+    if is_reserved(name):
+        return ProblemCode.RESERVED, Message("%(name)s is set by Tessera: remove it", name=name)
+    if not isinstance(text, str) or "\0" in text or len(text) > MAX_WORD:
+        return ProblemCode.TYPE, 'the value is a text: put it in quotes, such as "64"'
+    return None

@@ -1,0 +1,120 @@
+"""The columns of the table: what is known about one field of a request."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FieldKind(StrEnum):
+    """How a value is written, and so how it is read, shown and completed."""
+
+    TEXT = "text"
+    CHOICE = "choice"
+    COUNT = "count"
+    CPU = "cpu"
+    SIZE = "size"
+    DURATION = "duration"
+    BEGIN = "begin"
+    """A time with its zone, or a delay such as "+2h"."""
+    WORDS = "words"
+    """A list of short words."""
+    COMMAND = "command"
+    VARIABLES = "variables"
+    YES_NO = "yes_no"
+    SHARE = "share"
+    """Threads and memory of an MPS share."""
+
+
+class FieldGroup(StrEnum):
+    """Where the page and the command line's help show a field."""
+
+    WHAT = "what"
+    DEVICE = "device"
+    RESOURCES = "resources"
+    WHERE = "where"
+    WHEN = "when"
+
+
+class DefaultRule(StrEnum):
+    """Where the value of a field comes from if it is left out and its default is no constant."""
+
+    REQUIRED = "required"
+    HOST_SHARE = "host_share"
+    """The share of the node that the device is."""
+    POLICY = "policy"
+    """A setting of the installation."""
+    LAUNCHER = "launcher"
+    """As many processes as the launcher starts."""
+    PRIORITY = "priority"
+    """Jobs of low priority are preemptible."""
+
+
+# What a field is by default, for the schema and the command line; pages say it in their help.
+RULE_HELP = {
+    DefaultRule.HOST_SHARE: "the device's share of the node",
+    DefaultRule.POLICY: "set by the installation",
+    DefaultRule.LAUNCHER: "as many as the launcher starts",
+    DefaultRule.PRIORITY: "only at low priority",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestField:
+    """One row: a field, or a part of one if its name has a dot."""
+
+    name: str
+    """In REST and YAML."""
+    kind: FieldKind
+    group: FieldGroup
+    label: str
+    help: str
+    """One sentence or two: what it does and how to write it."""
+    default: object = None
+    """As written in a request, or a DefaultRule. None and an empty tuple: nothing."""
+    attribute: str = ""
+    """Of `JobRequest`; empty if its reader sets several."""
+    choices: tuple[str, ...] = ()
+    minimum: int = 0
+    maximum: int = 0
+    """0 for no limit, or one of the installation."""
+    example: str = ""
+    flags: tuple[str, ...] = ()
+    """Of `tessera submit`, the usual one first."""
+    directives: tuple[str, ...] = ()
+    """Options of `#SBATCH` that set it."""
+    spellings: tuple[str, ...] = ()
+    """Other names that are read: those of REST's answers, with the unit in the name."""
+    input: str = ""
+    """The name on the request page, where it is not `name`."""
+    is_optional_in_storage: bool = False
+    """Whether a stored request leaves it out while it has its default."""
+    since: str = "0.1"
+
+    @property
+    def top(self) -> str:
+        """The field of the request that it is, or is a part of."""
+        return self.name.partition(".")[0]
+
+    @property
+    def part(self) -> str:
+        """Its name inside that field; empty for a whole field."""
+        return self.name.partition(".")[2]
+
+    @property
+    def form_name(self) -> str:
+        return self.input or self.name
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is DefaultRule.REQUIRED
+
+    @property
+    def option(self) -> str:
+        """The name of its flag as a parameter: "time" of --time."""
+        return self.flags[0].lstrip("-").replace("-", "_") if self.flags else ""
+
+    @property
+    def default_help(self) -> str:
+        """The default in words; empty if there is none to tell."""
+        if isinstance(self.default, DefaultRule):
+            return RULE_HELP.get(self.default, "")
+        return "" if self.default in (None, ()) else str(self.default)

@@ -1,0 +1,278 @@
+"""The rows of the table: every field of a request."""
+
+from collections.abc import Iterable
+
+from scheduler.core.request_fields.field import (
+    DefaultRule,
+    FieldGroup,
+    FieldKind,
+    RequestField,
+)
+
+_WHAT, _DEVICE, _HOST = FieldGroup.WHAT, FieldGroup.DEVICE, FieldGroup.RESOURCES
+_WHERE, _WHEN = FieldGroup.WHERE, FieldGroup.WHEN
+_TEXT, _CHOICE, _COUNT, _SIZE = (
+    FieldKind.TEXT,
+    FieldKind.CHOICE,
+    FieldKind.COUNT,
+    FieldKind.SIZE,
+)
+_REQUIRED, _SHARED = DefaultRule.REQUIRED, DefaultRule.HOST_SHARE
+
+# In the order of the stored form. Parts of `device` and `retries` stand together.
+FIELDS: tuple[RequestField, ...] = (
+    RequestField(
+        *("project", _TEXT, _WHAT, "Project", "The project that the job belongs to.", _REQUIRED),
+        attribute="project",
+        flags=("--project", "-p"),
+    ),
+    RequestField(
+        *("name", _TEXT, _WHAT, "Name", "A name to find the job by.", _REQUIRED),
+        attribute="name",
+        flags=("--name", "-J", "--job-name"),
+        directives=("--job-name",),
+    ),
+    RequestField(
+        *("kind", _CHOICE, _WHAT, "Kind", "What the job is for.", "batch", "kind"),
+        choices=("batch", "notebook", "service"),
+        flags=("--kind",),
+    ),
+    RequestField(
+        *("image", _TEXT, _WHAT, "Image", "The container image.", _REQUIRED, "image"),
+        example="registry/pytorch:2.7",
+        flags=("--image", "-i"),
+    ),
+    RequestField(
+        *("command", FieldKind.COMMAND, _WHAT, "Command"),
+        "Quoted as in a shell, but run without one. For a pipe, write sh -c '…'.",
+        default=_REQUIRED,
+        attribute="command",
+    ),
+    RequestField(
+        # Its choices are files of agents/launchers/.
+        *("launcher", _CHOICE, _WHAT, "Launcher", "Starts the processes of a replica."),
+        default="none",
+        attribute="launcher",
+        example="torchrun",
+        flags=("--launcher",),
+    ),
+    RequestField(
+        *("replicas", _COUNT, _DEVICE, "Replicas"),
+        "Containers that start together, each with this amount of GPU.",
+        default=1,
+        attribute="replicas",
+        minimum=1,
+        flags=("--nodes", "--replicas", "-N"),
+        directives=("--nodes",),
+    ),
+    RequestField(
+        *("processes", _COUNT, _HOST, "Processes per replica"),
+        "Empty: one per whole GPU with torchrun, else one.",
+        default=DefaultRule.LAUNCHER,
+        attribute="processes",
+        minimum=1,
+        maximum=64,
+        flags=("--processes", "--ntasks-per-node"),
+        directives=("--ntasks-per-node",),
+    ),
+    RequestField(
+        *("device.gpus", _COUNT, _DEVICE, "Whole GPUs per replica", "Used for whole GPUs only."),
+        minimum=1,
+        maximum=1_024,
+        flags=("--gpus", "-g"),
+        directives=("--gres", "--gpus-per-node"),
+        input="gpus",
+    ),
+    RequestField(
+        *("device.mig", _TEXT, _DEVICE, "MIG profile", "One slice of this MIG profile."),
+        example="2g.35gb",
+        flags=("--mig", "--profile"),
+        directives=("--gres",),
+        input="amount",
+    ),
+    RequestField(
+        *("device.mps", FieldKind.SHARE, _DEVICE, "MPS share"),
+        "A part of one GPU: percent of its threads, and memory.",
+        example="25:20GiB",
+        flags=("--mps",),
+        input="threads",
+    ),
+    RequestField(
+        *("device.memory", _SIZE, _DEVICE, "Minimum GPU memory"),
+        "The cheapest device with enough memory is used.",
+        example="24GiB",
+        flags=("--gpu-memory",),
+        input="device_memory",
+    ),
+    RequestField(
+        *("device.models", FieldKind.WORDS, _DEVICE, "GPU models"),
+        "Only these models, for example H200 A100; empty for any.",
+        default=(),
+        flags=("--model",),
+        input="models",
+    ),
+    RequestField(
+        *("device.isolation", _CHOICE, _DEVICE, "Isolation"),
+        "MPS shares are not isolated as slices are.",
+        default="hardware",
+        choices=("hardware", "any"),
+        flags=("--isolation",),
+        input="isolation",
+    ),
+    RequestField(
+        *("cpu", FieldKind.CPU, _HOST, "CPU per replica"),
+        "500m is half a core, 4 is four cores.",
+        default=_SHARED,
+        attribute="cpu_milli",
+        example="8",
+        flags=("--cpu", "--cpus-per-task", "-c"),
+        directives=("--cpus-per-task",),
+        spellings=("cpu_milli",),
+    ),
+    RequestField(
+        *("memory", _SIZE, _HOST, "Memory per replica"),
+        "Host memory, for example 8GiB. A replica that uses more is killed.",
+        default=_SHARED,
+        attribute="memory_mib",
+        minimum=4,
+        example="64GiB",
+        flags=("--memory", "--mem"),
+        directives=("--mem",),
+        spellings=("memory_mib",),
+    ),
+    RequestField(
+        *("shm", _SIZE, _HOST, "Shared memory per replica"),
+        "For data loaders, for example 16GiB; empty for half of the memory.",
+        default=_SHARED,
+        attribute="shm_mib",
+        example="16GiB",
+        flags=("--shm",),
+        spellings=("shm_mib",),
+    ),
+    RequestField(
+        *("disk", _SIZE, _HOST, "Disk per replica"),
+        "Local disk of the node, for example 200GiB; empty for none. It is reserved for the job, "
+        "but not enforced as a limit.",
+        attribute="disk_mib",
+        example="200GiB",
+        flags=("--disk",),
+        spellings=("disk_mib",),
+        is_optional_in_storage=True,
+    ),
+    RequestField(
+        *("time_limit", FieldKind.DURATION, _WHEN, "Time limit"),
+        "For example 30m, 4h or 1d. At the limit the job is asked to stop; after its grace period "
+        "it is killed.",
+        default=DefaultRule.POLICY,
+        attribute="time_limit_seconds",
+        example="4h",
+        flags=("--time", "-t"),
+        directives=("--time",),
+        spellings=("time_limit_seconds",),
+    ),
+    RequestField(
+        *("priority", _CHOICE, _WHEN, "Priority", "Its place in the queue.", "normal", "priority"),
+        choices=("low", "normal", "high"),
+        flags=("--priority",),
+    ),
+    RequestField(
+        *("topology", _CHOICE, _WHERE, "Topology", "How close together its devices are."),
+        default="best",
+        attribute="topology",
+        choices=("best", "same-node", "nvlink", "any"),
+        flags=("--topology",),
+    ),
+    RequestField(
+        *("backend", _CHOICE, _WHERE, "Backend"),
+        "The communication backend of distributed processes.",
+        default="auto",
+        attribute="backend",
+        choices=("auto", "nccl", "gloo"),
+        flags=("--backend",),
+    ),
+    RequestField(
+        *("retries.infrastructure", _COUNT, _WHEN, "Retries after a node failure"),
+        "At most 10; empty for 3.",
+        default=3,
+        attribute="infrastructure_retries",
+        maximum=10,
+        flags=("--retries",),
+        input="infrastructure_retries",
+    ),
+    RequestField(
+        *("retries.user", _COUNT, _WHEN, "Retries after a command failure"),
+        "At most 10; empty for none.",
+        default=0,
+        attribute="user_retries",
+        maximum=10,
+        flags=("--user-retries",),
+        input="user_retries",
+    ),
+    RequestField(
+        *("grace", FieldKind.DURATION, _WHEN, "Grace period"),
+        "From SIGTERM to SIGKILL, for example 2m; empty for 30s.",
+        default="30s",
+        attribute="grace_seconds",
+        maximum=3_600,
+        example="30s",
+        flags=("--grace",),
+        spellings=("grace_seconds",),
+    ),
+    RequestField(
+        *("env", FieldKind.VARIABLES, _WHAT, "Environment"),
+        "One NAME=value per line. No secrets: everyone in the project can read them.",
+        attribute="env",
+        flags=("--env", "-e"),
+    ),
+    RequestField(
+        *("preemptible", FieldKind.YES_NO, _WHEN, "Preemptible"),
+        "A preempted job is stopped and requeued; it keeps the rest of its time limit.",
+        default=DefaultRule.PRIORITY,
+        attribute="preemptible",
+        flags=("--preemptible",),
+    ),
+    RequestField(
+        *("begin_at", FieldKind.BEGIN, _WHEN, "Begin time"),
+        "The job does not start before this time: +2h, or 2026-01-31T18:00:00+01:00.",
+        example="+2h",
+        flags=("--begin",),
+        is_optional_in_storage=True,
+    ),
+    RequestField(
+        *("after", FieldKind.WORDS, _WHEN, "After these jobs"),
+        "Jobs that must succeed first, for example J-12 J-13.",
+        default=(),
+        attribute="after",
+        example="J-12",
+        flags=("--after",),
+        is_optional_in_storage=True,
+    ),
+    RequestField(
+        *("needs", FieldKind.WORDS, _WHERE, "Required node labels"),
+        "Only nodes with all of these labels, for example nvme zone=a.",
+        default=(),
+        attribute="needs",
+        example="zone=a",
+        flags=("--needs",),
+        is_optional_in_storage=True,
+    ),
+    RequestField(
+        *("tolerates", FieldKind.WORDS, _WHERE, "Tolerated taints"),
+        "Nodes with these taints may be used, too.",
+        default=(),
+        attribute="tolerates",
+        example="beta",
+        flags=("--tolerates",),
+        is_optional_in_storage=True,
+    ),
+)
+
+
+def top_names(fields: Iterable[RequestField] = FIELDS) -> tuple[str, ...]:
+    """The fields of a request, without their parts, in the order of the stored form."""
+    return tuple(dict.fromkeys(field.top for field in fields))
+
+
+BY_NAME = {field.name: field for field in FIELDS}
+# By spelling: the field that it means.
+SPELLINGS = {spelling: field for field in FIELDS for spelling in field.spellings}
