@@ -1,16 +1,15 @@
-"""The stages that a waiting job goes through when its turn comes.
+"""The stages that a waiting job goes through when its turn comes: `STAGES`, in order.
 
-    ADMISSION   not due → impossible → over quota → quota reserved for another job
-    DEVICES     place → reserved for another job → make room → explain
-
-A stage returns None to go on with the next one. It ends the turn with the reason why the job stays
-in the queue, or with STARTED.
+A stage gets the state of the pass and the turn, and returns one of three things: STARTED, the
+reason why the job stays in the queue, or NEXT for the stage after it. The last stage always has a
+reason. From `enter_devices` on, a job that stays behind has to do with devices: it may get a
+reservation, and equal requests after it get the same reason at once.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Final, Literal
+from typing import Final
 
 from scheduler.core.devices.options import DeviceOption
 from scheduler.core.explain.reasons import explain, repartition_reason
@@ -40,71 +39,63 @@ from scheduler.core.queue.reservation import reserve_placement, without_reserved
 from scheduler.core.queue.running import PreemptibleJob
 
 
-class _End(Enum):
+class StageEnd(Enum):
     STARTED = "started"
+    NEXT = "next"
 
 
-STARTED: Final = _End.STARTED
-StageResult = Reason | Literal[_End.STARTED] | None
+STARTED: Final = StageEnd.STARTED
+NEXT: Final = StageEnd.NEXT
+StageResult = Reason | StageEnd
 Stage = Callable[[PassState, Turn], StageResult]
 
 
 def take_turn(state: PassState, turn: Turn) -> Reason | None:
     """Place the job, or the reason why it stays in the queue."""
-    result = _first_result(ADMISSION, state, turn) or _devices(state, turn)
-    if result is STARTED:
-        return None
-    return result
-
-
-def _first_result(stages: Sequence[Stage], state: PassState, turn: Turn) -> StageResult:
-    for stage in stages:
+    for stage in STAGES:
         result = stage(state, turn)
-        if result is not None:
+        if result is NEXT:
+            continue
+        if isinstance(result, Reason):
+            if turn.wants_devices:
+                _stay_behind(state, turn, result)
             return result
-    return None
+        return None
+    raise AssertionError("the last stage gives a reason")
 
 
-# Admission: whether the job takes part in this pass, and with which options.
+# Admission.
 
 
 def skip_not_due(state: PassState, turn: Turn) -> StageResult:
-    return not_due(turn.job, state.snapshot.now)
+    return not_due(turn.job, state.snapshot.now) or NEXT
 
 
 def refuse_impossible(state: PassState, turn: Turn) -> StageResult:
-    return state.requirements.impossible_reason(turn.job, turn.requirements)
+    return state.requirements.impossible_reason(turn.job, turn.requirements) or NEXT
 
 
 def check_quota(state: PassState, turn: Turn) -> StageResult:
     """Keep the options that the owners' quotas and budgets still pay for."""
     if not state.has_limits:
-        return None
+        return NEXT
     options = turn.requirements.options
     turn.options = [o for o in options if quota_shortage(state, turn.job, o) is None]
     if turn.options:
-        return None
+        return NEXT
     state.bypasses.waits_for_quota(turn.job)
     if turn.is_overdue:
         state.quota_reservations.reserve(turn.job, options)
-    return quota_shortage(state, turn.job, options[0])
+    return quota_shortage(state, turn.job, options[0]) or NEXT
 
 
 def respect_reserved_quota(state: PassState, turn: Turn) -> StageResult:
     """Keep the options whose quota is not reserved for a job that was bypassed too often."""
     turn.options, ahead = state.quota_reservations.allowed_options(turn.job, turn.options)
     if turn.options:
-        return None
+        return NEXT
     state.bypasses.waits_for_quota(turn.job)
     return quota_reserved_reason(ahead)
-
-
-ADMISSION: tuple[Stage, ...] = (
-    skip_not_due,
-    refuse_impossible,
-    check_quota,
-    respect_reserved_quota,
-)
 
 
 def quota_shortage(state: PassState, job: WaitingJob, option: DeviceOption) -> Reason | None:
@@ -113,26 +104,19 @@ def quota_shortage(state: PassState, job: WaitingJob, option: DeviceOption) -> R
     return quota_reason(job, option.replica_units * job.replicas, state.ledger, option.board)
 
 
-# Devices: where the job runs.
+# Devices.
 
 
-def _devices(state: PassState, turn: Turn) -> StageResult:
-    """The device stages, with what the pass has to remember about a job that stays behind."""
-    job = turn.job
+def enter_devices(state: PassState, turn: Turn) -> StageResult:
+    """From here on the job waits for devices, if it waits."""
+    turn.wants_devices = True
     if state.blocked and state.policy.backfill is BackfillMode.NONE:
-        state.blocked.append(job.id)
-        result: StageResult = BEHIND_OTHERS
-    else:
-        result = _devices_or_failure(state, turn)
-        if result is not STARTED and job.id not in state.allocated:
-            _block(state, turn)
-    if result is not STARTED:
-        state.bypasses.waits_for_devices(job, turn.requirements.boards)
-    return result
+        return BEHIND_OTHERS
+    return NEXT
 
 
-def _devices_or_failure(state: PassState, turn: Turn) -> StageResult:
-    """The device stages; or the reason, if an equal request has found no place already."""
+def recall_failure(state: PassState, turn: Turn) -> StageResult:
+    """The reason, if an equal request has found no place already."""
     key: tuple[object, ...] = turn.requirements.equivalence_key
     if len(turn.options) < len(turn.requirements.options):
         # With fewer options it finds other places.
@@ -140,20 +124,12 @@ def _devices_or_failure(state: PassState, turn: Turn) -> StageResult:
     if state.reclaim.can_reclaim:
         # Reclaim depends on the project.
         key = (*key, turn.job.project)
+    turn.failure_key = key
     if reason := state.failures.get(key):
         return reason
     state.begin_devices(turn)
     # A job that ends before a reservation begins may find a place where a longer one did not.
-    overlap_key = (*key, len(turn.overlapping))
-    if reason := state.failures.get(overlap_key):
-        return reason
-    result = _first_result(DEVICES, state, turn)
-    if isinstance(result, Reason):
-        if result.code is ReasonCode.RESERVATION:
-            state.failures[overlap_key] = result
-        elif turn.job.id not in state.allocated:
-            state.failures[key] = result
-    return result
+    return state.failures.get((*key, len(turn.overlapping)), NEXT)
 
 
 def place(state: PassState, turn: Turn) -> StageResult:
@@ -164,12 +140,12 @@ def place(state: PassState, turn: Turn) -> StageResult:
             placement = find_undelayed(state, turn, option, merging=merging)
             if placement is not None:
                 return _take(state, turn, placement, merging=merging)
-    return None
+    return NEXT
 
 
 def respect_reservations(state: PassState, turn: Turn) -> StageResult:
     """There was a place, but taking it would have delayed a reserved start."""
-    return waits_for_reservation(turn.conflict) if turn.conflict else None
+    return waits_for_reservation(turn.conflict) if turn.conflict else NEXT
 
 
 def stop_others(state: PassState, turn: Turn) -> StageResult:
@@ -177,12 +153,12 @@ def stop_others(state: PassState, turn: Turn) -> StageResult:
     job, mark = turn.job, state.ledger.mark()
     choice, moved = _choose_stops(state, turn)
     if choice is None:
-        return None
+        return NEXT
     leaving = [*choice.stops, *moved]
     released = [a for each in leaving if (a := state.allocated.get(each.run.job.id))]
     if state.reservations.admit(turn.starting, choice.placement, released) is not None:
         state.ledger.rollback(mark)
-        return None
+        return NEXT
     for each in leaving:
         state.allocated.pop(each.run.job.id, None)
     state.candidates.mark_stopping(leaving)
@@ -205,7 +181,20 @@ def explain_shortage(state: PassState, turn: Turn) -> StageResult:
     return explain(turn.job, turn.options[0], state.ledger, _can_place)
 
 
-DEVICES: tuple[Stage, ...] = (place, respect_reservations, stop_others, explain_shortage)
+STAGES: tuple[Stage, ...] = (
+    # Admission: whether the job takes part in this pass, and with which options.
+    skip_not_due,
+    refuse_impossible,
+    check_quota,
+    respect_reserved_quota,
+    # Devices: where it runs.
+    enter_devices,
+    recall_failure,
+    place,
+    respect_reservations,
+    stop_others,
+    explain_shortage,
+)
 
 
 def find_undelayed(
@@ -303,9 +292,21 @@ def _stop_or_move(
     return found or (None, [])
 
 
-def _block(state: PassState, turn: Turn) -> None:
-    """The job stays behind. The first blocked jobs and overdue ones get a reservation."""
+def _stay_behind(state: PassState, turn: Turn, reason: Reason) -> None:
+    """Remember a job that found no devices. The first blocked jobs and overdue ones get a
+    reservation; a job that holds a place already, until merges or stops are done, needs none."""
     job = turn.job
+    state.bypasses.waits_for_devices(job, turn.requirements.boards)
+    if turn.failure_key is None:
+        # Nothing was tried: all wait behind the first blocked job.
+        state.blocked.append(job.id)
+        return
+    if reason.code is ReasonCode.RESERVATION:
+        state.failures[*turn.failure_key, len(turn.overlapping)] = reason
+    elif job.id not in state.allocated:
+        state.failures[turn.failure_key] = reason
+    if job.id in state.allocated:
+        return
     state.blocked.append(job.id)
     if len(state.reservations.entries) < state.max_reservations(turn):
         seconds = max(1, job.time_limit_seconds - job.attained_seconds)

@@ -44,6 +44,10 @@ class Turn:
     """The job as it would run if it started now, still without devices. Set by `begin_devices`."""
     overlapping: list[JobReservation] = field(init=False)
     """Reservations of other jobs that begin before it would end. Set by `begin_devices`."""
+    wants_devices: bool = False
+    """It has passed admission."""
+    failure_key: tuple[object, ...] | None = None
+    """What requests have in common that find the same places. None: none was looked for."""
     conflict: JobReservation | None = None
     """The first reservation that a placement of this job would have delayed."""
 
@@ -113,6 +117,13 @@ class PassState:
             quota_reservations=QuotaReservations(ledger.accounts),
             bypasses=BypassCounter(policy.bypass_limit),
         )
+
+    def jobs_that_hold(self) -> set[str]:
+        """Ids of the jobs that hold something after their turn: a place, a reservation or reserved
+        quota. Also the first blocked job, which without backfill holds up all others."""
+        reserved = {reservation.job.id for reservation in self.reservations.entries}
+        holding = self.allocated.keys() | reserved | self.quota_reservations.job_ids()
+        return holding | set(self.blocked[:1])
 
     @property
     def has_limits(self) -> bool:

@@ -2,14 +2,16 @@
 
 Each waiting job is placed, gets room made or a start time reserved, or stays in the queue with one
 reason; `pass_stages` has the stages of a turn. Deterministic: equal snapshots give equal plans, in
-whatever order their parts are listed.
+whatever order their parts are listed. A caller may stop a pass that takes too long, and gets what
+it has decided so far; that is the same again if the pass is stopped after as many turns.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from scheduler.core.carving.prewarm import prewarm
-from scheduler.core.model.decisions import Deferral, Plan
+from scheduler.core.carving.proposals import Proposals
+from scheduler.core.model.decisions import Continuation, Deferral, Plan
 from scheduler.core.model.policy import BackfillMode, Policy
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
 from scheduler.core.pass_cache import PassCache
@@ -20,18 +22,31 @@ from scheduler.core.queue.eligibility import not_due
 from scheduler.core.queue.fairshare import OwnerKey
 from scheduler.core.queue.order import QueueIterator, WorkEstimator
 
+# Called with the number of turns taken so far: whether the pass should end before the next one.
+ShouldStop = Callable[[int], bool]
+
+
+def never_stop(turns: int) -> bool:
+    return False
+
 
 def plan(
     snapshot: ClusterSnapshot,
     policy: Policy,
     runtime_model: WorkEstimator | None = None,
     cache: PassCache | None = None,
+    *,
+    should_stop: ShouldStop = never_stop,
+    continued: Continuation | None = None,
 ) -> Plan:
     """What to do now: every waiting job is either placed or deferred with one reason.
 
     `runtime_model`: for the fair order; None goes by time limits. `cache`: from the last pass over
-    this cluster, for speed."""
-    return Pass(snapshot, policy, runtime_model, cache or PassCache()).run()
+    this cluster, for speed. `should_stop` is called with the number of turns taken, before each
+    further one; once it returns True, the plan has what was decided so far, and a continuation.
+    `continued`: that of the pass before, if it was stopped."""
+    each = Pass(snapshot, policy, runtime_model, cache or PassCache())
+    return each.run(should_stop, continued)
 
 
 def plan_and_can_start(
@@ -56,11 +71,16 @@ class Pass:
     ) -> None:
         self.state = PassState.begin(snapshot, policy, runtime_model, cache, waiting_owners)
 
-    def run(self) -> Plan:
-        self.walk()
+    def run(
+        self, should_stop: ShouldStop = never_stop, continued: Continuation | None = None
+    ) -> Plan:
+        continuation = self.walk(should_stop, continued)
         state = self.state
         reservations = state.reservations.decisions()
-        prepared = prewarm(state.policy, state.ledger, state.allocated, reservations)
+        prepared = Proposals()
+        if continuation is None:
+            # Room for expected demand comes after all jobs that wait.
+            prepared = prewarm(state.policy, state.ledger, state.allocated, reservations)
         return Plan(
             placements=tuple(state.placements),
             merges=(*state.merges, *prepared.merges),
@@ -69,16 +89,41 @@ class Pass:
             reservations=reservations,
             bypassed=state.bypasses.bypassed(),
             carves=prepared.carves,
+            continuation=continuation,
         )
 
-    def walk(self) -> None:
-        """Give every waiting job its turn."""
-        state = self.state
+    def walk(
+        self, should_stop: ShouldStop = never_stop, continued: Continuation | None = None
+    ) -> Continuation | None:
+        """Give every waiting job its turn, or stop earlier: where to go on.
+
+        At least one job has its turn that had none in the passes before, so a queue of n jobs is
+        walked through after n passes at the latest."""
+        state, advanced, taken = self.state, False, 0
+        considered = set(continued.considered) if continued else set()
+        left_out = considered - set(continued.considered_again) if continued else set()
+        waiting: list[str] = []
         turns = QueueIterator(state.snapshot.jobs, state.order)
         for job, rank in state.reclaim.lenders_first(turns, state.requirements.options):
+            if job.id in left_out:
+                waiting.append(job.id)
+                continue
+            if advanced and should_stop(taken):
+                return self._continuation(considered, waiting)
             reason = take_turn(state, state.turn(job, rank))
+            taken += 1
+            advanced = advanced or job.id not in considered
             if reason is not None:
-                state.deferrals.append(Deferral(job.id, reason, len(state.deferrals) + 1))
+                waiting.append(job.id)
+                state.deferrals.append(Deferral(job.id, reason, len(waiting)))
+        return None
+
+    def _continuation(self, before: set[str], waiting: list[str]) -> Continuation:
+        state, placed = self.state, {placement.job for placement in self.state.placements}
+        present = before & {job.id for job in state.snapshot.jobs}
+        considered = (present | set(waiting)) - placed
+        again = considered & state.jobs_that_hold()
+        return Continuation(tuple(sorted(considered)), tuple(sorted(again)))
 
     def can_start(self, job: WaitingJob) -> bool:
         """Whether the job would start if it came last. The pass stays as it is."""

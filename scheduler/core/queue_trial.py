@@ -53,7 +53,8 @@ class QueueTrial:
         self._placed = [
             (jobs[id], GangPlacement(list(placement.replicas))) for id, placement in placed.items()
         ]
-        self._ahead = tuple(jobs[id] for id in _jobs_that_matter(first) if id not in placed)
+        holding = first.state.jobs_that_hold() - placed.keys()
+        self._ahead = tuple(job for job in snapshot.jobs if job.id in holding)
         self._waiting_owners = {
             (job.project, job.user) for job in snapshot.jobs if job.id not in placed
         }
@@ -82,13 +83,3 @@ class QueueTrial:
             done.assume_started(job, placement)
         done.walk()
         return done
-
-
-def _jobs_that_matter(done: Pass) -> Iterable[str]:
-    """Ids, in queue order, of the jobs that hold something after this pass: a place, a reservation
-    or reserved quota. Also the first blocked job, which without backfill holds up all others."""
-    state = done.state
-    reserved = {reservation.job.id for reservation in state.reservations.entries}
-    holding = state.allocated.keys() | reserved | state.quota_reservations.job_ids()
-    holding |= set(state.blocked[:1])
-    return [job.id for job in state.snapshot.jobs if job.id in holding]

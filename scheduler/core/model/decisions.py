@@ -130,6 +130,21 @@ class Deferral:
 
 
 @dataclass(frozen=True, slots=True)
+class Continuation:
+    """Where a pass that was stopped ended; the next pass goes on from there.
+
+    A pass that began again at the front of the queue would be stopped again behind the same blocked
+    jobs, and never reach the rest.
+    """
+
+    considered: tuple[str, ...]
+    """Jobs that had their turn and still wait, in this pass or in those that it continued."""
+    considered_again: tuple[str, ...]
+    """Those of them that hold something, such as a reservation: the next pass has to give them
+    another turn, so that later jobs leave it to them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All decisions of one pass."""
 
@@ -142,3 +157,5 @@ class Plan:
     """Waiting jobs to count one more bypass for, because a later arrival of no higher priority
     starts in this pass: the oldest ones of each priority band that are below the limit."""
     carves: tuple[Carve, ...] = ()
+    continuation: Continuation | None = None
+    """None if every waiting job has had its turn."""
