@@ -39,7 +39,8 @@ FLAGS = {
 
 
 def as_command(request: Mapping[str, Any]) -> str:
-    """The canonical request (all defaults filled in) as one shell line that is safe to paste."""
+    """A request as one shell line that is safe to paste. Fields that it leaves out get the defaults
+    of `tessera submit`."""
     words = ["tessera", "submit"]
     for field, flag in FLAGS.items():
         value = request.get(field)
@@ -47,15 +48,16 @@ def as_command(request: Mapping[str, Any]) -> str:
             continue
         for item in value if isinstance(value, list) else [value]:
             words += _flag(flag, item)
-    words += _device(request["device"])
-    if request.get("launcher", DEFAULTS["launcher"]) != DEFAULTS["launcher"]:
+    words += _device(request.get("device") or {})
+    if "processes" in request and request.get("launcher", "none") != DEFAULTS["launcher"]:
         words += _flag("--processes", request["processes"])
     retries = request.get("retries") or {}
     if retries.get("infrastructure", 3) != 3:
         words += _flag("--retries", retries["infrastructure"])
     if retries.get("user"):
         words += _flag("--user-retries", retries["user"])
-    if request.get("preemptible", False) != (request.get("priority") == "low"):
+    by_priority = request.get("priority") == "low"
+    if request.get("preemptible", by_priority) != by_priority:
         words.append("--preemptible" if request["preemptible"] else "--no-preemptible")
     for name, value in (request.get("env") or {}).items():
         words += _flag("--env", f"{name}={value}")
@@ -76,7 +78,7 @@ def _device(device: Mapping[str, Any]) -> list[str]:
         words += _flag("--mig", device["mig"])
     elif "mps" in device:
         words += _flag("--mps", f"{device['mps']['threads']}:{device['mps']['memory']}")
-    else:
+    elif "memory" in device:
         words += _flag("--gpu-memory", device["memory"])
     for model in device.get("models", []):
         words += _flag("--model", model)

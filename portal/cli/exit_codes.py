@@ -1,7 +1,7 @@
 """Exit codes, and the failure of a command with what to do next."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -27,6 +27,8 @@ class CommandFailed(Exception):
     next_command: str = ""
     exit_code: ExitCode = ExitCode.FAILURE
     fields: tuple[tuple[str, str], ...] = ()
+    # Fields of the request that mend it, with their new values.
+    suggestion: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.code}: {self.sentence}"
@@ -79,15 +81,15 @@ def failure_from_problem(status: int, problem: Mapping[str, Any], hint: str = ""
     sentence = str(problem.get("detail") or problem.get("title") or f"HTTP {status}")
     if status >= 500 and (name := problem.get("request_id")):
         sentence += f" (request {name})"
-    errors = problem.get("errors")
-    fields = tuple(
-        (str(error.get("field", "")), str(error.get("message", "")))
-        for error in (errors if isinstance(errors, list) else [])
-        if isinstance(error, Mapping)
-    )
-    return CommandFailed(
-        code, sentence, _next(status, code) or hint, exit_code_for(status, code), fields
-    )
+    listed = problem.get("errors")
+    errors = [e for e in (listed if isinstance(listed, list) else []) if isinstance(e, Mapping)]
+    fields = tuple((str(e.get("field", "")), str(e.get("message", ""))) for e in errors)
+    suggestion: dict[str, Any] = {}
+    for error in errors:
+        changes = error.get("suggestion")
+        suggestion |= changes if isinstance(changes, Mapping) else {}
+    next_command, exit_code = _next(status, code) or hint, exit_code_for(status, code)
+    return CommandFailed(code, sentence, next_command, exit_code, fields, suggestion)
 
 
 def _next(status: int, code: str) -> str:

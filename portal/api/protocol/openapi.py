@@ -39,7 +39,14 @@ JOB_KIND = [(kind, kind) for kind in KINDS]
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
 FIELD = {
     "type": "object",
-    "properties": {name: {"type": "string"} for name in ("field", "code", "message")},
+    "properties": {
+        **{name: {"type": "string"} for name in ("field", "code", "message")},
+        "suggestion": {
+            "type": "object",
+            "additionalProperties": True,
+            "description": "fields of the request with the values that mend it; often absent",
+        },
+    },
     "required": ["field", "code", "message"],
 }
 PROBLEM_SCHEMA = {

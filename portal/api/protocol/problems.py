@@ -1,6 +1,6 @@
 """Every refusal of REST as RFC 9457 problem+json: one handler, one format, stable codes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
@@ -75,7 +75,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
             if error.retry_seconds:
                 response["Retry-After"] = str(error.retry_seconds)
         case InvalidRequest():
-            fields = [_field(e.field, e.code, e.sentence) for e in error.errors]
+            fields = [_field(e.field, e.code, e.sentence, e.suggestion) for e in error.errors]
             response = _problem(400, "request_invalid", _join(fields), path, fields)
         case exceptions.ValidationError():
             fields = list(_flat(error.get_full_details()))
@@ -110,7 +110,7 @@ def _from_api_exception(error: exceptions.APIException, path: str) -> Response:
 
 
 def problem_body(
-    status_code: int, code: str, detail: str, path: str, fields: list[dict[str, str]] | None = None
+    status_code: int, code: str, detail: str, path: str, fields: list[dict[str, Any]] | None = None
 ) -> dict[str, Any]:
     """A problem as it is sent, with the request id that the log lines carry."""
     return {
@@ -126,25 +126,29 @@ def problem_body(
 
 
 def _problem(
-    status_code: int, code: str, detail: str, path: str, fields: list[dict[str, str]] | None = None
+    status_code: int, code: str, detail: str, path: str, fields: list[dict[str, Any]] | None = None
 ) -> Response:
     body = problem_body(status_code, code, detail, path, fields)
     return Response(body, status=status_code, content_type=CONTENT_TYPE)
 
 
-def _field_list(field: str, code: str, message: str) -> list[dict[str, str]]:
+def _field_list(field: str, code: str, message: str) -> list[dict[str, Any]]:
     return [_field(field, code, message)] if field else []
 
 
-def _field(field: str, code: str, message: str) -> dict[str, str]:
-    return {"field": field, "code": str(code), "message": message}
+def _field(
+    field: str, code: str, message: str, suggestion: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """`suggestion`: fields of the request that mend it."""
+    mended = {"suggestion": dict(suggestion)} if suggestion else {}
+    return {"field": field, "code": str(code), "message": message} | mended
 
 
-def _join(fields: list[dict[str, str]]) -> str:
+def _join(fields: list[dict[str, Any]]) -> str:
     return ". ".join(f"{f['field']}: {f['message']}" for f in fields)
 
 
-def _flat(details: Any, field: str = "") -> Iterator[dict[str, str]]:
+def _flat(details: Any, field: str = "") -> Iterator[dict[str, Any]]:
     """DRF's nested details as a flat list, with dotted field names."""
     if isinstance(details, list):
         for detail in details:

@@ -2,11 +2,14 @@
 
 import sys
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from portal.cli.as_command import as_command
 from portal.cli.commands import submit_options as opt
 from portal.cli.context import CliContext, cli_context
 from portal.cli.dry_run_text import dry_run_facts, verdict_name
@@ -86,13 +89,14 @@ def submit(
     cli = cli_context(context)
     # The request options are read by name: request_fields has the table.
     body = _request(cli, file, command or [], opt.request_fields(context.params, cli.env))
-    if dry_run:
-        _show_dry_run(cli, body, output)
-        return
-    if not yes and cli.is_interactive() and not _is_confirmed(cli, body):
-        print_message("Nothing was submitted.")
-        raise typer.Exit(ExitCode.FAILURE)
-    job = cli.client.post("jobs", body, key=key or str(uuid.uuid4()))
+    with _mended_command(body):
+        if dry_run:
+            _show_dry_run(cli, body, output)
+            return
+        if not yes and cli.is_interactive() and not _is_confirmed(cli, body):
+            print_message("Nothing was submitted.")
+            raise typer.Exit(ExitCode.FAILURE)
+        job = cli.client.post("jobs", body, key=key or str(uuid.uuid4()))
     print_message(f"Submitted {single_line(job['id'])} to {single_line(job['project'])}")
     if wait:
         job = _wait_for_end(cli, job, timeout)
@@ -101,6 +105,19 @@ def submit(
     print_row(job, output)
     if not detach and is_terminal(sys.stderr) and output in (OutputFormat.TABLE, OutputFormat.WIDE):
         _follow_until_start(cli, job, timeout)
+
+
+@contextmanager
+def _mended_command(body: dict[str, Any]) -> Iterator[None]:
+    """If the portal suggests how to mend the request, the next command is the mended one."""
+    try:
+        yield
+    except CommandFailed as failed:
+        if failed.suggestion:
+            command = as_command(body | dict(failed.suggestion))
+            # Control characters of an argument could change what the terminal shows.
+            failed.next_command = command if command.isprintable() else failed.next_command
+        raise
 
 
 def _request(

@@ -71,6 +71,8 @@ class FilledForm:
     """None if there are errors."""
     errors: dict[str, str] = field(default_factory=dict)
     """By form field."""
+    suggestions: list[dict[str, Any]] = field(default_factory=list)
+    """Each mends an error: fields of the request with their new values."""
 
     def add_error(self, path: str, sentence: str) -> None:
         """Record an error in a field of the request, given by its path."""
@@ -114,8 +116,10 @@ def values_from_request(
 
 def with_changes(values: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
     """The values with these fields of the request changed, and everything else as typed."""
-    plain = ("replicas", "time_limit", "topology")
+    plain = ("replicas", "time_limit", "topology", "launcher", "processes")
     filled = {name: str(changes[name]) for name in plain if name in changes}
+    if "command" in changes:
+        filled["command"] = shlex.join(changes["command"])
     if "needs" in changes:
         filled["needs"] = " ".join(changes["needs"])
     if "device" in changes:
@@ -154,6 +158,7 @@ def parse_form(data: Mapping[str, str]) -> FilledForm:
     except InvalidRequest as refused:
         for error in refused.errors:
             form.add_error(error.field, message_text(error.message))
+            form.suggestions += [dict(error.suggestion)] if error.suggestion else []
     else:
         form.request = request if not form.errors else None
     return form

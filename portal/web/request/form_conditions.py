@@ -2,7 +2,7 @@
 may start, and whether it may be preempted."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from django.utils import timezone
@@ -20,7 +20,9 @@ RETRIES = {"infrastructure_retries": "infrastructure", "user_retries": "user"}
 EXTRAS = CONDITIONS | AMOUNTS | dict.fromkeys(RETRIES, "")
 LISTS = ("after", "needs", "tolerates")
 YES_OR_NO = {"yes": True, "no": False}
-MAX_CHANGES_LENGTH = 2_000
+# What the suggestion of a refusal may change too: in the form, never of a submitted job.
+MENDABLE = CHANGEABLE | {"command", "launcher", "processes"}
+MAX_CHANGES_LENGTH = 65_536
 
 
 def split_words(text: str) -> list[str]:
@@ -88,18 +90,19 @@ def start_condition_values(job: Job) -> dict[str, str]:
     return filled
 
 
-def parse_changes(text: str) -> dict[str, Any]:
+def parse_changes(text: str, allowed: Set[str] = CHANGEABLE) -> dict[str, Any]:
     """The changed fields of a request, from the JSON of an address or a button. Invalid JSON gives
     no changes."""
     try:
         changes = json.loads(text) if 0 < len(text) <= MAX_CHANGES_LENGTH else {}
     except ValueError:
         return {}
-    if not isinstance(changes, dict) or not changes.keys() <= CHANGEABLE:
+    if not isinstance(changes, dict) or not changes.keys() <= allowed:
         return {}
     device = changes.get("device", {})
     share = device.get("mps", {}) if isinstance(device, dict) else None
-    lists = (changes.get("needs", []), device.get("models", []) if isinstance(device, dict) else [])
+    models = device.get("models", []) if isinstance(device, dict) else []
+    lists = (changes.get("needs", []), changes.get("command", []), models)
     is_valid = (
         isinstance(share, dict)
         and (not share or {"threads", "memory"} <= share.keys())

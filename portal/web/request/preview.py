@@ -1,12 +1,14 @@
 """The preview panel of the request form: what would happen if the request were submitted now."""
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from django.utils import timezone
+from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
@@ -24,6 +26,7 @@ from portal.web.wording.reason_badges import REASON_STYLES
 from portal.web.wording.start_estimates import start_from_estimate
 from scheduler.core.model.reasons import ReasonClass
 
+MAX_COMMAND_LABEL = 80
 FIELD_LABELS = {
     "name": gettext_lazy("Name"),
     "project": gettext_lazy("Project"),
@@ -99,7 +102,7 @@ class PreviewPanel:
 def preview_request(user: User, form: FilledForm) -> PreviewPanel:
     """Changes nothing."""
     if form.request is None:
-        return _incomplete(form.errors)
+        return _incomplete(form)
     try:
         result = dry_run(user=user, request=form.request)
     except Refused as refused:
@@ -122,7 +125,7 @@ def preview_request(user: User, form: FilledForm) -> PreviewPanel:
 def pending_preview(form: FilledForm) -> PreviewPanel:
     """The panel until the planner has answered."""
     if form.request is None:
-        return _incomplete(form.errors)
+        return _incomplete(form)
     sentence = _("The cluster is large: the preview follows in a moment")
     return PreviewPanel(
         "wait", "clock", _("The planner is checking the request"), sentence, _("Submit")
@@ -160,17 +163,32 @@ def _wait_title(result: DryRunResult) -> str:
     return _("Would wait, probably about %(about)s (%(low)s to %(high)s)") % words
 
 
-def _incomplete(errors: dict[str, str]) -> PreviewPanel:
-    count = len(errors)
+def _incomplete(form: FilledForm) -> PreviewPanel:
+    count = len(form.errors)
     sentence = ngettext("%(n)s field needs attention", "%(n)s fields need attention", count)
+    labels = {name: str(FIELD_LABELS.get(name, name)) for name in form.errors}
     return PreviewPanel(
         cls="warn",
         icon="alert",
         title=_("Incomplete"),
         sentence=sentence % {"n": count},
         verb=_("Submit"),
-        field_errors=[(str(FIELD_LABELS.get(name, name)), error) for name, error in errors.items()],
+        field_errors=[(labels[name], error) for name, error in form.errors.items()],
+        alternatives_title=_("Would be accepted"),
+        alternatives=[
+            PreviewAlternative(_suggestion_label(each), json.dumps(each, sort_keys=True))
+            for each in form.suggestions
+        ],
     )
+
+
+def _suggestion_label(changes: Mapping[str, Any]) -> str:
+    """What the request would be with these changes of its launcher and command."""
+    words = {"launcher": changes["launcher"], "command": shlex.join(changes.get("command", ()))}
+    if "command" not in changes:
+        return _("The same command under launcher %(launcher)s") % words
+    words["command"] = Truncator(words["command"]).chars(MAX_COMMAND_LABEL)
+    return _("%(command)s under launcher %(launcher)s") % words
 
 
 def _reason_panel(

@@ -29,7 +29,7 @@ from portal.web.request.form import (
     parse_form,
     with_changes,
 )
-from portal.web.request.form_conditions import EXTRAS, parse_changes
+from portal.web.request.form_conditions import EXTRAS, MENDABLE, parse_changes
 from portal.web.request.prefill import prefill
 from portal.web.request.preview import PreviewPanel, pending_preview, preview_request
 from portal.web.request.template_picker import template_picker
@@ -90,7 +90,7 @@ def _post(request: AuthenticatedHttpRequest) -> HttpResponse:
     user, form = request.user, parse_form(request.POST)
     projects = _projects(user)
     saving, status = unsaved_template(form), 200
-    if changes := parse_changes(request.POST.get("alternative", "")):
+    if changes := parse_changes(request.POST.get("alternative", ""), MENDABLE):
         form = parse_form(with_changes(form.values, changes))
     elif "preview" in request.POST:
         pass

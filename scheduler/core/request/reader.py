@@ -11,6 +11,7 @@ from agents.contract.collectives import backend_refusal, too_many_processes
 from agents.contract.documents import CollectiveBackend, LauncherName, SliceKind
 from agents.contract.message import Message, constant
 from agents.contract.shares import too_few_threads
+from agents.launchers.nested import nested_launcher
 from agents.launchers.registry import LAUNCHERS, processes_refusal
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 from scheduler.core.request.conditions import read_after, read_begin, read_node_labels
@@ -87,11 +88,18 @@ class RequestReader:
         if not isinstance(data, Mapping):
             self.refuse("", ProblemCode.TYPE, "send one object with the fields of the request")
 
-    def refuse(self, field: str, code: ProblemCode, why: Message | str) -> None:
-        """`why`: what to write instead; a `str` is a constant sentence."""
+    def refuse(
+        self,
+        field: str,
+        code: ProblemCode,
+        why: Message | str,
+        suggestion: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`why`: what to write instead; a `str` is a constant sentence. `suggestion`: as in
+        FieldError."""
         if self.check_combinations or code is not ProblemCode.COMBINATION:
             message = why if isinstance(why, Message) else constant(why)
-            self.errors.append(FieldError(field, code, message))
+            self.errors.append(FieldError(field, code, message, suggestion or {}))
 
     def read(self) -> JobRequest | None:
         self._known_only()
@@ -99,6 +107,7 @@ class RequestReader:
         for field in FIELDS:
             if field.attribute:
                 self.values[field.attribute] = self._read(field)
+        self._refuse_nested()
         self.values["begin_at"], self.values["begin_in"] = self._begin()
         self.values |= {"device": self.device, "limit_is_chosen": "time_limit" in self.data}
         return None if self.errors else JobRequest(**self.values)
@@ -296,6 +305,20 @@ class RequestReader:
         if why := processes_refusal(self.values["launcher"], processes):
             self.refuse("processes", ProblemCode.COMBINATION, why)
         return processes
+
+    def _refuse_nested(self) -> None:
+        """Two launchers, one in the other."""
+        launcher, command = self.values["launcher"], self.values["command"]
+        replicas, gpus = self.values["replicas"], self.device.gpus
+        nested = nested_launcher(launcher, command, replicas=replicas, gpus=gpus)
+        if nested is not None:
+            why = Message(
+                "the command begins with %(program)s, and launcher %(launcher)s would start that "
+                "in every process: leave one of them out",
+                program=nested.program,
+                launcher=str(launcher),
+            )
+            self.refuse("command", ProblemCode.COMBINATION, why, nested.changes)
 
     def _given(self, field: str) -> Any:
         if field not in self.data:

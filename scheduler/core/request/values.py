@@ -1,9 +1,10 @@
 """A job request as values, and what can be wrong with it."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from agents.contract.documents import CollectiveBackend, LauncherName
 from agents.contract.message import Message
@@ -37,6 +38,8 @@ class FieldError:
     field: str
     code: ProblemCode
     message: Message
+    suggestion: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Fields of the request that mend it, with their new values; empty if there is no such."""
 
     @property
     def sentence(self) -> str:
