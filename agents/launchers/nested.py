@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.contract.documents import MAX_PROCESSES, LauncherName
+from agents.contract.message import Message
 from agents.launchers.base import Launcher, LauncherCall, launcher_call
 from agents.launchers.registry import LAUNCHERS
 
@@ -35,8 +36,19 @@ class NestedLauncher:
 
     program: str
     """As in the command."""
+    launcher: LauncherName
+    """The one above it."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the request that leave one launcher; empty if no change keeps its meaning."""
+
+    @property
+    def why(self) -> Message:
+        return Message(
+            "the command begins with %(program)s, and launcher %(launcher)s would start that in "
+            "every process: leave one of them out",
+            program=self.program,
+            launcher=str(self.launcher),
+        )
 
 
 def nested_launcher(
@@ -50,7 +62,7 @@ def nested_launcher(
     changes = _without_program(call, gpus)
     if not changes and replicas == 1:
         changes = {"launcher": str(LauncherName.NONE), "processes": 1}
-    return NestedLauncher(call.program, changes)
+    return NestedLauncher(call.program, launcher, changes)
 
 
 def _without_program(call: LauncherCall, gpus: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from agents.contract.boards import known_boards
 from agents.contract.documents import (
+    FIRST_LAUNCHERS,
     DesiredDocument,
     DesiredReplica,
     DesiredReplicaState,
@@ -88,6 +89,8 @@ class HonestNode:
     unknown: str = ""
     profiles: tuple[ObservedProfile, ...] = ()
     disk_mib: int | None = None
+    launchers: tuple[str, ...] = FIRST_LAUNCHERS
+    agent_version: str = ""
 
     def uuid(self, index: int) -> str:
         return f"GPU-{self.row.name}-{index}"
@@ -107,6 +110,8 @@ class HonestNode:
                 problems=self.blocks,
                 blocks=self.blocks,
                 disk_mib=self.disk_mib,
+                launchers=self.launchers,
+                agent_version=self.agent_version,
             ),
             gpus=tuple(
                 ObservedGpu(

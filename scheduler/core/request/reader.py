@@ -307,18 +307,10 @@ class RequestReader:
         return processes
 
     def _refuse_nested(self) -> None:
-        """Two launchers, one in the other."""
         launcher, command = self.values["launcher"], self.values["command"]
-        replicas, gpus = self.values["replicas"], self.device.gpus
-        nested = nested_launcher(launcher, command, replicas=replicas, gpus=gpus)
-        if nested is not None:
-            why = Message(
-                "the command begins with %(program)s, and launcher %(launcher)s would start that "
-                "in every process: leave one of them out",
-                program=nested.program,
-                launcher=str(launcher),
-            )
-            self.refuse("command", ProblemCode.COMBINATION, why, nested.changes)
+        size = {"replicas": self.values["replicas"], "gpus": self.device.gpus}
+        if nested := nested_launcher(launcher, command, **size):
+            self.refuse("command", ProblemCode.COMBINATION, nested.why, nested.changes)
 
     def _given(self, field: str) -> Any:
         if field not in self.data:

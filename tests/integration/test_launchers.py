@@ -1,0 +1,200 @@
+"""Launchers as people meet them: one under another is refused with the mended request, and an agent
+without a job's launcher does not get it."""
+
+import json
+import re
+import shlex
+from html import unescape
+
+import pytest
+from django.test import Client
+from rest_framework.test import APIClient
+
+from portal.jobs.models import Job
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.states import JobStatus
+from scheduler.tasks import plan_once
+from tests.integration.test_cli import Person, the_connection_stays_that_of_the_test
+from tests.support.request_form import a_form
+from tests.support.rows import a_job, a_node, a_project, a_request, a_user, settle
+
+pytestmark = pytest.mark.django_db
+__all__ = ["the_connection_stays_that_of_the_test"]
+
+NESTED = ["torchrun", "--nproc-per-node=2", "--nnodes", "1", "train.py", "--lr", "1e-4"]
+MENDED = ["python", "train.py", "--lr", "1e-4"]
+
+
+@pytest.fixture
+def olga():
+    return a_user("olga")
+
+
+@pytest.fixture
+def vision(olga):
+    return a_project("vision", olga)
+
+
+@pytest.fixture
+def rest(olga):
+    rest = APIClient()
+    rest.force_authenticate(olga)
+    return rest
+
+
+@pytest.fixture
+def page(olga):
+    page = Client()
+    page.force_login(olga)
+    return page
+
+
+def nested_request(vision, **fields):
+    whole = {"device": {"gpus": 2}, "launcher": "torchrun", "command": NESTED}
+    return a_request(vision, **whole | fields)
+
+
+def error_of(answer):
+    assert answer.status_code == 400
+    (error,) = answer.json()["errors"]
+    return error
+
+
+def test_rest_refuses_a_nested_launcher_and_its_suggestion_is_accepted(rest, vision):
+    a_node("n1", gpus=2)
+    body = nested_request(vision)
+    error = error_of(rest.post("/api/v1/jobs", body, format="json"))
+    assert (error["field"], error["code"]) == ("command", "invalid_combination")
+    assert error["suggestion"] == {"command": MENDED, "launcher": "torchrun", "processes": 2}
+    assert not Job.objects.exists()
+    answer = rest.post("/api/v1/jobs", body | error["suggestion"], format="json")
+    assert answer.status_code == 201
+    assert Job.objects.get().request["command"] == MENDED
+
+
+def test_rest_says_nothing_of_suggestions_where_there_is_none(rest, vision):
+    gang = nested_request(vision, command=["mpirun", "./a.out"], replicas=2, device={"gpus": 1})
+    assert "suggestion" not in error_of(rest.post("/api/v1/jobs", gang, format="json"))
+    plain = nested_request(vision, command=["python", "t.py"], name="")
+    assert "suggestion" not in error_of(rest.post("/api/v1/jobs", plain, format="json"))
+
+
+def test_without_a_launcher_torchrun_runs_as_the_user_wrote_it(rest, vision):
+    body = nested_request(vision, launcher="none")
+    assert rest.post("/api/v1/jobs", body, format="json").status_code == 201
+    assert Job.objects.get().request["command"] == NESTED
+
+
+def nested_form(**fields):
+    whole = {"amount": "gpus", "gpus": "2", "launcher": "torchrun"}
+    return a_form(command=shlex.join(NESTED), processes="", **whole) | fields
+
+
+def suggestion_button(html):
+    (value,) = re.findall(r'name="alternative" value="([^"]*)"', html)
+    return unescape(value)
+
+
+@pytest.mark.parametrize("address", ["/request/", "/request/preview"])
+def test_the_page_offers_the_mended_request_as_a_button(page, vision, address):
+    a_node("n1", gpus=2)
+    answer = page.post(address, nested_form())
+    html = answer.content.decode()
+    assert "launcher torchrun would start that in every process" in unescape(html)
+    assert "python train.py --lr 1e-4 under launcher torchrun" in html
+    assert not Job.objects.exists()
+    changes = suggestion_button(html)
+    mended = page.post("/request/", nested_form(alternative=changes))
+    assert mended.status_code == 200 and not Job.objects.exists(), "it only fills in the form"
+    shown = unescape(mended.content.decode())
+    assert 'value="2"' in shown and shlex.join(MENDED) in shown
+    assert "would start that in every process" not in shown
+    command, processes = shlex.join(MENDED), str(json.loads(changes)["processes"])
+    submitted = page.post("/request/", nested_form(command=command, processes=processes))
+    assert submitted.status_code == 302
+    assert Job.objects.get().request["command"] == MENDED
+
+
+def test_the_page_says_it_in_chinese(page, vision):
+    html = unescape(
+        page.post(
+            "/request/preview", nested_form(), headers={"Accept-Language": "zh-hans"}
+        ).content.decode()
+    )
+    assert "启动器 torchrun 会在每个进程中再启动它" in html
+    assert "用启动器 torchrun 运行 python train.py --lr 1e-4" in html
+    assert "It fills in" not in html
+
+
+def test_a_button_that_was_tampered_with_changes_nothing(page, vision):
+    for changes in ({"image": "evil"}, {"command": "rm"}, {"command": [1]}, {"command": None}):
+        html = page.post("/request/", nested_form(alternative=json.dumps(changes))).content.decode()
+        assert not Job.objects.exists() and "evil" not in html
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_the_command_line_prints_the_mended_command_and_it_submits(olga, vision, tmp_path, more):
+    a_node("n1", gpus=2)
+    cli = Person(olga, tmp_path)
+    words = ("submit", "--image", "tessera-example:latest", "--gpus", "2", "--time", "1h")
+    options = ("--launcher", "torchrun", "-e", "A=b c", *more)
+    done = cli(*words, *options, "--", *NESTED)
+    assert done.exit_code == 2 and not Job.objects.exists()
+    assert "would start that in every process" in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("  Next: ")]
+    tessera, *mended = shlex.split(line.removeprefix("  Next: "))
+    assert tessera == "tessera" and mended[-len(MENDED) :] == MENDED
+    assert cli(*mended).exit_code == 0
+    job = Job.objects.get()
+    assert (job.request["command"], job.request["processes"]) == (MENDED, 2)
+    assert job.request["env"] == {"A": "b c"}
+
+
+def test_a_stored_request_of_before_the_rule_still_runs(olga, vision):
+    """The rule is about submitting; a job in the queue keeps its request."""
+    node = a_node("n1", gpus=2)
+    job = a_job(olga, vision, device={"gpus": 2}, launcher="torchrun", command=MENDED)
+    Job.objects.filter(pk=job.pk).update(request=job.request | {"command": NESTED})
+    settle(node)
+    job.refresh_from_db()
+    assert job.status == JobStatus.RUNNING
+    (replica,) = node.desired.replicas
+    assert (replica.launcher, list(replica.command)) == ("torchrun", NESTED)
+
+
+def an_old_node():
+    node = a_node("n1", gpus=2)
+    node.launchers, node.agent_version = ("none",), "0.0.9"
+    node.report()
+    return node
+
+
+def test_a_job_waits_for_an_agent_with_its_launcher_and_says_so(olga, vision, rest, page):
+    node = an_old_node()
+    job = a_job(olga, vision, device={"gpus": 1}, launcher="torchrun")
+    plan_once()
+    reason = rest.get(f"/api/v1/jobs/{job.label}").json()["reason"]
+    assert reason["code"] == ReasonCode.NODE_UNAVAILABLE
+    assert "The agent of n1 (version 0.0.9) has no launcher torchrun" in reason["sentence"]
+    assert reason["unblocks"].endswith("a version with launcher torchrun")
+    address = f"/jobs/{job.label}/"
+    english = unescape(page.get(address).content.decode())
+    assert "The agent of n1 (version 0.0.9) has no launcher torchrun" in english
+    chinese = page.get(address, headers={"Accept-Language": "zh-hans"}).content.decode()
+    assert "n1 的代理程序（版本 0.0.9）没有启动器 torchrun" in unescape(chinese)
+    node.launchers = ("none", "torchrun", "mpirun")
+    node.report()
+    settle(node)
+    job.refresh_from_db()
+    assert job.status == JobStatus.RUNNING
+
+
+def test_other_jobs_go_on_beside_one_that_no_agent_can_launch(olga, vision):
+    node = an_old_node()
+    first = a_job(olga, vision, device={"gpus": 1}, launcher="torchrun")
+    second = a_job(olga, vision, device={"gpus": 1})
+    settle(node)
+    assert {j.pk: j.status for j in Job.objects.all()} == {
+        first.pk: JobStatus.QUEUED,
+        second.pk: JobStatus.RUNNING,
+    }
