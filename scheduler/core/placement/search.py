@@ -23,7 +23,7 @@ from scheduler.core.model.links import best_set, bottleneck, ring_by_nvlink
 from scheduler.core.model.snapshot import Topology, WaitingJob
 from scheduler.core.packing.kernels import Bools
 from scheduler.core.placement.fleet import Fleet, fleet_of
-from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
+from scheduler.core.placement.ledger import GpuSpace, Layout, Ledger, NodeSpace
 from scheduler.core.placement.legality import SINGLE_NODE
 from scheduler.core.quota.budgets import remaining_seconds
 
@@ -317,16 +317,20 @@ def _slices(
         yield _Choice(rank, _place(option, gpu, place.start), gpu)
 
 
-def _merged(option: DeviceOption, gpu: GpuSpace, values: PlacementValues) -> Iterator[_Choice]:
-    """The cheapest change of this GPU that makes room without touching an allocated slice."""
+def merge_layouts(gpu: GpuSpace) -> tuple[Layout, Layout, list[str]]:
+    """Before a merge on the GPU: what is allocated; with it, the idle slices that may stay; and the
+    ids of those that go in any case."""
     allocated = gpu.layout(without_idle=True)
     idle = {key: view for key, view in gpu.slices.items() if gpu.is_idle(key)}
     if any(view.kind is not SliceKind.MIG for view in idle.values()):
         # The GPU still has to change its mode, so no idle slice stays.
-        staying, going = allocated, list(idle)
-    else:
-        staying = allocated | {Placement(s.start, s.size, s.profile) for s in idle.values()}
-        going = []
+        return allocated, allocated, list(idle)
+    return allocated, allocated | {Placement(s.start, s.size, s.profile) for s in idle.values()}, []
+
+
+def _merged(option: DeviceOption, gpu: GpuSpace, values: PlacementValues) -> Iterator[_Choice]:
+    """The cheapest change of this GPU that makes room without touching an allocated slice."""
+    allocated, staying, going = merge_layouts(gpu)
     table = layout_table(gpu.board)
     change = (
         table.make_room(staying, option.profile, in_use=allocated)
@@ -337,7 +341,8 @@ def _merged(option: DeviceOption, gpu: GpuSpace, values: PlacementValues) -> Ite
         return
     (place,) = change.creates
     deleted = {p.start for p in change.deletes}
-    deleted_ids = (*going, *(key for key, view in idle.items() if view.start in deleted))
+    idle = (key for key in gpu.slices if gpu.is_idle(key))
+    deleted_ids = (*going, *(key for key in idle if gpu.slices[key].start in deleted))
     lost = values.loss(gpu.board, allocated, place)
     rank = (lost + READY_BONUS * len(deleted_ids), lost, gpu.view.index, place.start)
     yield _Choice(rank, _place(option, gpu, place.start), gpu, deleted_ids)

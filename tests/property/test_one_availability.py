@@ -1,0 +1,103 @@
+"""One availability: what is counted as free is the planner's own answer, on every face.
+
+For each kind of device the planner gets one job more than is counted, and starts as many as are
+counted: at once what is ready or can be carved, within seconds what needs idle slices deleted.
+"""
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.contract.documents import SliceKind
+from agents.contract.units import UNITS_PER_GPU
+from scheduler.core.availability.cluster import cluster_availability
+from scheduler.core.availability.counts import MPS_SHARE, WHOLE_GPU, Category, DeviceKind
+from scheduler.core.forecast.runtime_model import RuntimeModel
+from scheduler.core.model.policy import Policy
+from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.model.snapshot import Priority
+from scheduler.core.plan import plan
+from scheduler.core.queue_trial import QueueTrial
+from tests.property.core.worlds import worlds
+from tests.support.snapshots import a_cluster, a_job
+
+FIRST_WORLDS, QUEUED_WORLDS = 700, 300
+
+
+def probes(kind: DeviceKind, board: str, count: int) -> list:
+    """Jobs that ask for one device and next to nothing else, and end before any reservation."""
+    device = {"mps": (100, 1)} if kind == MPS_SHARE else {}
+    device |= {"gpus": 1} if kind == WHOLE_GPU else {}
+    device |= {"mig": kind.profile} if kind.kind is SliceKind.MIG else {}
+    return [
+        a_job(
+            f"probe-{number:03}",
+            **device,
+            models=(board,),
+            project="probe",
+            user="probe",
+            priority=Priority.LOW,
+            cpu_milli=1,
+            memory_mib=1,
+            tolerates=("beta",),
+            time_limit_seconds=1,
+        )
+        for number in range(count)
+    ]
+
+
+def started(snapshot, policy, jobs) -> tuple[int, int]:
+    """How many of these jobs start at once, and how many within seconds."""
+    keys = {job.id for job in jobs}
+    longer = replace(snapshot, jobs=(*snapshot.jobs, *jobs))
+    found = plan(longer, policy, RuntimeModel.from_snapshot(snapshot))
+    soon = [d for d in found.deferrals if d.reason.code is ReasonCode.REPARTITION]
+    return sum(p.job in keys for p in found.placements), sum(d.job in keys for d in soon)
+
+
+def adds_up(counted) -> None:
+    for part in (
+        counted.total,
+        *counted.boards.values(),
+        *(n.total for n in counted.nodes.values()),
+    ):
+        assert sum(part.units.values()) == part.gpus * UNITS_PER_GPU
+        assert part.in_service + part.out_of_service + part.on_unavailable_nodes == part.gpus
+        open_units = part.units[Category.FREE] + part.units[Category.RECARVABLE]
+        assert (open_units > 0) == part.has_room
+    assert sum((n.total.units for n in counted.nodes.values()), Counter()) == counted.total.units
+
+
+def is_the_planners_answer(snapshot, counted, policy, draw) -> None:
+    for board, part in counted.boards.items():
+        kinds = sorted(part.devices)
+        for kind in {draw(st.sampled_from(kinds)), WHOLE_GPU} if kinds else ():
+            count = part.of(kind)
+            at_once, soon = started(snapshot, policy, probes(kind, board, count.available + 1))
+            assert (at_once, soon) == (count.ready + count.carvable, count.recarvable), (
+                board,
+                kind,
+            )
+
+
+@settings(max_examples=FIRST_WORLDS, deadline=None, derandomize=True)
+@given(world=worlds(with_quotas=False), data=st.data())
+def test_without_a_queue_as_many_of_each_kind_start_as_are_counted(world, data):
+    world = a_cluster(*world.nodes)
+    counted = cluster_availability(world)
+    adds_up(counted)
+    is_the_planners_answer(world, counted, Policy(), data.draw)
+
+
+@settings(max_examples=QUEUED_WORLDS, deadline=None, derandomize=True)
+@given(world=worlds(), data=st.data())
+def test_behind_a_queue_as_many_of_each_kind_start_as_are_counted(world, data):
+    # Before the probes, as people are who asked before.
+    world = replace(world, jobs=tuple(replace(j, priority=Priority.HIGH) for j in world.jobs))
+    policy = Policy()
+    trial = QueueTrial(world, policy, RuntimeModel.from_snapshot(world))
+    counted = cluster_availability(world, trial.places, trial.plan.merges)
+    adds_up(counted)
+    is_the_planners_answer(world, counted, policy, data.draw)
