@@ -7,6 +7,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from portal.api.availability import views as availability
 from portal.api.devices import views as devices
 from portal.api.images import views as images
 from portal.api.jobs import action_views as job_actions
@@ -70,6 +71,7 @@ urlpatterns = [
         nodes.NodeAllowMassRemoval.as_view(),
         name="node-allow-mass-removal",
     ),
+    path("availability", availability.AvailabilityDetail.as_view(), name="availability"),
     path("gpus", devices.GpuList.as_view(), name="gpus"),
     path("gpus/<str:gpu>/pin", partitions.GpuPin.as_view(), name="gpu-pin"),
     path("gpus/<str:gpu>/unpin", partitions.GpuUnpin.as_view(), name="gpu-unpin"),

@@ -1,1 +1,1 @@
-"""How many GPUs and slices are available, for the cluster, by board and by node."""
+"""What a user may have of the cluster now, and each node with its counts."""

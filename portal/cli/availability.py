@@ -1,82 +1,48 @@
-"""What is free in the cluster, from the nodes and GPUs of REST. Pure."""
+"""What is free in the cluster, as REST counts it: rows for tables. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 Row = Mapping[str, Any]
-READY = "ready"
 
 
-@dataclass
-class DeviceOffer:
-    """The devices of one model, kind and profile."""
-
-    model: str
-    kind: str
-    profile: str
-    memory_mib: int
-    free: int = 0
-    all: int = 0
-    nodes: set[str] = field(default_factory=set)
-
-    def row(self) -> dict[str, Any]:
-        return vars(self) | {"nodes": sorted(self.nodes)}
-
-
-def takes_work(node: Row | None) -> bool:
-    return bool(node and node["status"] == "online" and node["schedulable"])
-
-
-def is_usable(gpu: Row) -> bool:
-    return gpu["health"] == "ok" and not gpu["busy"]
-
-
-def is_gpu_free(gpu: Row) -> bool:
-    """Whether no part of the GPU is in use."""
-    return is_usable(gpu) and not any(slice_["held"] for slice_ in gpu["slices"])
-
-
-def free_slices(gpu: Row) -> list[Row]:
-    """MIG slices and MPS shares that exist and are not in use."""
-    if not is_usable(gpu):
-        return []
+def node_rows(nodes: Iterable[Row], gpus: Iterable[Row], availability: Row) -> list[dict[str, Any]]:
+    """Each node with its free devices. `availability`: with nodes."""
+    gpus_of, counts_of = _by_node(gpus), _by_node(availability["nodes"])
     return [
-        slice_
-        for slice_ in gpu["slices"]
-        if slice_["kind"] != "gpu"
-        and slice_["status"] == READY
-        and not slice_["held"]
-        and not slice_["busy"]
+        _node_row(node, gpus_of.get(node["name"], []), counts_of.get(node["name"], []))
+        for node in nodes
     ]
 
 
-def node_rows(nodes: Iterable[Row], gpus: Iterable[Row]) -> list[dict[str, Any]]:
-    """Each node with its free devices."""
-    by_node: dict[str, list[Row]] = {}
-    for gpu in gpus:
-        by_node.setdefault(str(gpu["node"]), []).append(gpu)
-    return [_node_row(node, by_node.get(str(node["name"]), [])) for node in nodes]
-
-
-def device_offers(
-    nodes: Iterable[Row], gpus: Iterable[Row], min_memory_mib: int = 0
-) -> list[dict[str, Any]]:
-    """Free devices with at least `min_memory_mib`, by model and kind, smallest first."""
-    open_nodes = {str(node["name"]) for node in nodes if takes_work(node)}
-    offers: dict[tuple[str, str, str, int], DeviceOffer] = {}
-    for gpu in gpus:
-        node = str(gpu["node"])
-        node_takes_work = node in open_nodes
-        _count(offers, gpu, ("gpu", "", gpu["memory_mib"]), node_takes_work and is_gpu_free(gpu))
-        free = {id(slice_) for slice_ in free_slices(gpu)}
-        for slice_ in gpu["slices"]:
-            if slice_["kind"] != "gpu" and slice_["status"] == READY:
-                device = (slice_["kind"], _profile(slice_), slice_["memory_mib"])
-                _count(offers, gpu, device, node_takes_work and id(slice_) in free)
-    rows = [offer for offer in offers.values() if offer.memory_mib >= min_memory_mib]
-    rows.sort(key=lambda offer: (offer.memory_mib, offer.model, offer.kind, offer.profile))
-    return [offer.row() for offer in rows]
+def device_offers(availability: Row, min_memory_mib: int = 0) -> list[dict[str, Any]]:
+    """Devices with at least `min_memory_mib`, by model and kind, smallest first. `availability`:
+    with nodes."""
+    nodes: dict[tuple[str, str, str], list[str]] = {}
+    for counts in availability["nodes"]:
+        for device in counts["devices"]:
+            if device["available"]:
+                key = (counts["board"], device["kind"], device["profile"])
+                nodes.setdefault(key, []).append(counts["node"])
+    rows = [
+        {
+            "model": board["board"],
+            "kind": device["kind"],
+            "profile": device["profile"],
+            "memory_mib": device["memory_mib"],
+            "free": device["available"],
+            "ready": device["ready"],
+            "carvable": device["carvable"],
+            "recarvable": device["recarvable"],
+            "all": device["total"],
+            "nodes": nodes.get((board["board"], device["kind"], device["profile"]), []),
+        }
+        for board in availability["boards"]
+        for device in board["devices"]
+        if device["memory_mib"] >= min_memory_mib
+    ]
+    rows.sort(key=lambda row: (row["memory_mib"], row["model"], row["kind"], row["profile"]))
+    return rows
 
 
 def gpu_maps(gpus: Iterable[Row]) -> str:
@@ -84,39 +50,26 @@ def gpu_maps(gpus: Iterable[Row]) -> str:
     return " ".join(_cells(gpu) for gpu in gpus)
 
 
-def _node_row(node: Row, gpus: list[Row]) -> dict[str, Any]:
-    free = [slice_ for gpu in gpus if takes_work(node) for slice_ in free_slices(gpu)]
+def _node_row(node: Row, gpus: list[Row], counts: list[Row]) -> dict[str, Any]:
     profiles: dict[str, int] = {}
-    for slice_ in free:
-        profiles[_profile(slice_)] = profiles.get(_profile(slice_), 0) + 1
+    for device in (device for each in counts for device in each["devices"]):
+        if device["kind"] == "mig" and device["ready"]:
+            profiles[device["profile"]] = profiles.get(device["profile"], 0) + device["ready"]
     return {
         **node,
         "models": sorted({str(gpu["board"]) for gpu in gpus}),
-        "free_gpus": sum(1 for gpu in gpus if takes_work(node) and is_gpu_free(gpu)),
+        "free_gpus": sum(each["free_gpus"] for each in counts),
         "free_slices": dict(sorted(profiles.items())),
-        "faulted_gpus": sum(1 for gpu in gpus if gpu["health"] != "ok"),
+        "faulted_gpus": sum(each["out_of_service"] for each in counts),
         "picture": gpu_maps(sorted(gpus, key=lambda gpu: int(gpu["index"]))),
     }
 
 
-def _count(
-    offers: dict[tuple[str, str, str, int], DeviceOffer],
-    gpu: Row,
-    device: tuple[str, str, int],
-    is_free: bool,
-) -> None:
-    key = (str(gpu["board"]), *device)
-    offer = offers.setdefault(key, DeviceOffer(*key))
-    offer.all += 1
-    if is_free:
-        offer.free += 1
-        offer.nodes.add(str(gpu["node"]))
-
-
-def _profile(slice_: Row) -> str:
-    return str(
-        slice_["profile"] or (f"{slice_['threads']}%" if slice_["threads"] else slice_["kind"])
-    )
+def _by_node(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["node"], []).append(row)
+    return found
 
 
 def _cells(gpu: Row) -> str:

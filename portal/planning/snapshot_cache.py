@@ -1,6 +1,7 @@
 """The planner's snapshot of now, with one pass over it, for questions that people ask.
 
     current_snapshot()    ─▶ CachedSnapshot: snapshot, policy, runtime model, QueueTrial
+    cached.availability   ─▶ what is free, see scheduler.core.availability
     with cached.locked(): cached.trial.try_job(job), cached.start_estimator.estimate(job, …)
 
 A process keeps its last snapshot. While no event and no audit line was written since, it can miss
@@ -25,17 +26,19 @@ from django.utils import timezone
 
 from agents.contract.boards import Board
 from portal.audit.models import AuditEntry, Event
-from portal.inventory.models import Gpu
+from portal.inventory.models import Gpu, Node
 from portal.planning.estimates import past_estimates
 from portal.planning.history_cache import HistoryCache, process_history
 from portal.planning.planner_input import planner_input
 from portal.quotas.policy import current_policy
+from scheduler.core.availability.cluster import ClusterAvailability, cluster_availability
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.forecast.calibration import EstimateRecord
 from scheduler.core.forecast.pass_estimates import TrialEstimates
 from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot
+from scheduler.core.model.states import GpuHealth, NodeStatus
 from scheduler.core.placement.feasibility import ClusterCapacity
 from scheduler.core.queue_trial import QueueTrial
 
@@ -43,7 +46,7 @@ log = logging.getLogger(__name__)
 MAX_AGE_SECONDS, LARGE_MAX_AGE_SECONDS = 60, 10
 # GPUs, waiting and running jobs together, from which a snapshot is large: reading takes 0.5 s.
 LARGE = 5_000
-Version = tuple[int, int, int, int]
+Version = tuple[int, int, int, int, int]
 
 
 def _in_thread(work: Callable[[], None]) -> None:
@@ -63,6 +66,7 @@ class CachedSnapshot:
     snapshot: ClusterSnapshot
     policy: Policy
     _lock: Lock = field(default_factory=Lock)
+    _availability: ClusterAvailability | None = None
 
     @contextmanager
     def locked(self) -> Iterator["CachedSnapshot"]:
@@ -73,6 +77,19 @@ class CachedSnapshot:
     @cached_property
     def capacity(self) -> ClusterCapacity:
         return ClusterCapacity(self.snapshot)
+
+    @property
+    def availability(self) -> ClusterAvailability:
+        """What is free beside what the pass keeps for waiting jobs. Not inside `locked`."""
+        if self._availability is None:
+            with self._lock:
+                self._availability = self._availability or cluster_availability(
+                    self.snapshot,
+                    self.trial.places,
+                    self.trial.plan.merges,
+                    can_merge=self.policy.merge,
+                )
+        return self._availability
 
     @property
     def boards(self) -> list[Board]:
@@ -115,7 +132,7 @@ class CachedSnapshot:
 
     def prepare(self) -> None:
         """Make the derived parts now, so that no question waits for them."""
-        _ = self.capacity, self.gpus, self.trial, self.start_estimator
+        _ = self.capacity, self.gpus, self.trial, self.start_estimator, self.availability
 
     def is_fresh(self, now: datetime, version: Version, history: HistoryCache) -> bool:
         """Whether it may answer questions. A clock that went back makes it too old."""
@@ -199,9 +216,11 @@ def _freeze_garbage_collector() -> None:
 
 def _version() -> Version:
     """Changes with every status and with every decision of a person that the planner reads: both
-    write an event or an audit line in their transaction. GPUs appear, and are used by foreign
-    processes, without one."""
-    last, is_busy = Max("id", default=0), ~Q(busy="")
+    write an event or an audit line in their transaction. GPUs appear, fail and are used by foreign
+    processes, and nodes block themselves, without one."""
+    last, is_out = Max("id", default=0), ~Q(busy="", health=GpuHealth.OK)
     event, entry = (m.objects.aggregate(last=last)["last"] for m in (Event, AuditEntry))
-    gpus = Gpu.objects.aggregate(count=Count("pk"), busy=Count("pk", filter=is_busy))
-    return event, entry, gpus["count"], gpus["busy"]
+    gpus = Gpu.objects.aggregate(count=Count("pk"), out=Count("pk", filter=is_out))
+    takes_work = Q(status=NodeStatus.ONLINE, schedulable=True, facts__blocks__0__isnull=True)
+    closed = Node.objects.exclude(takes_work).count()
+    return event, entry, gpus["count"], gpus["out"], closed

@@ -1,20 +1,30 @@
-"""What is available by board and by node, in a fixed number of queries."""
+"""One count of what is free: Home, Cluster, Queue, request cards, REST and the command line."""
+
+from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from portal.availability.nodes import counts_by_board, node_availability
-from portal.availability.offers import BoardAvailability, board_availability
-from portal.inventory.models import Gpu, Node
-from tests.support.rows import a_job, a_node, a_project, a_user, settle
+from portal.accounts.models import TokenScope, User
+from portal.accounts.services import token_create
+from portal.availability.nodes import node_summaries, totals_by_board
+from portal.availability.selectors import availability_for
+from portal.inventory.models import Node
+from portal.jobs.services import job_cancel
+from scheduler.core.availability.counts import MPS_SHARE, WHOLE_GPU, Category
+from tests.support.cli_runner import cli_output
+from tests.support.faces import Facts, assert_one_answer, cli_face, page_faces, rest_face
+from tests.support.rows import HonestNode, a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SHARE = {"mps": {"threads": 25, "memory": "8GiB"}}
+H200 = "H200-141GB"
 
 
 @pytest.fixture
-def olga():
+def olga() -> User:
     return a_user("olga")
 
 
@@ -23,66 +33,141 @@ def team(olga):
     return a_project("vision", olga)
 
 
-def of(key: str) -> BoardAvailability:
-    return next(each for each in board_availability() if each.board.key == key)
+@pytest.fixture
+def one_answer(olga, tmp_path):
+    """Reads all faces and fails where two of them differ."""
+    _, token = token_create(user=olga, name="cli", scope=TokenScope.READ, ttl=timedelta(days=1))
+    client = Client()
+    client.force_login(olga)
+
+    def read() -> Facts:
+        faces = page_faces(lambda path: client.get(path).content.decode())
+        faces["rest"] = rest_face(client.get("/api/v1/availability?nodes=true").json())
+        faces["cli"] = cli_face(lambda *words: cli_output(token, tmp_path, *words))
+        return assert_one_answer(faces)
+
+    return read
 
 
-def test_an_empty_cluster_has_nothing_available():
-    assert board_availability() == []
-
-
-def test_what_is_carved_free_and_out_is_counted_apart(olga, team):
-    node = a_node("n1", gpus=3)
+def of_one_slice(olga: User, team) -> HonestNode:
+    """Four GPUs, and a job with a slice of 35 GB on one of them."""
+    node = a_node("n1", gpus=4)
     a_job(olga, team, device={"mig": "2g.35gb"})
     settle(node)
-    Gpu.objects.filter(index=2).update(busy="a process of nobody")
-    row = of("H200-141GB")
-    assert (row.gpus, row.out_of_service, row.unallocated) == (2, 1, 1)
-    assert row.max_slices["1g.18gb"] == 14
-    assert row.carvable["1g.18gb"] == 7 + 5
-    assert row.shareable == 2
-    assert row.unallocated_shareable == 1
+    return node
 
 
-def test_a_node_that_takes_no_work_has_only_gpus_that_are_out():
+def test_a_running_slice_is_not_free_on_any_face(olga, team, one_answer):
+    of_one_slice(olga, team)
+    answer = one_answer()
+    assert (answer["free"], answer["in service"], answer["not counted"]) == (3, 4, 0)
+    assert (answer["free on n1"], answer["idle slices"]) == (3, 0)
+    assert (answer["2g.35gb available"], answer["3g.71gb available"]) == (3 * 3 + 2, 3 * 2 + 1)
+
+
+def test_an_idle_slice_hides_nothing_on_any_face(olga, team, one_answer):
+    node = of_one_slice(olga, team)
+    node.finish()
+    settle(node)
+    answer = one_answer()
+    assert (answer["free"], answer["in service"], answer["idle slices"]) == (4, 4, 1)
+    assert (answer["2g.35gb available"], answer["3g.71gb available"]) == (4 * 3, 4 * 2)
+
+
+def test_a_foreign_process_is_out_of_service_on_every_face(olga, team, one_answer):
+    node = of_one_slice(olga, team)
+    node.finish()
+    settle(node)
+    one_answer()
+    node.busy = {3: "python of somebody"}
+    node.report()
+    answer = one_answer()
+    assert (answer["free"], answer["in service"]) == (3, 3)
+    assert (answer["out"], answer["away"], answer["not counted"]) == (1, 0, 1)
+
+
+def test_a_node_that_blocks_itself_is_unavailable_on_every_face(olga, team, one_answer):
+    node = of_one_slice(olga, team)
+    node.finish()
+    settle(node)
+    one_answer()
+    node.blocks = ("no driver",)
+    node.report()
+    answer = one_answer()
+    assert (answer["gpus"], answer["in service"], answer["2g.35gb available"]) == (4, 0, 0)
+    assert (answer["out"], answer["away"], answer["not counted"]) == (0, 4, 4)
+
+
+def test_a_card_that_starts_in_seconds_never_reads_none_free(olga, team):
+    """A whole GPU and a half are held; the half beside it is hidden by idle slices of 18 GB."""
+    node = a_node("n1", gpus=2)
+    a_job(olga, team, device={"gpus": 1})
+    a_job(olga, team, device={"mig": "3g.71gb"})
+    small = [a_job(olga, team, device={"mig": "1g.18gb"}) for _ in range(3)]
+    settle(node)
+    for job in small:
+        job_cancel(job=job, actor="olga")
+    settle(node)
+    client = Client()
+    client.force_login(olga)
+    text = client.get("/request/").content.decode()
+    assert "1 of 4 free: 1 by re-carving" in text
+    row = availability_for(olga).total
+    assert row.units[Category.RECARVABLE] and not row.units[Category.RESERVED]
+
+
+def test_an_empty_cluster_has_nothing_available(olga):
+    found = availability_for(olga)
+    assert not found.boards and not found.total.gpus and node_summaries(found) == []
+
+
+def test_a_retired_node_is_not_counted(olga):
     a_node("n1")
     a_node("n2", board="A100-80GB")
-    Node.objects.filter(name="n1").update(schedulable=False)
-    assert of("H200-141GB") == BoardAvailability(of("H200-141GB").board, out_of_service=1)
-    assert of("A100-80GB").gpus == 1
-    Node.objects.filter(name="n2").update(facts={"blocks": ["no driver"]})
-    assert of("A100-80GB").out_of_service == 1
     Node.objects.filter(name="n2").update(status="retired")
-    assert [row.board.key for row in board_availability()] == ["H200-141GB"]
+    found = availability_for(olga)
+    assert list(found.boards) == [H200] and list(found.nodes) == ["n1"]
 
 
-def test_shares_are_counted_on_nodes_that_serve_them():
+def test_room_beside_shares_is_for_those_of_the_project(olga, team):
+    node = a_node("n1")
+    a_job(olga, team, device=SHARE)
+    settle(node)
+    other = a_user("otto")
+    a_project("speech", other)
+    assert availability_for(olga).total.of(MPS_SHARE).ready == 1
+    assert availability_for(other).total.of(MPS_SHARE).available == 0
+    assert availability_for(other).total.units[Category.SHARED] == 42_000
+
+
+def test_shares_are_counted_on_nodes_that_serve_them(olga):
     a_node("n1", gpus=2)
     a_node("n2")
     Node.objects.filter(name="n1").update(facts={"share_clients": 0})
-    row = of("H200-141GB")
-    assert (row.gpus, row.shareable, row.unallocated_shareable) == (3, 1, 1)
+    total = availability_for(olga).total
+    assert (total.of(WHOLE_GPU).total, total.of(MPS_SHARE).total) == (3, 1)
 
 
-def test_boards_and_nodes_are_counted_alike(olga, team):
+def test_boards_and_nodes_add_up(olga, team):
     node = a_node("n1", gpus=4)
-    for device in ({"mig": "3g.71gb"}, {"gpus": 1}, SHARE):
+    for device in ({"mig": "3g.71gb"}, {"gpus": 1}):
         a_job(olga, team, device=device)
     settle(node)
     a_node("n2", gpus=2)
-    (node_row, _), (row,) = counts_by_board(node_availability())[0], board_availability()
-    assert (row.gpus, row.unallocated) == (node_row.gpus, node_row.unallocated)
-    assert row.idle_slices == node_row.idle_profiles
-    assert row.carvable == node_row.carvable
+    found = availability_for(olga)
+    ((board, counts, nodes),) = totals_by_board(node_summaries(found))
+    assert (board.key, nodes) == (H200, 2)
+    assert counts == found.boards[H200] == found.total
 
 
-def test_more_nodes_are_no_more_queries():
+def test_more_nodes_are_no_more_queries(olga):
     a_node("n1")
-    board_availability()
-    with CaptureQueriesContext(connection) as few:
-        board_availability()
-    for number in range(2, 6):
-        a_node(f"n{number}")
-    with CaptureQueriesContext(connection) as many:
-        board_availability()
-    assert len(few) == len(many) == 3
+    counted: list[int] = []
+    for number in (2, 7):
+        availability_for(olga)  # the process keeps the snapshot
+        with CaptureQueriesContext(connection) as queries:
+            node_summaries(availability_for(olga))
+        counted.append(len(queries))
+        for more in range(number, number + 5):
+            a_node(f"n{more}")
+    assert counted[0] == counted[1]

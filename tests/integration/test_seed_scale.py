@@ -16,15 +16,16 @@ from django.utils import timezone
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layout_table
 from portal.allocations.models import Allocation
-from portal.availability.nodes import node_availability
+from portal.availability.nodes import node_summaries
 from portal.demo.scale import ClusterSize
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.inventory.selectors import gpus
 from portal.jobs.models import Job
 from portal.planning.planner_input import planner_input, queued_jobs
+from portal.planning.snapshot import cluster_snapshot
 from portal.quotas.models import Quota
-from portal.web.cluster.map import MapViewer, draw_nodes
+from scheduler.core.availability.cluster import cluster_availability
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.states import ALLOCATION_LIVE, JobStatus
 from scheduler.core.request import parse_stored_request
@@ -105,19 +106,17 @@ def test_planner_and_request_reader_take_what_it_writes():
     assert len(snapshot.jobs) == queued_jobs().count()
 
 
-def test_the_counts_of_the_digest_are_those_of_the_drawing():
+def test_idle_slices_are_those_of_the_rows():
     seeded(SIZE)
-    found = node_availability()
-    drawn = {m.name: m for m in draw_nodes(gpus(), {}, MapViewer("nobody", frozenset()))}
+    cluster = cluster_availability(cluster_snapshot(now=NOW))
     held = set(Allocation.objects.filter(status__in=LIVE).values_list("slice_id", flat=True))
-    for digest in found:
-        if digest.name in drawn:
-            assert digest.free == drawn[digest.name].free, digest.name
-        live = Slice.objects.filter(gpu__node__name=digest.name)
+    for node in node_summaries(cluster):
+        live = Slice.objects.filter(gpu__node__name=node.name)
         live = live.exclude(status__in=("deleted", "deleting"))
-        idle = live.filter(gpu__health="ok", status="ready").exclude(pk__in=held).count()
-        assert digest.idle_slices == (idle if digest.takes_work else 0), digest.name
-        assert node_availability(digest.name) == [digest]
+        ready = live.filter(kind="mig", status="ready", busy="", gpu__health="ok", gpu__busy="")
+        idle = ready.exclude(pk__in=held).count()
+        assert node.total.idle_slices == (idle if node.takes_work else 0), node.name
+        assert node_summaries(cluster, node.name) == [node]
 
 
 def test_the_command_refuses_a_database_with_rows_unless_told(capsys):

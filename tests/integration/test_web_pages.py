@@ -262,9 +262,8 @@ def test_the_list_is_filtered_by_its_address(page, olga, team):
 @pytest.mark.parametrize("path", ["/", "/jobs/", "/queue/", "/cluster/"])
 def test_a_page_asks_the_database_as_often_for_many_rows_as_for_few(page, olga, team, path):
     def count() -> int:
-        with CaptureQueriesContext(
-            connection,
-        ) as asked:
+        page(path)  # it may read the planner's snapshot, which the process keeps
+        with CaptureQueriesContext(connection) as asked:
             page(path)
         return len(asked)
 

@@ -5,9 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from portal.cli.availability import node_rows
 from portal.cli.client import api_path
-from portal.cli.commands.cluster import NODE_COLUMNS
+from portal.cli.commands.cluster import NODE_COLUMNS, nodes_with_counts
 from portal.cli.commands.usage import QUOTA_COLUMNS
 from portal.cli.context import CliContext, cli_context
 from portal.cli.exit_codes import CommandFailed, ExitCode
@@ -29,8 +28,7 @@ ReasonOption = Annotated[str, typer.Option("--because", "-m", help="the reason, 
 @nodes.command("list")
 def node_list(context: typer.Context, output: OutputOption = OutputFormat.WIDE) -> None:
     """List all nodes and their free devices, like `info -o wide`."""
-    client = cli_context(context).client
-    rows = node_rows(client.rows("nodes"), client.rows("gpus"))
+    rows = nodes_with_counts(cli_context(context).client)
     print_rows(rows, NODE_COLUMNS, output, name="name", empty="There are no nodes yet.")
 
 

@@ -9,7 +9,8 @@ from rich.live import Live
 from rich.text import Text
 
 from portal.cli import job_text as words
-from portal.cli.availability import device_offers, is_gpu_free, node_rows
+from portal.cli.availability import device_offers, node_rows
+from portal.cli.client import Client
 from portal.cli.context import CliContext, cli_context
 from portal.cli.exit_codes import CommandFailed, ExitCode
 from portal.cli.output import (
@@ -49,6 +50,9 @@ OFFER_COLUMNS = [
     Column("PROFILE", lambda offer: offer["profile"]),
     Column("MEMORY", lambda offer: memory_text(offer["memory_mib"])),
     Column("FREE", lambda offer: offer["free"]),
+    Column("READY", lambda offer: offer["ready"]),
+    Column("CARVE", lambda offer: offer["carvable"], wide=True),
+    Column("RE-CARVE", lambda offer: offer["recarvable"], wide=True),
     Column("ALL", lambda offer: offer["all"]),
     Column("NODES", lambda offer: ", ".join(offer["nodes"]), wide=True),
 ]
@@ -61,9 +65,14 @@ def add_to(app: typer.Typer) -> None:
 
 def info(context: typer.Context, output: OutputOption = OutputFormat.TABLE) -> None:
     """List nodes and their free devices (sinfo). `-o wide` draws a map of each GPU."""
-    client = cli_context(context).client
-    rows = node_rows(client.rows("nodes"), client.rows("gpus"))
+    rows = nodes_with_counts(cli_context(context).client)
     print_rows(rows, NODE_COLUMNS, output, name="name", empty="There are no nodes yet.")
+
+
+def nodes_with_counts(client: Client) -> list[dict[str, Any]]:
+    """The rows of `NODE_COLUMNS`."""
+    nodes, gpus = client.rows("nodes"), client.rows("gpus")
+    return node_rows(nodes, gpus, client.get("availability", nodes=True))
 
 
 def offers(
@@ -74,7 +83,8 @@ def offers(
 ) -> None:
     """List the devices that are free now, by model and kind."""
     client = cli_context(context).client
-    rows = device_offers(client.rows("nodes"), client.rows("gpus"), parse_mib(mem) if mem else 0)
+    counts = client.get("availability", nodes=True)
+    rows = device_offers(counts, parse_mib(mem) if mem else 0)
     rows = [row for row in rows if model.lower() in str(row["model"]).lower()]
     if output is OutputFormat.NAME:
         output_names = [row["profile"] or row["kind"] for row in rows if row["free"]]
@@ -83,7 +93,8 @@ def offers(
     print_rows(rows, OFFER_COLUMNS, output, empty="No GPU has that much memory.")
     if output in (OutputFormat.TABLE, OutputFormat.WIDE) and rows:
         print_message(
-            "MIG slices are carved on demand: tessera submit --dry-run shows what can start."
+            "Each kind is counted on its own: slices are carved on demand from the same GPUs. "
+            "tessera submit --dry-run shows when a job would start."
         )
 
 
@@ -116,12 +127,14 @@ def top(
 
 
 def _figures(cli: CliContext) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    gpus = cli.client.rows("gpus")
+    counts = cli.client.get("availability")["cluster"]
     rows = cli.client.rows("jobs", MAX_IN_TOP, status=list(words.LIVE_STATUSES), page_size=200)
     figures = {
-        "gpus": len(gpus),
-        "gpus_free": sum(1 for gpu in gpus if is_gpu_free(gpu)),
-        "gpus_faulted": sum(1 for gpu in gpus if gpu["health"] != "ok"),
+        "gpus": counts["gpus"],
+        "gpus_in_service": counts["in_service"],
+        "gpus_free": counts["free_gpus"],
+        "gpus_faulted": counts["out_of_service"],
+        "gpus_on_unavailable_nodes": counts["on_unavailable_nodes"],
         "running": sum(1 for row in rows if row["status"] == "running"),
         "waiting": sum(1 for row in rows if row["status"] in words.WAITING_STATUSES),
     }
@@ -131,11 +144,13 @@ def _figures(cli: CliContext) -> tuple[dict[str, int], list[dict[str, Any]]]:
 def _drawn(cli: CliContext, *, wide: bool) -> Group:
     figures, rows = _figures(cli)
     head = (
-        f"{figures['gpus_free']} of {figures['gpus']} GPUs free · "
+        f"{figures['gpus_free']} of {figures['gpus_in_service']} GPUs free · "
         f"{figures['running']} running · {figures['waiting']} waiting"
     )
     if figures["gpus_faulted"]:
-        head += f" · {figures['gpus_faulted']} faulted"
+        head += f" · {figures['gpus_faulted']} out of service"
+    if figures["gpus_on_unavailable_nodes"]:
+        head += f" · {figures['gpus_on_unavailable_nodes']} on nodes that take no work"
     order = {"running": 0, "stopping": 1, "preparing": 2, "placed": 3}
     rows.sort(key=lambda row: (order.get(row["status"], 9), row["position"] or 1 << 30))
     return Group(

@@ -7,7 +7,8 @@ from urllib.parse import urlencode
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy
 
-from portal.availability.nodes import NodeAvailability
+from portal.availability.nodes import NodeSummary
+from scheduler.core.availability.counts import Availability, Category, availability_sum
 
 # Nodes or groups on a page. Up to MAX_NODES_ALL_DRAWN matching nodes are all drawn; of more, only
 # the first DRAWN_NODES of the page.
@@ -99,11 +100,11 @@ class NodeGroup:
     # Query string of the page that lists these nodes.
     query: str
     nodes: int
-    gpus: int
-    allocated_units: int
-    free: int
-    idle_slices: int
-    out_of_service: int
+    total: Availability
+
+    @property
+    def held_units(self) -> int:
+        return self.total.units[Category.HELD]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +112,16 @@ class ClusterPage:
     """One page of the list: either groups or nodes."""
 
     groups: tuple[NodeGroup, ...]
-    nodes: tuple[NodeAvailability, ...]
+    nodes: tuple[NodeSummary, ...]
     # The nodes of all pages.
-    matching: tuple[NodeAvailability, ...]
+    matching: tuple[NodeSummary, ...]
     # Names of the nodes on this page that are drawn.
     drawn: tuple[str, ...]
     page: int
     pages: int
 
 
-def cluster_page(nodes: Iterable[NodeAvailability], node_filter: NodeFilter) -> ClusterPage:
+def cluster_page(nodes: Iterable[NodeSummary], node_filter: NodeFilter) -> ClusterPage:
     matching = tuple(node for node in nodes if _matches(node, node_filter))
     groups = tuple(_groups(matching, node_filter)) if node_filter.is_grouped else ()
     pages = max(1, -(-len(groups if node_filter.is_grouped else matching) // PAGE_SIZE))
@@ -129,13 +130,13 @@ def cluster_page(nodes: Iterable[NodeAvailability], node_filter: NodeFilter) -> 
     listed = () if node_filter.is_grouped else matching[rows]
     drawn = [node.name for node in listed]
     if len(matching) > MAX_NODES_ALL_DRAWN:
-        drawn = [node.name for node in listed if node.gpus][:DRAWN_NODES]
+        drawn = [node.name for node in listed if node.total.gpus][:DRAWN_NODES]
     return ClusterPage(groups[rows], listed, matching, tuple(drawn), page, pages)
 
 
-def _groups(matching: Iterable[NodeAvailability], want: NodeFilter) -> Iterable[NodeGroup]:
+def _groups(matching: Iterable[NodeSummary], want: NodeFilter) -> Iterable[NodeGroup]:
     """In the order of their names; the nodes without one come first."""
-    members: dict[str, list[NodeAvailability]] = {}
+    members: dict[str, list[NodeSummary]] = {}
     for node in matching:
         members.setdefault(_group_of(node, want.group), []).append(node)
     for name, nodes in sorted(members.items()):
@@ -143,21 +144,17 @@ def _groups(matching: Iterable[NodeAvailability], want: NodeFilter) -> Iterable[
             name=name,
             query=want.in_group(name or NO_GROUP).query,
             nodes=len(nodes),
-            gpus=sum(node.gpus for node in nodes),
-            allocated_units=sum(node.allocated_units for node in nodes),
-            free=sum(node.free for node in nodes),
-            idle_slices=sum(node.idle_slices for node in nodes),
-            out_of_service=sum(node.out_of_service for node in nodes),
+            total=availability_sum(node.total for node in nodes),
         )
 
 
-def _group_of(node: NodeAvailability, key: str) -> str:
+def _group_of(node: NodeSummary, key: str) -> str:
     if key == "model":
         return ", ".join(sorted(set(node.models)))
     return node.label(key) if key else ""
 
 
-def _matches(node: NodeAvailability, want: NodeFilter) -> bool:
+def _matches(node: NodeSummary, want: NodeFilter) -> bool:
     text = want.text.lower()
     if text and not any(text in word.lower() for word in (node.name, *node.labels, *node.models)):
         return False
@@ -169,11 +166,11 @@ def _matches(node: NodeAvailability, want: NodeFilter) -> bool:
         return False
     match want.state:
         case "free":
-            return bool(node.free or node.idle_slices or node.can_carve)
+            return node.total.has_room
         case "full":
-            return node.takes_work and not (node.free or node.idle_slices or node.can_carve)
+            return node.takes_work and not node.total.has_room
         case "out":
-            return node.out_of_service > 0
+            return node.total.out_of_service > 0
         case "closed":
             return not node.takes_work
     return True

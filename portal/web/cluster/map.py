@@ -24,6 +24,7 @@ from portal.web.cluster.gang_outlines import merge_gangs
 from portal.web.cluster.node_health import out_of_service_reason, takes_work
 from portal.web.cluster.numa_brackets import Bracket
 from portal.web.wording.labels import NBSP, duration, memory_label, share_label
+from scheduler.core.availability.cluster import ClusterAvailability
 from scheduler.core.model.states import GpuHealth, SliceStatus
 
 TOP = 22
@@ -66,23 +67,19 @@ class GpuRow:
             return f"GPU {first}"
         return _("GPU %(first)s to %(last)s") % {"first": first, "last": first + rows - 1}
 
-    @property
-    def is_free(self) -> bool:
-        """Nothing is allocated or carved on it."""
-        is_empty = all(cell.cls == "free" and cell.size == cell.slots for cell in self.cells)
-        return is_empty and bool(self.cells)
-
 
 @dataclass(slots=True)
 class NodeMap:
-    """The drawing of one node. Nothing counts as free on a node that takes no work."""
+    """The drawing of one node."""
 
     name: str
     rows: list[GpuRow] = field(default_factory=list)
     # x and number of each memory slice, if a GPU has more than one.
     columns: list[tuple[float, int]] = field(default_factory=list)
-    takes_work: bool = True
     brackets: list[Bracket] = field(default_factory=list)
+    # As `with_counts` has them.
+    free: int = 0
+    idle: int = 0
 
     @property
     def label_x(self) -> int:
@@ -96,15 +93,6 @@ class NodeMap:
     @property
     def mini_height(self) -> int:
         return MINI_ROW * len(self.rows)
-
-    @property
-    def free(self) -> int:
-        return sum(row.is_free for row in self.rows) if self.takes_work else 0
-
-    @property
-    def idle(self) -> int:
-        idle = sum(cell.cls == "idle" for row in self.rows for cell in row.cells)
-        return idle if self.takes_work else 0
 
     @property
     def sentence(self) -> str:
@@ -121,8 +109,7 @@ def draw_nodes(
     (`portal.inventory.selectors.gpus`)."""
     maps: dict[str, NodeMap] = {}
     for gpu in gpus:
-        empty = NodeMap(gpu.node.name, takes_work=takes_work(gpu.node))
-        node = maps.setdefault(gpu.node.name, empty)
+        node = maps.setdefault(gpu.node.name, NodeMap(gpu.node.name))
         board = board_of(gpu)
         count = board.memory_slices
         if len(node.columns) < count > 1:
@@ -133,6 +120,14 @@ def draw_nodes(
         merged = merge_gangs([row.cells for row in node.rows])
         node.rows = [replace(r, cells=c) for r, c in zip(node.rows, merged, strict=True)]
     return list(maps.values())
+
+
+def with_counts(maps: list[NodeMap], cluster: ClusterAvailability) -> list[NodeMap]:
+    """The same maps, with what is free on each node."""
+    for node in maps:
+        if counts := cluster.nodes.get(node.name):
+            node.free, node.idle = counts.total.free_gpus, counts.total.idle_slices
+    return maps
 
 
 def _with_selection(row: GpuRow, gpu: Gpu, viewer: MapViewer) -> GpuRow:

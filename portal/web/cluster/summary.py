@@ -1,23 +1,26 @@
-"""What is free now by GPU model, and which slices could be carved: the head of the Cluster page."""
+"""What is free now by GPU model and by size of slice: the head of the Cluster page."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from portal.availability.nodes import BoardCounts, NodeAvailability, counts_by_board
+from agents.contract.boards import Board
+from agents.contract.documents import SliceKind
+from portal.availability.nodes import NodeSummary, totals_by_board
 from portal.web.cluster.filter import NodeFilter
+from portal.web.wording.capacity import device_breakdown
 from portal.web.wording.labels import gigabytes
+from scheduler.core.availability.counts import Availability, DeviceKind
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileStock:
-    """Slices of one profile that are available on the GPUs of a model."""
+    """Slices of one profile on the GPUs of a model."""
 
     profile: str
     size: str
-    # Idle slices.
-    ready: int
-    # More that could be carved, if nothing else is.
-    carvable: int
+    # How many more could start, each profile counted on its own; and how, in words.
+    available: int
+    breakdown: str
     # Query string of the page with only the nodes that have room for one.
     query: str
     is_selected: bool
@@ -30,45 +33,36 @@ class ModelSummary:
     model: str
     key: str
     nodes: int
-    gpus: int
-    # GPUs with nothing allocated or carved.
-    free: int
-    idle_slices: int
-    out_of_service: int
+    total: Availability
     # Profiles smaller than the GPU.
     profiles: tuple[ProfileStock, ...]
     query: str
 
 
-def model_summaries(
-    nodes: Iterable[NodeAvailability], node_filter: NodeFilter
-) -> list[ModelSummary]:
+def model_summaries(nodes: Iterable[NodeSummary], node_filter: NodeFilter) -> list[ModelSummary]:
     return [
         ModelSummary(
-            model=counts.board.model,
-            key=counts.board.key,
+            model=board.model,
+            key=board.key,
             nodes=node_count,
-            gpus=counts.gpus,
-            free=counts.empty,
-            idle_slices=counts.idle_slices,
-            out_of_service=counts.out_of_service,
-            profiles=tuple(_profiles(counts, node_filter)),
-            query=replace(node_filter, model=counts.board.model, page=1).query,
+            total=total,
+            profiles=tuple(_profiles(board, total, node_filter)),
+            query=replace(node_filter, model=board.model, page=1).query,
         )
-        for counts, node_count in counts_by_board(nodes)
+        for board, total, node_count in totals_by_board(nodes)
     ]
 
 
-def _profiles(counts: BoardCounts, node_filter: NodeFilter) -> Iterator[ProfileStock]:
-    idle, carvable = counts.idle_profiles, counts.carvable
-    for profile in counts.board.profiles:
-        if profile.has_media_extensions or profile.memory_slices == counts.board.memory_slices:
+def _profiles(board: Board, total: Availability, node_filter: NodeFilter) -> Iterator[ProfileStock]:
+    for profile in board.profiles:
+        if profile.has_media_extensions or profile.memory_slices == board.memory_slices:
             continue
+        count = total.of(DeviceKind(SliceKind.MIG, profile.name))
         yield ProfileStock(
             profile=profile.name,
             size=gigabytes(profile.name),
-            ready=idle[profile.name],
-            carvable=carvable[profile.name],
+            available=count.available,
+            breakdown=device_breakdown(count),
             query=replace(node_filter, fits=profile.name, page=1).query,
             is_selected=node_filter.fits == profile.name,
         )

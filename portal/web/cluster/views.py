@@ -17,7 +17,8 @@ from django.utils.translation import gettext_lazy, ngettext
 from agents.contract.topology import NodeTopology
 from portal.accounts.models import Membership, User
 from portal.allocations.selectors import slice_holders_on_nodes
-from portal.availability.nodes import NodeAvailability, node_availability
+from portal.availability.nodes import NodeSummary, node_summaries
+from portal.availability.selectors import availability_for
 from portal.inventory.models import Node
 from portal.inventory.selectors import gpus, nodes
 from portal.telemetry.selectors import gpu_readings
@@ -25,12 +26,15 @@ from portal.web.cluster.cell import PATTERNS
 from portal.web.cluster.cell_details import cell_details
 from portal.web.cluster.filter import GROUPS, STATES, cluster_page, read_filter
 from portal.web.cluster.interconnect import interconnects, topology_of
-from portal.web.cluster.map import MapViewer, NodeMap, draw_nodes
+from portal.web.cluster.map import MapViewer, NodeMap, draw_nodes, with_counts
 from portal.web.cluster.node_health import NodeNote, node_notes
 from portal.web.cluster.numa_brackets import numa_brackets
 from portal.web.cluster.sensors import sensor_rows
 from portal.web.cluster.summary import model_summaries
 from portal.web.http import AuthenticatedHttpRequest
+from portal.web.wording.capacity import free_headline
+from scheduler.core.availability.cluster import ClusterAvailability
+from scheduler.core.availability.counts import availability_sum
 from scheduler.core.model.states import NodeStatus
 
 LEGEND = {
@@ -82,18 +86,20 @@ def node(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
 def live_parts(user: User, params: Mapping[str, str]) -> dict[str, Any]:
     """Context of the parts that change while the page of this URL is open: maps, notes, sensors
     and tables."""
+    cluster = availability_for(user)
     if name := params.get("node", ""):
-        return _parts(user, node_availability(name), [name], _selected_position(params))
+        summaries = node_summaries(cluster, name)
+        return _parts(user, cluster, summaries, [name], _selected_position(params))
     node_filter = read_filter(params)
-    availability = node_availability()
-    page = cluster_page(availability, node_filter)
+    summaries = node_summaries(cluster)
+    page = cluster_page(summaries, node_filter)
     models = model_summaries(page.matching, node_filter)
     all_drawn = len(page.matching) == len(page.drawn)
-    return _parts(user, page.matching, page.drawn, None, with_sensors=all_drawn) | {
+    return _parts(user, cluster, page.matching, page.drawn, None, with_sensors=all_drawn) | {
         "page": page,
         "node_filter": node_filter,
         "models": models,
-        "all_models": sorted({model for node in availability for model in node.models}),
+        "all_models": sorted({model for node in summaries for model in node.models}),
         "profiles": sorted({stock.profile for model in models for stock in model.profiles}),
         "has_more_rows": any(node.name not in page.drawn for node in page.nodes),
     }
@@ -101,14 +107,17 @@ def live_parts(user: User, params: Mapping[str, str]) -> dict[str, Any]:
 
 def _parts(
     user: User,
-    availability: Iterable[NodeAvailability],
+    cluster: ClusterAvailability,
+    summaries: Iterable[NodeSummary],
     drawn: Iterable[str],
     position: tuple[int, int] | None,
     *,
     with_sensors: bool = True,
 ) -> dict[str, Any]:
-    counts, names = list(availability), list(drawn)
-    maps = {node_map.name: node_map for node_map in node_maps(user, names, position)}
+    counts, names = list(summaries), list(drawn)
+    drawings = with_counts(node_maps(user, names, position), cluster)
+    maps = {node_map.name: node_map for node_map in drawings}
+    total = availability_sum(node.total for node in counts)
     by_name = {row.name: row for row in nodes().filter(name__in=names)}
     rows = [by_name[name] for name in names if name in by_name]
     rows = [row for row in rows if row.status != NodeStatus.RETIRED]
@@ -117,8 +126,8 @@ def _parts(
         "cards": [_card(row, maps.get(row.name), topologies[row.name]) for row in rows],
         "topologies": topologies,
         "availability": {node.name: node for node in counts},
-        "headline": headline(sum(n.free for n in counts), sum(n.idle_slices for n in counts)),
-        "sentence": size_sentence(sum(n.gpus for n in counts), len(counts)),
+        "headline": free_headline(total),
+        "sentence": size_sentence(total.gpus, len(counts)),
         "sensors": sensor_rows(gpu_readings(user, nodes=names)) if with_sensors else {},
     }
 
@@ -158,17 +167,6 @@ def _selected_position(params: Mapping[str, str]) -> tuple[int, int] | None:
     if not (gpu.isascii() and gpu.isdigit() and start.isascii() and start.isdigit()):
         return None
     return int(gpu[:4]), int(start[:4])
-
-
-def headline(free: int, idle: int) -> str:
-    """The page's title: what is free now."""
-    gpus = ngettext("%(n)s GPU", "%(n)s GPUs", free) % {"n": f"{free:,}"}
-    slices = ngettext("%(n)s slice", "%(n)s slices", idle) % {"n": f"{idle:,}"}
-    if free and idle:
-        return _("%(gpus)s and %(slices)s are free now") % {"gpus": gpus, "slices": slices}
-    if free or idle:
-        return _("%(what)s free now") % {"what": gpus if free else slices}
-    return _("Nothing is free now")
 
 
 def size_sentence(gpu_count: int, node_count: int) -> str:

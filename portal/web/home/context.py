@@ -14,17 +14,19 @@ from portal.accounts.models import Membership, Project, User
 from portal.accounts.selectors import projects_to_work_in
 from portal.allocations.models import Allocation
 from portal.allocations.selectors import slice_holders
-from portal.availability.cluster import ClusterAvailability, cluster_availability
+from portal.availability.selectors import availability_for
 from portal.inventory.selectors import gpus
 from portal.jobs.models import Job
 from portal.quotas.models import Quota
 from portal.usage.budgets import budget_statuses
-from portal.web.cluster.map import MapViewer, NodeMap, draw_nodes
+from portal.web.cluster.map import MapViewer, NodeMap, draw_nodes, with_counts
 from portal.web.job.extension import can_extend
 from portal.web.request.quick_starts import quick_starts
 from portal.web.usage.labels import BudgetSummary, budget_summary
+from portal.web.wording.capacity import capacity_line
 from portal.web.wording.labels import duration
 from portal.web.wording.start_estimates import StartRange, expected_start
+from scheduler.core.availability.cluster import ClusterAvailability
 from scheduler.core.model.states import JobStatus
 
 RING_LENGTH = 289.03  # the circumference of the ring's circle, radius 46
@@ -90,7 +92,7 @@ def home_context(user: User) -> dict[str, Any]:
     project = projects_to_work_in(user).order_by("slug").first()
     is_empty = not any(jobs.values())
     waiting = [_waiting_row(job) for job in jobs["waiting"]]
-    cluster = cluster_availability()
+    cluster = availability_for(user)
     offers_starts = is_empty and project is not None
     return {
         "running": [_running_row(user, job, now) for job in jobs["running"]],
@@ -104,9 +106,9 @@ def home_context(user: User) -> dict[str, Any]:
         "project": project,
         "ring": quota_ring(user, project) if project else None,
         "budget": _budget(user, project, now),
-        "free": cluster,
+        "available": cluster.total,
         "capacity": capacity_line(cluster),
-        "maps": cluster_maps(user) if 0 < cluster.nodes <= MAX_DRAWN_NODES else [],
+        "maps": cluster_maps(user, cluster) if 0 < len(cluster.nodes) <= MAX_DRAWN_NODES else [],
     }
 
 
@@ -134,20 +136,6 @@ def headline(running: int, waiting: int) -> str:
     return _("You have no running or waiting jobs")
 
 
-def capacity_line(cluster: ClusterAvailability) -> str:
-    """What is free now, in one line."""
-    if not cluster.nodes:
-        return _("No node has reported its GPUs yet.")
-    if not cluster.gpus:
-        return _("No GPU is in service.")
-    line = _("%(free)s of %(gpus)s GPUs free") % {"free": cluster.free, "gpus": cluster.gpus}
-    if cluster.idle_slices:
-        ready = ngettext("%(n)s slice ready", "%(n)s slices ready", cluster.idle_slices)
-        ready = ready % {"n": cluster.idle_slices}
-        line = _("%(one)s, %(other)s") % {"one": line, "other": ready}
-    return line
-
-
 def quota_ring(user: User, project: Project) -> QuotaRing | None:
     """None if the project has no quota."""
     quota = Quota.objects.filter(project=project, user__isnull=True, model="").first()
@@ -158,10 +146,11 @@ def quota_ring(user: User, project: Project) -> QuotaRing | None:
     return QuotaRing(project.slug, quota.limit_units, quota.used_units, own_units)
 
 
-def cluster_maps(user: User) -> list[NodeMap]:
+def cluster_maps(user: User, cluster: ClusterAvailability) -> list[NodeMap]:
     """The drawing of every node, in a constant number of queries."""
     team = frozenset(Membership.objects.filter(user=user).values_list("project__slug", flat=True))
-    return draw_nodes(gpus(), slice_holders(user), MapViewer(user.username, team))
+    maps = draw_nodes(gpus(), slice_holders(user), MapViewer(user.username, team))
+    return with_counts(maps, cluster)
 
 
 def _running_row(user: User, job: Job, now: datetime) -> RunningRow:

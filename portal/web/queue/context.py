@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from portal.accounts.models import Membership, User
+from portal.availability.selectors import availability_for
 from portal.jobs.models import Job
 from portal.jobs.paging import Page, page_of
 from portal.planning.queue_selectors import (
@@ -24,6 +25,7 @@ from portal.planning.queue_selectors import (
 from portal.quotas.policy import current_policy
 from portal.web.queue.order_sentences import order_sentences
 from portal.web.queue.rows import ending_job_row, queue_row, queue_viewer
+from portal.web.wording.capacity import capacity_line
 from portal.web.wording.reason_badges import REASONS
 
 MAX_ENDING_JOBS = 8
@@ -79,6 +81,7 @@ def queue_context(user: User, query: QueryDict) -> dict[str, Any]:
         "counts": counts,
         "headline": headline(counts),
         "summary": summary(counts),
+        "capacity": capacity_line(availability_for(user)),
         "order_sentences": order_sentences(policy),
         "scope_links": _scope_links(filters, kept),
         "whose": query.get("whose", ""),

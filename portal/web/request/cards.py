@@ -1,28 +1,29 @@
 """The cards of the request form: slices, whole GPUs of a model, MPS shares, and GPU memory."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from django.db.models import F
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from agents.contract.boards import Board, Profile
+from agents.contract.documents import SliceKind
 from portal.accounts.models import User
-from portal.accounts.selectors import projects_to_work_in
-from portal.availability.offers import BoardAvailability, board_availability
+from portal.availability.selectors import availability_for
 from portal.inventory.boards import cluster_boards
-from portal.inventory.models import Gpu
 from portal.web.request.form import BY_MEMORY, MPS_SHARE, WHOLE_GPUS, amount_model
 from portal.web.request.form_conditions import split_words
+from portal.web.wording.capacity import device_breakdown
 from portal.web.wording.labels import NBSP, gigabytes
-from scheduler.core.model.states import GpuHealth, NodeStatus
+from scheduler.core.availability.counts import MPS_SHARE as MPS
+from scheduler.core.availability.counts import WHOLE_GPU, Availability, DeviceCount, DeviceKind
 
 CELLS_WIDTH = 158
 WHOLE_CELLS = 8
 LAST_SORT_KEY = 10**9
 # From this size on, the planner needs a tenth of a second to answer all cards.
 LARGE_CLUSTER_GPUS = 2_000
+Stock = list[tuple[Board, Availability]]
 
 
 @dataclass(slots=True)
@@ -40,19 +41,11 @@ class Card:
     cells: tuple[bool, ...] = ()
     """The memory slices of the board, and which of them the card stands for."""
     sort_key: int = LAST_SORT_KEY
-    ready: int = 0
-    """Idle slices that exist."""
-    carvable: int = 0
-    """Slices that could be carved; for whole GPUs and shares, how many are free."""
-    total: int = 0
-    """How many the cluster has room for when it is empty."""
+    count: DeviceCount = field(default_factory=DeviceCount)
+    """How many more could start now; for shares, on how many GPUs."""
     is_counted: bool = True
     """False: the number depends on the other fields of the form."""
     models: list[str] = field(default_factory=list)
-
-    @property
-    def free(self) -> int:
-        return self.ready + self.carvable
 
     @property
     def cell_shapes(self) -> list[tuple[float, float, bool]]:
@@ -63,33 +56,28 @@ class Card:
     @property
     def availability(self) -> str:
         """How many are free now."""
-        counts = {name: f"{getattr(self, name):,}" for name in ("free", "total")}
-        if not self.total:
+        counts = {"free": f"{self.count.available:,}", "total": f"{self.count.total:,}"}
+        if not self.count.total:
             return _("none in service")
-        if not self.free:
+        if not self.count.available:
             return _("none of %(total)s free") % counts
         if self.value == MPS_SHARE:
             return (
                 ngettext(
                     "room on %(free)s of %(total)s GPU",
                     "room on %(free)s of %(total)s GPUs",
-                    self.total,
+                    self.count.total,
                 )
                 % counts
             )
         return _("%(free)s of %(total)s free") % counts
 
     @property
-    def slice_breakdown(self) -> str:
-        """How many of the free slices exist, and how many would be carved."""
-        counts = {"ready": f"{self.ready:,}", "carvable": f"{self.carvable:,}"}
-        if not (self.profile and self.free):
-            return ""
-        if not self.carvable:
-            return _("%(ready)s ready") % counts
-        if not self.ready:
-            return _("%(carvable)s to carve") % counts
-        return _("%(ready)s ready, %(carvable)s to carve") % counts
+    def breakdown(self) -> str:
+        """How many of the free devices exist, would be carved, or need idle slices deleted. Empty
+        where it goes without saying."""
+        is_plain = not self.profile and not self.count.recarvable
+        return "" if is_plain else device_breakdown(self.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,51 +129,49 @@ class RequestCards:
 def cards_now(user: User) -> RequestCards:
     """Slices and whole GPUs from small to large, then the MPS share, then "By memory". A GPU on a
     node that takes no work is not free."""
-    stock = board_availability()
+    cluster = availability_for(user)
+    stock = [(cluster.board_table[key], counts) for key, counts in sorted(cluster.boards.items())]
     cards = _device_cards(stock)
-    if shares := sum(each.shareable for each in stock):
-        share = Card(MPS_SHARE, _("MPS share"), _("part of a GPU, not isolated"), total=shares)
-        share.carvable = sum(
-            each.unallocated_shareable for each in stock
-        ) + _gpus_with_room_for_shares(user)
+    shares = cluster.total.of(MPS)
+    if shares.total:
+        share = Card(MPS_SHARE, _("MPS share"), _("part of a GPU, not isolated"), count=shares)
         share.cells = (True, False, False, False)
         cards.append(share)
     if cards:
         cards.append(Card(BY_MEMORY, _("By memory"), _("the cheapest device with enough")))
         cards[-1].is_counted = False
+    total = cluster.total
     return RequestCards(
         tuple(cards),
-        gpus=sum(each.gpus for each in stock),
-        unavailable_gpus=sum(each.out_of_service for each in stock),
+        gpus=total.in_service,
+        unavailable_gpus=total.out_of_service + total.on_unavailable_nodes,
     )
 
 
 def all_amounts() -> list[str]:
     """The value of every possible card, without counting what is free."""
-    boards = [BoardAvailability(board) for board in cluster_boards()]
+    boards = [(board, Availability()) for board in cluster_boards()]
     return [*(card.value for card in _device_cards(boards)), MPS_SHARE, BY_MEMORY]
 
 
-def _device_cards(stock: list[BoardAvailability]) -> list[Card]:
+def _device_cards(stock: Stock) -> list[Card]:
     return sorted([*_slice_cards(stock), *_gpu_cards(stock)], key=lambda card: card.sort_key)
 
 
-def _slice_cards(stock: Iterable[BoardAvailability]) -> list[Card]:
+def _slice_cards(stock: Stock) -> list[Card]:
     """One card for each profile, over all boards that have it. A slice as large as its GPU is left
     to the card of the whole GPU."""
     cards: dict[str, Card] = {}
     parts: dict[str, str] = {}
-    for each in stock:
-        for profile in each.board.profiles:
-            if profile.has_media_extensions or profile.memory_slices == each.board.memory_slices:
+    for board, counts in stock:
+        for profile in board.profiles:
+            if profile.has_media_extensions or profile.memory_slices == board.memory_slices:
                 continue
-            card = cards.setdefault(profile.name, _slice_card(each.board, profile))
-            parts[profile.name] = f"{profile.compute_slices}/{each.board.compute_slices}"
-            card.ready += each.idle_slices[profile.name]
-            card.carvable += each.carvable[profile.name]
-            card.total += each.max_slices[profile.name]
-            if each.board.model not in card.models:
-                card.models.append(each.board.model)
+            card = cards.setdefault(profile.name, _slice_card(board, profile))
+            parts[profile.name] = f"{profile.compute_slices}/{board.compute_slices}"
+            card.count.add(counts.of(DeviceKind(SliceKind.MIG, profile.name)))
+            if board.model not in card.models:
+                card.models.append(board.model)
     for name, card in cards.items():
         names = {"part": parts[name], "model": _model_names(card.models)}
         card.description = _("%(part)s of %(model)s") % names
@@ -202,31 +188,27 @@ def _slice_card(board: Board, profile: Profile) -> Card:
     )
 
 
-def _gpu_cards(stock: list[BoardAvailability]) -> list[Card]:
+def _gpu_cards(stock: Stock) -> list[Card]:
     """One card for each board; with several boards, one more for any of them."""
-    models = [each.board.model for each in stock]
+    models = [board.model for board, _counts in stock]
     cards = []
-    for each in stock:
+    for board, counts in stock:
         # As a request names it: by the model, or by the board if the model has several.
-        name = each.board.model if models.count(each.board.model) == 1 else each.board.key
-        card = Card(
-            f"{WHOLE_GPUS}:{name}", _size(each.board), _("whole %(model)s") % {"model": name}
-        )
-        card.sort_key = each.board.memory_mib * 10 + 9
-        card.models = [name, each.board.key]
-        card.carvable, card.total = each.unallocated, each.gpus
+        name = board.model if models.count(board.model) == 1 else board.key
+        card = Card(f"{WHOLE_GPUS}:{name}", _size(board), _("whole %(model)s") % {"model": name})
+        card.sort_key = board.memory_mib * 10 + 9
+        card.models = [name, board.key]
+        card.count.add(counts.of(WHOLE_GPU))
         card.cells = (True,) * WHOLE_CELLS
         cards.append(card)
     if len(cards) == 1:
         cards[0].value = WHOLE_GPUS
     elif cards:
-        sizes = sorted(each.board.memory_mib // 1024 for each in stock)
+        sizes = sorted(board.memory_mib // 1024 for board, _counts in stock)
         several = Card(WHOLE_GPUS, f"{sizes[0]}–{sizes[-1]}{NBSP}GiB", _("any whole GPU"))
         several.sort_key, several.cells = LAST_SORT_KEY - 1, (True,) * WHOLE_CELLS
-        several.carvable, several.total = (
-            sum(card.carvable for card in cards),
-            sum(card.total for card in cards),
-        )
+        for card in cards:
+            several.count.add(card.count)
         cards.append(several)
     return cards
 
@@ -244,13 +226,3 @@ def _model_names(models: list[str]) -> str:
         return models[0]
     names = {"first": ", ".join(models[:-1]), "last": models[-1]}
     return _("%(first)s or %(last)s") % names
-
-
-def _gpus_with_room_for_shares(user: User) -> int:
-    """GPUs that have room beside shares of one of the user's projects."""
-    mine = projects_to_work_in(user).values("pk")
-    rows = Gpu.objects.filter(sharing_project__in=mine, health=GpuHealth.OK, busy="")
-    rows = rows.filter(shared_threads__lt=100, shared_memory_mib__lt=F("memory_mib"))
-    online = rows.filter(node__status=NodeStatus.ONLINE, node__schedulable=True)
-    facts = online.values_list("node__facts__blocks", "node__facts__share_clients")
-    return sum(bool(clients) and not blocks for blocks, clients in facts)

@@ -10,15 +10,24 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from agents.contract.units import UNITS_PER_GPU, as_gpus
-from portal.availability.nodes import NodeAvailability
+from portal.availability.nodes import NodeSummary
 from portal.web.cluster.cell import PATTERNS
 from portal.web.cluster.filter import NodeGroup
 from portal.web.templatetags.tessera import icon
 from portal.web.wording.labels import node_badge
+from scheduler.core.availability.counts import Category
 
 register = template.Library()
 # Width of the occupancy bar, in SVG user units.
 BAR = 112
+# Its cells, with the look of the map's.
+BAR_PARTS: dict[str, tuple[Category, ...]] = {
+    "other": (Category.HELD, Category.SHARED, Category.RESERVED),
+    "idle": (Category.RECARVABLE,),
+    "free": (Category.FREE,),
+    "dead": (Category.UNUSABLE, Category.NODE_UNAVAILABLE),
+    "fault": (Category.OUT_OF_SERVICE,),
+}
 
 
 @register.inclusion_tag("web/cluster/node_summary.html", takes_context=True)
@@ -28,7 +37,7 @@ def node_summary(context: dict[str, Any], node: str) -> dict[str, Any]:
 
 
 @register.simple_tag
-def availability_badge(node: NodeAvailability) -> SafeString:
+def availability_badge(node: NodeSummary) -> SafeString:
     """Whether the node takes work, as icon, word and colour."""
     badge = node_badge(node.status, schedulable=node.schedulable, blocked=node.blocked)
     return _badge(badge.cls, badge.icon, str(badge.word))
@@ -41,21 +50,24 @@ def _badge(cls: str, sign: str, word: str) -> SafeString:
 
 
 @register.simple_tag
-def occupancy_bar(counts: NodeAvailability | NodeGroup) -> SafeString:
-    """A bar of a node's or a group's GPUs: in use, idle, free and out of service."""
-    if not counts.gpus:
+def occupancy_bar(counts: NodeSummary | NodeGroup) -> SafeString:
+    """A bar of a node's or a group's GPUs: in use, idle, free, unusable and out of service."""
+    total = counts.total
+    if not total.gpus:
         return SafeString("")
-    language = get_language() or ""
-    return _bar(counts.gpus, counts.free, counts.out_of_service, counts.allocated_units, language)
+    units = tuple(sum(total.units[of] for of in parts) for parts in BAR_PARTS.values())
+    words = (total.free_gpus, total.out_of_service, counts.held_units)
+    return _bar(total.gpus, units, words, get_language() or "")
 
 
 @lru_cache(4_096)
-def _bar(gpus: int, free: int, out: int, allocated: int, _language: str) -> SafeString:
+def _bar(
+    gpus: int, units_of: tuple[int, ...], numbers: tuple[int, int, int], _language: str
+) -> SafeString:
     """Cached: most nodes of a cluster are as full as some other one."""
     total = gpus * UNITS_PER_GPU
-    parts = {"free": free * UNITS_PER_GPU, "fault": out * UNITS_PER_GPU}
-    other = min(allocated, total - parts["fault"])
-    parts = {"other": other, "idle": max(0, total - other - sum(parts.values())), **parts}
+    free, out, held = numbers
+    parts = dict(zip(BAR_PARTS, units_of, strict=True))
     at, drawn = 0, []
     for cls, units in parts.items():
         if units:
@@ -63,7 +75,7 @@ def _bar(gpus: int, free: int, out: int, allocated: int, _language: str) -> Safe
             drawn.append((cls, x, width, PATTERNS.get(cls, "none")))
             at += units
     rect = '<rect class="{}" x="{}" y="0.5" width="{}" height="9" fill="{}"/>'
-    words = {"held": as_gpus(allocated), "free": free, "out": out}
+    words = {"held": as_gpus(held), "free": free, "out": out}
     label = _("%(held)s in use, %(free)s free, %(out)s out of service") % words
     bar = '<svg class="map bar" viewBox="0 0 {} 10" role="img" aria-label="{}">{}</svg>'
     return format_html(bar, BAR, label, format_html_join("", rect, drawn))

@@ -27,6 +27,8 @@ class NodeAvailability:
 
 @dataclass(slots=True)
 class ClusterAvailability:
+    at: int
+    """When the snapshot was taken, in seconds since the epoch."""
     nodes: dict[str, NodeAvailability]
     """By name."""
     boards: dict[str, Availability]
@@ -60,7 +62,7 @@ class _Counting:
         self._of_class: dict[GpuClass, Availability] = {}
 
     def result(self) -> ClusterAvailability:
-        found = ClusterAvailability({}, {}, Counter(), {})
+        found = ClusterAvailability(self._ledger.snapshot.now, {}, {}, Counter(), {})
         for node in self._ledger.nodes.values():
             own = found.nodes[node.view.name] = NodeAvailability()
             for gpu in node.gpus:

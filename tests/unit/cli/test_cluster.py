@@ -58,32 +58,46 @@ def a_slice(profile: str = "1g.18gb", *, held: bool = False, start: int = 0, **f
 WHOLE_HELD = a_slice("", held=True, kind="gpu", memory_mib=141 << 10)
 
 
-def test_what_is_held_is_not_free():
-    gpus = [a_gpu(), a_gpu(WHOLE_HELD, index=1), a_gpu(a_slice(), a_slice(held=True), index=2)]
-    (row,) = node_rows([a_node()], gpus)
-    assert (row["free_gpus"], row["free_slices"]) == (1, {"1g.18gb": 1})
+def a_count(kind: str = "gpu", profile: str = "", **fields) -> dict:
+    counts = {"ready": 0, "carvable": 0, "recarvable": 0, "available": 0, "total": 1}
+    memory = 141 << 10 if kind == "gpu" else 18 << 10
+    return {"kind": kind, "profile": profile, "memory_mib": memory} | counts | fields
 
 
-@pytest.mark.parametrize(
-    ("node", "gpu"),
-    [
-        ({"schedulable": False}, {}),
-        ({"status": "lost"}, {}),
-        ({}, {"health": "faulted"}),
-        ({}, {"busy": "a process of nobody"}),
-    ],
-)
-def test_nothing_is_offered_where_nothing_may_start(node: dict, gpu: dict):
-    nodes, gpus = [a_node(**node)], [a_gpu(a_slice(), **gpu)]
-    assert {row["free"] for row in device_offers(nodes, gpus)} == {0}
-    assert node_rows(nodes, gpus)[0]["free_gpus"] == 0
+DEVICES = [a_count(recarvable=1, available=1), a_count("mig", "1g.18gb", ready=1, available=7)]
+COUNTS = {
+    "gpus": 1,
+    "in_service": 1,
+    "out_of_service": 0,
+    "on_unavailable_nodes": 0,
+    "free_gpus": 1,
+    "idle_slices": 1,
+}
+
+
+def an_availability(**counts) -> dict:
+    """One GPU with an idle slice, as REST counts it."""
+    board = {"board": "H200-141GB", "model": "H200", "devices": DEVICES}
+    node = {"board": "H200-141GB", "node": "n1", "devices": DEVICES}
+    cluster = COUNTS | counts
+    return {"cluster": cluster, "boards": [cluster | board], "nodes": [cluster | node]}
+
+
+def test_a_node_has_the_counts_of_rest():
+    (row,) = node_rows([a_node()], [a_gpu(a_slice())], an_availability(out_of_service=2))
+    assert (row["free_gpus"], row["free_slices"], row["faulted_gpus"]) == (1, {"1g.18gb": 1}, 2)
+    (row,) = node_rows([a_node("n2")], [], an_availability())
+    assert (row["free_gpus"], row["free_slices"]) == (0, {})
 
 
 def test_offers_are_by_size_and_only_of_the_memory_asked_for():
-    nodes, gpus = [a_node()], [a_gpu(a_slice()), a_gpu(a_slice(held=True), index=1)]
-    rows = device_offers(nodes, gpus)
-    assert [(r["kind"], r["free"], r["all"]) for r in rows] == [("mig", 1, 2), ("gpu", 1, 2)]
-    assert [r["kind"] for r in device_offers(nodes, gpus, 20 << 10)] == ["gpu"]
+    rows = device_offers(an_availability())
+    assert [(r["kind"], r["free"], r["all"]) for r in rows] == [("mig", 7, 1), ("gpu", 1, 1)]
+    assert [(r["ready"], r["recarvable"], r["nodes"]) for r in rows] == [
+        (1, 0, ["n1"]),
+        (0, 1, ["n1"]),
+    ]
+    assert [r["kind"] for r in device_offers(an_availability(), 20 << 10)] == ["gpu"]
 
 
 def test_the_picture_has_every_slice_where_it_is():
@@ -95,6 +109,7 @@ def test_the_picture_has_every_slice_where_it_is():
 
 def a_cluster() -> Rest:
     rest = Rest().on("GET", "nodes", {"results": [a_node()]})
+    rest.on("GET", "availability", an_availability())
     return rest.on("GET", "gpus", {"results": [a_gpu(a_slice())]})
 
 
@@ -115,6 +130,15 @@ def test_top_off_a_terminal_is_printed_once():
     assert "1 of 1 GPUs free · 1 running · 1 waiting" in out
     assert out.index("J-11") < out.index("J-12")
     assert json.loads(rest.run("top", "-o", "json").stdout)["waiting"] == 1
+
+
+def test_top_says_what_is_out():
+    rest = Rest().on("GET", "jobs", {"results": []})
+    out = an_availability(in_service=5, out_of_service=2, on_unavailable_nodes=3)
+    rest.on("GET", "availability", out)
+    assert "1 of 5 GPUs free · 0 running · 0 waiting · 2 out of service · 3 on nodes" in (
+        rest.run("top").stdout.replace("\n", " ")
+    )
 
 
 def test_drain_cordons_and_waits_until_nothing_is_held():

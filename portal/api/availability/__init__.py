@@ -1,0 +1,1 @@
+"""REST: what is free now."""
