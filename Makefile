@@ -13,7 +13,7 @@ RESOLVE := $(BIN)/uv pip compile -q --system-certs --universal --python-version 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  make %-15s %s\n", $$1, $$2}'
 
-install: ## create .venv with the packages of SET: dev (default), portal, agent, cli, saml or ldap
+install: ## create .venv with the packages of SET: dev (default), portal, agent, cli, saml, ldap or s3
 	@command -v python3 >/dev/null || { echo "Tessera needs Python 3.11 or newer as python3."; exit 1; }
 	@python3 requirements/install.py $(SET)
 
@@ -83,7 +83,8 @@ lock: install ## resolve requirements/*.lock again, after a change of pyproject.
 	$(RESOLVE) --extra cli -o requirements/cli.lock
 	$(RESOLVE) --extra saml -c requirements/portal.lock -o requirements/saml.lock
 	$(RESOLVE) --extra ldap -c requirements/portal.lock -o requirements/ldap.lock
-	$(RESOLVE) --extra agent --extra portal --extra cli --extra saml --group dev -o requirements/dev.lock
+	$(RESOLVE) --extra s3 -c requirements/portal.lock -o requirements/s3.lock
+	$(RESOLVE) --extra agent --extra portal --extra cli --extra saml --extra s3 --group dev -o requirements/dev.lock
 
 clean: ## remove .venv, caches and var
 	rm -rf .venv .venv-gpu var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

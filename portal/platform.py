@@ -78,6 +78,27 @@ class Platform:
     webhook_networks: str = ""
     """Comma-separated private networks that webhooks may reach, such as 10.20.0.0/16. Empty: public
     addresses only."""
+    s3_bucket: str = ""
+    """The bucket that keeps logs. Empty: the folder `var`, which web hosts must then share."""
+    s3_endpoint: str = ""
+    """URL of an S3-compatible store. Empty: AWS."""
+    s3_region: str = ""
+    s3_prefix: str = ""
+    """Put before the names of all objects, for a bucket that others use too."""
+    s3_access_key: str = ""
+    """Empty: boto3 looks for credentials itself, such as those of the machine's role."""
+    s3_secret_key: str = field(default="", repr=False)
+    s3_timeout_seconds: int = 5
+    """A store that takes longer for one answer is unavailable; the agent sends again."""
+    log_retention_days: int = 0
+    """Logs are removed this many days after their job ended. 0: never."""
+    log_retention_mib: int = 0
+    """When all logs are larger than this, those of the oldest jobs are removed. 0: no limit."""
+    event_retention_days: int = 0
+    """Events of ended jobs are removed this many days after the end. 0: never."""
+    event_retention_mib: int = 0
+    """When all events are larger than this, those of the oldest ended jobs are removed. 0: no
+    limit."""
     queue_names: str = "own"
     """Whose names a user sees on the Queue page: `own`, those of their projects, or `all`."""
 

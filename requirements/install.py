@@ -1,6 +1,6 @@
 """Make .venv and install one lock file into it; a second run is instant.
 
-Usage: python3 requirements/install.py dev|portal|agent|cli|saml|ldap. Runs on a bare machine with
+Usage: python3 requirements/install.py dev|portal|agent|cli|saml|ldap|s3. Runs on a bare machine with
 the standard library alone, and names what is missing in one sentence.
 """
 
@@ -27,6 +27,7 @@ SERVED_BY = {
     # Extras of the portal.
     "saml": ("saml", "dev"),
     "ldap": ("ldap",),
+    "s3": ("s3", "dev"),
 }
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 

@@ -33,12 +33,13 @@ from portal.agentapi.http import (
     read_json,
     send_json,
 )
-from portal.agentapi.logs import log_append
+from portal.agentapi.logs import LogCall, log_append
 from portal.agentapi.long_poll import long_poll, newest_poll
 from portal.agentapi.telemetry import telemetry_accept
 from portal.agentapi.threads import run_in_thread
 from portal.inventory.credentials import claimed_node_id
 from portal.live.listener import subscribe
+from portal.storage.errors import StoreError
 
 PREFIX = "/agent/v1/"
 LOG = re.compile(r"/agent/v1/replicas/(?P<replica>[^/]+)/log")
@@ -75,6 +76,9 @@ def _refusal(error: Exception) -> ContractError | None:
             return ContractError(
                 ContractErrorCode.UNAVAILABLE, "the database is unavailable: try again"
             )
+        case StoreError():
+            log.warning("agents keep their logs for now: %s", error)
+            return ContractError(ContractErrorCode.UNAVAILABLE, error.sentence)
         case _:
             return None
 
@@ -128,13 +132,14 @@ async def _log(scope: Scope, receive: Receive, replica: str) -> object:
     offset = _number(
         parse_qs(scope["query_string"].decode("latin-1")).get("offset", [""])[0], "offset"
     )
-    return await run_in_thread(
-        log_append,
-        authorization=header(scope, "authorization"),
-        epoch=epoch,
-        replica=replica,
-        offset=offset,
-        data=await read_body(scope, receive, MAX_LOG_CHUNK_BYTES),
+    return await log_append(
+        LogCall(
+            authorization=header(scope, "authorization"),
+            epoch=epoch,
+            replica=replica,
+            offset=offset,
+            data=await read_body(scope, receive, MAX_LOG_CHUNK_BYTES),
+        )
     )
 
 

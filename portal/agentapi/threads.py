@@ -1,4 +1,4 @@
-"""One bounded pool of threads in which agents' calls use the database.
+"""Bounded pools of threads in which agents' calls use the database and the store of bytes.
 
 Nothing waits for a bell here: an open long poll owns neither a thread nor a connection (measured:
 1,000 open calls, 13 threads). Each thread keeps its connection from call to call.
@@ -20,6 +20,17 @@ async def run_in_thread(work: Callable[..., Result], **arguments: object) -> Res
     """Run `work` in the pool and return its result, or raise what it raised."""
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(_pool(), partial(_run, work, arguments))
+
+
+async def run_in_store_thread(work: Callable[..., Result], **arguments: object) -> Result:
+    """The same in threads of their own, for work that waits for a store of bytes."""
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_store_pool(), partial(_run, work, arguments))
+
+
+@cache
+def _store_pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(settings.PLATFORM.agent_threads, thread_name_prefix="agentstore")
 
 
 @cache

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from portal.job_logs.index import BLOCK, arrivals, line_offset, lines_before, newline_counts
-from portal.job_logs.storage import log_path, read_log
+from portal.job_logs.storage import log_stream, read_log
 from portal.jobs.models import Replica
 
+# A search reads this much at a time.
+BLOCK = 1 << 20
 # One read returns at most this much; the next one continues.
 CHUNK_BYTES = 512 * 1024
 # Longer lines are cut for display; the raw log has them in full.
@@ -77,13 +78,17 @@ def lines_from(
     replica: Replica, number: int, max_lines: int, budget: int = CHUNK_BYTES
 ) -> LogChunk:
     """At most `max_lines` lines from line `number` on."""
-    start = line_offset(log_path(replica), number, replica.log_bytes)
+    if not replica.log_bytes:
+        return LogChunk([], 0, 0)
+    start = log_stream(replica).line_offset(number)
     return _chunk(replica, start, read_log(replica, start, budget), max_lines=max_lines)
 
 
 def lines_since(replica: Replica, offset: int, budget: int, *, is_final: bool = False) -> LogChunk:
     """Complete lines since `offset`; with `is_final`, an incomplete last line, too."""
     data = read_log(replica, offset, budget)
+    if not data:
+        return LogChunk([], offset, offset)
     is_at_end = offset + len(data) >= replica.log_bytes
     complete = data.rfind(b"\n") + 1
     # A line that is longer than the budget goes out in parts, else it would never come.
@@ -99,7 +104,7 @@ def count_lines(replica: Replica) -> int:
     if not end:
         return 0
     is_open = read_log(replica, end - 1, 1) != b"\n"
-    return lines_before(log_path(replica), end) + is_open
+    return log_stream(replica).lines_before(end) + is_open
 
 
 def search(
@@ -109,13 +114,12 @@ def search(
     needle = words.encode()
     hits: list[StoredLine] = []
     end = replica.log_bytes
-    known = newline_counts(log_path(replica), end)
     at = start
     while at < end and at - start < budget:
         block = at // BLOCK
         base = block * BLOCK
         data = read_log(replica, base, BLOCK)
-        before = known[block - 1] if block else 0
+        before = log_stream(replica).lines_before(base)
         place = at - base
         for where in _hits(data, needle, place):
             hit = _line_around(replica, base, data, where, before)
@@ -171,7 +175,7 @@ def _line_around(replica: Replica, base: int, data: bytes, where: int, before: i
         text = read_log(replica, back, base - back).rpartition(b"\n")[2] + text
     if stop < 0:
         text += read_log(replica, base + len(data), REST_BYTES).partition(b"\n")[0]
-    at = _time_of(arrivals(log_path(replica), base + begin, base + begin + 1), base + begin)
+    at = _time_of(log_stream(replica).arrivals(base + begin, base + begin + 1), base + begin)
     return StoredLine(replica.rank, number, text[:LINE_BYTES], at, max(0, len(text) - LINE_BYTES))
 
 
@@ -184,9 +188,11 @@ def _chunk(
     takes_all: bool = False,
 ) -> LogChunk:
     """The lines of `data`, which begins at `start`."""
-    path = log_path(replica)
-    number = lines_before(path, start) + 1
-    came = arrivals(path, start, start + len(data))
+    if not data:
+        return LogChunk([], start, start)
+    stream = log_stream(replica)
+    number = stream.lines_before(start) + 1
+    came = stream.arrivals(start, start + len(data))
     lines: list[StoredLine] = []
     place = end = start
     passed = 0

@@ -1,37 +1,71 @@
-"""Logs: one file per replica under `var`, read by byte offset.
+"""Logs: one stream of bytes per replica, read by byte offset.
 
-`Replica.log_bytes` says how much of a file counts; bytes after it are from a failed write.
+`Replica.log_bytes` says how many bytes count. A log that cannot be read raises a StoreError; a log
+that retention removed raises LogRemoved.
 """
 
-import time
-from pathlib import Path
+from collections.abc import Sequence
 
-from django.conf import settings
+from django.utils import timezone
 
-from portal.job_logs.index import arrival_record, newline_counts
+from portal.errors import Refused
+from portal.job_logs.adoption import adopt_file
 from portal.jobs.models import Replica
+from portal.storage.segments import record, upload
+from portal.storage.streams import Stream, arrivals_of, open_streams
 
 # A tail reads this far back; longer lines are cut at their start.
 TAIL_BYTES = 256 * 1024
+STREAM_ATTRIBUTE = "_log_stream"
 
 
-def log_path(replica: Replica) -> Path:
+class LogRemoved(Refused):
+    """The log is gone, as the retention settings say."""
+
+    def __init__(self, replica: Replica) -> None:
+        days = removed_after_days(replica)
+        sentence = f"this log was removed by retention, {days} days after the replica ended"
+        super().__init__("log_removed", sentence, "", 410)
+
+
+def stream_name(replica: Replica) -> str:
     attempt = replica.attempt
-    folder = settings.PLATFORM.var / "logs" / str(attempt.job.uid) / str(attempt.number)
-    return Path(folder / f"{replica.rank}.log")
+    return f"logs/{attempt.job.uid}/{attempt.number}/{replica.rank}"
+
+
+def open_logs(replicas: Sequence[Replica]) -> None:
+    """Read where the logs of these replicas are, with two queries; reading their ends needs no
+    more."""
+    sizes = {stream_name(r): r.log_bytes for r in replicas if r.log_removed_at is None}
+    streams = open_streams(sizes) if sizes else {}
+    ends = []
+    for replica in replicas:
+        if stream := streams.get(stream_name(replica)):
+            if stream.first_gap == 0 and adopt_file(stream):
+                stream = open_streams({stream.name: stream.size})[stream.name]
+            vars(replica)[STREAM_ATTRIBUTE] = stream
+            ends += [(stream, segment.pk) for segment in stream.segments_from(-TAIL_BYTES)]
+    packed = arrivals_of([pk for _, pk in ends]) if ends else {}
+    for stream, pk in ends:
+        stream.add_arrivals({pk: packed.get(pk, b"")})
+
+
+def log_stream(replica: Replica) -> Stream:
+    """The log. It is kept with the replica until more bytes are counted. Raises LogRemoved."""
+    if replica.log_removed_at is not None:
+        raise LogRemoved(replica)
+    kept = vars(replica).get(STREAM_ATTRIBUTE)
+    if not isinstance(kept, Stream) or kept.size != replica.log_bytes:
+        open_logs([replica])
+        kept = vars(replica)[STREAM_ATTRIBUTE]
+    return kept
 
 
 def read_log(replica: Replica, offset: int, limit: int) -> bytes:
     """At most `limit` bytes from `offset`; empty at the end, or if nothing has arrived."""
-    size = min(limit, replica.log_bytes - offset)
-    if size <= 0 or offset < 0:
+    if offset < 0 or offset >= replica.log_bytes:
         return b""
-    try:
-        with log_path(replica).open("rb") as log:
-            log.seek(offset)
-            return log.read(size)
-    except FileNotFoundError:
-        return b""
+    return log_stream(replica).read(offset, limit)
 
 
 def tail_lines(replica: Replica, n: int) -> list[str]:
@@ -44,14 +78,13 @@ def tail_lines(replica: Replica, n: int) -> list[str]:
 
 
 def write_log(replica: Replica, offset: int, data: bytes) -> None:
-    """Write `data` at `offset` and drop what follows. The replica's row is locked by the caller."""
-    path = log_path(replica)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-    with path.open("r+b") as log:
-        log.seek(offset)
-        log.write(data)
-        log.truncate()
-    # Index only what counts already: this write may yet fail.
-    newline_counts(path, offset)
-    arrival_record(path, offset, time.time_ns() // 1_000_000)
+    """Write `data` at `offset` and drop what follows. The caller counts the bytes."""
+    name = stream_name(replica)
+    record(name, offset, upload(name, data))
+
+
+def removed_after_days(replica: Replica) -> int:
+    """How many days after its end the log was removed."""
+    removed = replica.log_removed_at or timezone.now()
+    ended = replica.finished_at or replica.attempt.job.finished_at or removed
+    return max(0, (removed - ended).days)

@@ -192,6 +192,8 @@ class Replica(models.Model):
     sentence = models.CharField(max_length=1024, blank=True, default="")
     log_bytes = models.PositiveBigIntegerField(default=0)
     """How many bytes of its log have arrived."""
+    log_removed_at = models.DateTimeField(null=True, blank=True)
+    """When retention removed the log; `log_bytes` still says how large it was."""
     gone_revision = models.PositiveBigIntegerField(null=True, blank=True)
     """The node's desired revision from which it is left out. Once the node has applied that and no
     longer lists the replica, its devices are free."""

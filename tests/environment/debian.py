@@ -30,6 +30,7 @@ class Tool:
 POSTGRES = Tool("postgresql", "initdb")
 REDIS = Tool("redis-server", "redis-server")
 CHROMIUM = Tool("chromium", "chromium")
+SWIFT = Tool("swift-proxy", "swift-proxy-server")
 DOCKERD = Tool("docker.io", "dockerd")
 LEVELS: dict[str, tuple[Tool, ...]] = {
     "integration": (Tool("gettext", "msgfmt"),),

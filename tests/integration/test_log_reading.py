@@ -4,20 +4,15 @@ import tracemalloc
 from datetime import UTC, datetime
 
 import pytest
+from django.conf import settings
 
 from portal.job_logs import reading as log_reading
-from portal.job_logs import storage as logs
-from portal.job_logs.index import (
-    BLOCK,
-    arrival_record,
-    arrivals,
-    line_offset,
-    lines_before,
-    newline_counts,
-)
-from portal.job_logs.reading import count_lines, last_lines, lines_from, lines_since, search
-from portal.job_logs.storage import log_path, write_log
+from portal.job_logs.adoption import file_name
+from portal.job_logs.reading import BLOCK, count_lines, last_lines, lines_from, lines_since, search
+from portal.job_logs.storage import log_stream, stream_name, write_log
 from portal.jobs.models import Replica
+from portal.storage import segments
+from portal.storage.arrivals import pack_arrivals, unpack_arrivals
 from portal.web.logs.lines import merge_by_arrival, search_logs, tail
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -155,7 +150,7 @@ def test_words_that_nobody_wrote_and_offsets_that_nobody_gave_are_harmless(repli
 
 
 def test_a_large_log_is_never_in_memory_at_once(replica):
-    path = log_path(replica)
+    path = settings.PLATFORM.var / file_name(stream_name(replica))  # as an older Tessera left it
     path.parent.mkdir(parents=True, exist_ok=True)
     chunk = numbered(60_000)
     with path.open("wb") as file:
@@ -172,19 +167,18 @@ def test_a_large_log_is_never_in_memory_at_once(replica):
     assert peak < 8 * MIB
 
 
-def test_counts_of_lines_are_right_while_a_log_grows_and_after_they_are_lost(replica):
+def test_counts_of_lines_are_right_while_a_log_grows_and_is_merged(replica):
     whole = numbered(150_000)
-    for start in range(0, len(whole), 300_000):
-        arrive(replica, whole[start : start + 300_000])
-    path = log_path(replica)
+    for start in range(0, len(whole), 30_000):
+        arrive(replica, whole[start : start + 30_000])
+        segments.merge_end(stream_name(replica))
+    log = log_stream(replica)
+    assert len(log.segments) < 45
+    assert log.first_gap is None
     for place in (0, 5, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, len(whole)):
-        assert lines_before(path, place) == whole[:place].count(b"\n")
-    kept = newline_counts(path, len(whole))
-    path.with_suffix(".lines").unlink()
-    assert newline_counts(path, len(whole)) == kept
-    path.with_suffix(".lines").write_bytes(b"torn")
-    assert newline_counts(path, len(whole)) == kept
-    assert line_offset(path, 150_001, len(whole)) == len(whole)
+        assert log.lines_before(place) == whole[:place].count(b"\n")
+    assert log.line_offset(150_001) == len(whole)
+    assert log.read(0, len(whole)) == whole
 
 
 def test_what_a_failed_write_left_is_not_counted(replica):
@@ -197,7 +191,7 @@ def test_what_a_failed_write_left_is_not_counted(replica):
 
 def test_lines_have_the_time_at_which_they_arrived(replica, monkeypatch):
     clock = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-    monkeypatch.setattr(logs.time, "time_ns", lambda: int(clock * 1e9))
+    monkeypatch.setattr(segments.time, "time_ns", lambda: int(clock * 1e9))
     for text, seconds in ((b"a\nb\n", 0), (b"c\n", 5), (b"d\n", 5.5), (b"e\n", 60)):
         clock = datetime(2026, 1, 1, tzinfo=UTC).timestamp() + seconds
         arrive(replica, text)
@@ -211,18 +205,19 @@ def test_lines_have_the_time_at_which_they_arrived(replica, monkeypatch):
     ]
 
 
-def test_times_of_a_write_that_failed_are_forgotten(tmp_path):
-    log = tmp_path / "0.log"
-    for offset, at in ((0, 1_000), (10, 3_000), (20, 5_000), (10, 9_000)):
-        arrival_record(log, offset, at)
-    assert arrivals(log, 0, 100) == [(0, 1_000), (10, 9_000)]
-    assert arrivals(log, 12, 100) == [(10, 9_000)]
+def test_times_of_arrival_are_kept_once_a_second_and_are_bounded():
+    pairs = [(0, 1_000), (10, 1_500), (20, 2_100), (30, 900)]
+    assert unpack_arrivals(pack_arrivals(pairs)) == [(0, 1_000), (20, 2_100), (30, 900)]
+    many = [(offset, offset * 1_000) for offset in range(10_000)]
+    packed = unpack_arrivals(pack_arrivals(many))
+    assert len(packed) == 2_500
+    assert packed[0] == many[0]
 
 
 def test_all_replicas_together_stand_in_the_order_of_arrival(monkeypatch):
     first, second = replicas(2)
     clock = 1_000
-    monkeypatch.setattr(logs.time, "time_ns", lambda: clock * 10**9)
+    monkeypatch.setattr(segments.time, "time_ns", lambda: clock * 10**9)
     for replica, text in ((first, b"a\n"), (second, b"b\n"), (first, b"c\n")):
         arrive(replica, text)
         clock += 10
@@ -233,7 +228,7 @@ def test_all_replicas_together_stand_in_the_order_of_arrival(monkeypatch):
 
 def test_a_clock_that_steps_back_never_turns_the_lines_of_one_replica_around(replica, monkeypatch):
     clock = 1_000
-    monkeypatch.setattr(logs.time, "time_ns", lambda: clock * 10**9)
+    monkeypatch.setattr(segments.time, "time_ns", lambda: clock * 10**9)
     arrive(replica, b"a\n")
     clock = 500
     arrive(replica, b"b\n")

@@ -28,6 +28,7 @@ TITLES = {
     428: "If-Match required",
     429: "Too many requests",
     500: "Internal server error",
+    503: "Unavailable for now",
 }
 
 

@@ -18,17 +18,17 @@ from portal.allocations.selectors import attempts_of
 from portal.audit.selectors import newest_event_id
 from portal.errors import Refused
 from portal.event_stream import release_connection, without_connection
-from portal.job_logs.storage import read_log
+from portal.job_logs.storage import log_stream
 from portal.jobs.models import Replica
 from portal.jobs.selectors import job_visible, replica_of
+from portal.storage.errors import StoreError
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.job.access import visible_job_or_404
 from portal.web.job.log_tab import job_log
 from portal.web.job.stream import stream_address
 from portal.web.logs.address import log_view
+from portal.web.logs.notices import store_notice
 from scheduler.core.model.states import JOB_FINAL, JobStatus
-
-CHUNK_BYTES = 256 * 1024
 
 
 @login_required
@@ -54,28 +54,41 @@ async def raw_log(request: HttpRequest, ref: str) -> HttpResponseBase:
     view = log_view(request.path, request.GET.dict())
     read_replica = sync_to_async(_replica, thread_sensitive=False)
     try:
-        replica = await read_replica(user, ref, view.rank or 0, view.attempt)
+        replica, first = await read_replica(user, ref, view.rank or 0, view.attempt)
+    except StoreError as error:
+        return HttpResponse(store_notice(error), status=503, content_type="text/plain")
     except Refused as refused:
         raise Http404 from refused
     label = f"J-{replica.attempt.job_id}-rank-{replica.rank}"
     response = StreamingHttpResponse(
-        without_connection(_chunks(replica)), content_type="text/plain; charset=utf-8"
+        without_connection(_chunks(replica, first)), content_type="text/plain; charset=utf-8"
     )
     response["Content-Disposition"] = f'attachment; filename="{label}.log"'
     response["X-Content-Type-Options"] = "nosniff"
     return response
 
 
-def _replica(user: User, ref: str, rank: int, attempt: int | None) -> Replica:
+def _replica(user: User, ref: str, rank: int, attempt: int | None) -> tuple[Replica, bytes]:
+    """The replica, and the first bytes of its log: a log that cannot be read is no empty file."""
     try:
-        return replica_of(job_visible(user, ref), rank=rank, attempt=attempt)
+        replica = replica_of(job_visible(user, ref), rank=rank, attempt=attempt)
+        return replica, log_stream(replica).read_segment(0)
     finally:
         connection.close()
 
 
-async def _chunks(replica: Replica) -> AsyncIterator[bytes]:
-    read = sync_to_async(read_log, thread_sensitive=False)
+async def _chunks(replica: Replica, chunk: bytes) -> AsyncIterator[bytes]:
+    """The whole log. A piece that cannot be read breaks the download off."""
+    read = sync_to_async(_read_segment, thread_sensitive=False)
     offset = 0
-    while chunk := await read(replica, offset, CHUNK_BYTES):
+    while chunk:
         yield chunk
         offset += len(chunk)
+        chunk = await read(replica, offset)
+
+
+def _read_segment(replica: Replica, offset: int) -> bytes:
+    try:
+        return log_stream(replica).read_segment(offset)
+    finally:
+        connection.close()

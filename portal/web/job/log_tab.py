@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from portal.job_logs.storage import open_logs
 from portal.jobs.models import Attempt, Replica
+from portal.storage.errors import StoreError
 from portal.web.logs.address import LogView
 from portal.web.logs.cursor import Cursor
 from portal.web.logs.lines import (
@@ -15,6 +17,7 @@ from portal.web.logs.lines import (
     search_logs,
     tail,
 )
+from portal.web.logs.notices import removed_notice, store_notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class JobLog:
     older: str = ""
     newer: str = ""
     next_hits: str = ""
+    notice: str = ""
+    """Why lines are missing here; empty if none are."""
 
     @property
     def linked_lines(self) -> list[tuple[LogLine, str]]:
@@ -69,15 +74,53 @@ class JobLog:
         return not self.attempts or self.attempt is self.attempts[-1]
 
 
+@dataclass(frozen=True, slots=True)
+class ShownLines:
+    """The lines that were read, and what follows from them."""
+
+    lines: Sequence[LogLine]
+    total: int
+    offsets: dict[int, int]
+    older: str = ""
+    newer: str = ""
+    next_hits: str = ""
+    notice: str = ""
+
+
 def job_log(view: LogView, attempts: Sequence[Attempt], *, last_event: int) -> JobLog:
     """Reads a bounded part of the log, whatever its size. `last_event`: the id of the newest audit
     event that the page shows."""
     attempt = shown_attempt(view, attempts)
     replicas = list(attempt.replicas.all()) if attempt else []
-    shown = shown_replicas(view, replicas)
+    chosen = shown_replicas(view, replicas)
+    shown = [replica for replica in chosen if replica.log_removed_at is None]
+    try:
+        lines = _read_lines(view, shown)
+    except StoreError as error:
+        lines = ShownLines([], 0, {}, notice=store_notice(error))
+    removed = [replica for replica in chosen if replica.log_removed_at is not None]
+    return JobLog(
+        view=view,
+        attempt=attempt,
+        attempts=attempts,
+        replicas=replicas,
+        shown_replicas=shown,
+        lines=lines.lines,
+        total=lines.total,
+        size=sum(replica.log_bytes for replica in shown),
+        cursor=Cursor(last_event, attempt.number if attempt else 0, lines.offsets),
+        older=lines.older,
+        newer=lines.newer,
+        next_hits=lines.next_hits,
+        notice=lines.notice or removed_notice(removed),
+    )
+
+
+def _read_lines(view: LogView, shown: Sequence[Replica]) -> ShownLines:
     lines: Sequence[LogLine]
     offsets: dict[int, int] = {}
     older = newer = next_hits = ""
+    open_logs(shown)
     total = line_count(shown)
     if view.search:
         hits = search_logs(shown, view.search, view.search_from)
@@ -94,28 +137,15 @@ def job_log(view: LogView, attempts: Sequence[Attempt], *, last_event: int) -> J
         lines, offsets = tail(shown)
         if len(shown) == 1 and lines and lines[0].number > 1:
             older = view.address_with(rank=shown[0].rank, line=max(1, lines[0].number - PAGE_LINES))
-    return JobLog(
-        view=view,
-        attempt=attempt,
-        attempts=attempts,
-        replicas=replicas,
-        shown_replicas=shown,
-        lines=lines,
-        total=total,
-        size=sum(replica.log_bytes for replica in shown),
-        cursor=Cursor(last_event, attempt.number if attempt else 0, offsets),
-        older=older,
-        newer=newer,
-        next_hits=next_hits,
-    )
+    return ShownLines(lines, total, offsets, older, newer, next_hits)
 
 
-def log_bar(view: LogView, attempts: Sequence[Attempt]) -> JobLog:
+def log_bar(view: LogView, attempts: Sequence[Attempt], notice: str = "") -> JobLog:
     """The links above the lines, without the lines."""
     attempt = shown_attempt(view, attempts)
     replicas = list(attempt.replicas.all()) if attempt else []
     shown = shown_replicas(view, replicas)
-    return JobLog(view, attempt, attempts, replicas, shown, [], 0, 0, Cursor())
+    return JobLog(view, attempt, attempts, replicas, shown, [], 0, 0, Cursor(), notice=notice)
 
 
 def shown_attempt(view: LogView, attempts: Sequence[Attempt]) -> Attempt | None:

@@ -37,11 +37,14 @@ from portal.event_stream import (
 from portal.jobs.models import Job, Replica
 from portal.jobs.selectors import job_visible
 from portal.live.listener import subscribe
+from portal.storage.errors import StoreError, StoreUnavailable
+from portal.storage.stores import current_store
 from portal.web.job.context import TABS, job_context, tab_context
 from portal.web.job.log_tab import JobLog, log_bar
 from portal.web.logs.address import LogView, parse_number
 from portal.web.logs.cursor import Cursor, parse_cursor
-from portal.web.logs.updates import log_update
+from portal.web.logs.notices import store_notice
+from portal.web.logs.updates import LogUpdate, log_update
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 
 # Tabs whose log lines are sent as they arrive.
@@ -165,24 +168,39 @@ def _read_update(
     is_final = JobStatus(job.status) in JOB_FINAL
     has_more = False
     with translation.override(followed.language):
+        notice = ""
         if followed.tab in TABS_WITH_LOG_LINES:
-            log = log_update(replicas, cursor, rank=followed.rank, is_final=is_final)
+            log, notice = _read_log(replicas, cursor, followed, is_final=is_final)
             cursor, has_more = log.cursor, log.has_more
             is_restart = log.is_new_attempt and before.cursor.attempt > 0
             if is_restart or log.lines or log.skipped:
                 html = render_to_string("web/job/log_update.html", {"update": log})
                 events.append(sse_event("log", html, id=str(cursor)))
+        state = (*state, notice)
         has_parts = is_stale or state != before.state
         if has_parts:
-            events.append(sse_event("page", _parts(user, job, followed), id=str(cursor)))
+            events.append(sse_event("page", _parts(user, job, followed, notice), id=str(cursor)))
     is_over = is_final and not has_more and _is_log_complete(job)
     return JobUpdate(events, cursor, state, has_parts, has_more, is_over)
 
 
-def _parts(user: User, job: Job, followed: FollowedPage) -> str:
+def _read_log(
+    replicas: list[Replica], cursor: Cursor, followed: FollowedPage, *, is_final: bool
+) -> tuple[LogUpdate, str]:
+    """New lines, and why there may be none; lines that cannot be read now follow later."""
+    try:
+        update = log_update(replicas, cursor, rank=followed.rank, is_final=is_final)
+    except StoreError as error:
+        return LogUpdate(cursor), store_notice(error)
+    # Without new bytes nothing was read, and the store may be why there are none.
+    is_failing = not is_final and not update.lines and current_store().is_failing
+    return update, store_notice(StoreUnavailable("")) if is_failing else ""
+
+
+def _parts(user: User, job: Job, followed: FollowedPage, notice: str) -> str:
     if followed.tab == "full":
         view = LogView(reverse("web:logs_full", args=[job.label]), rank=followed.rank)
-        log = log_bar(view, attempts_of(job))
+        log = log_bar(view, attempts_of(job), notice)
         is_final = JobStatus(job.status) in JOB_FINAL
         context = {"job": job, "log": log, "is_final": is_final}
         return render_to_string("web/job/log_page_live.html", context)
@@ -190,7 +208,7 @@ def _parts(user: User, job: Job, followed: FollowedPage) -> str:
     view = LogView(reverse("web:job_logs", args=[job.label]), rank=followed.rank)
     # Log lines have events of their own; the tab's part would send all of them again.
     if followed.tab == "logs":
-        part = {"log": log_bar(view, page["attempts"])}
+        part = {"log": log_bar(view, page["attempts"], notice)}
     else:
         part = tab_context(followed.tab, job, page, view)
     return render_to_string("web/job/live.html", page | part | {"tab": followed.tab})

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from portal.job_logs.reading import LogChunk, last_lines, lines_since
+from portal.job_logs.storage import open_logs
 from portal.jobs.models import Replica
 from portal.web.logs.cursor import Cursor
 from portal.web.logs.lines import MAX_REPLICAS, LogLine, merge_by_arrival
@@ -40,7 +41,8 @@ def log_update(
     replicas: Sequence[Replica], cursor: Cursor, *, rank: int | None, is_final: bool
 ) -> LogUpdate:
     """`replicas`: of the last attempt; `rank`: the only one to follow, or None."""
-    shown = [r for r in replicas if rank is None or r.rank == rank][:MAX_REPLICAS]
+    kept = [replica for replica in replicas if replica.log_removed_at is None]
+    shown = [r for r in kept if rank is None or r.rank == rank][:MAX_REPLICAS]
     if not shown:
         return LogUpdate(cursor)
     attempt = shown[0].attempt.number
@@ -48,6 +50,7 @@ def log_update(
     offsets = {} if is_new else dict(cursor.offsets)
     chunks, skipped, has_more = [], [], False
     budget = max(8 * 1024, EVENT_BYTES // len(shown))
+    open_logs([r for r in shown if r.log_bytes > offsets.get(r.rank, 0)])
     for replica in shown:
         start = min(offsets.get(replica.rank, 0), replica.log_bytes)
         if replica.log_bytes - start > MAX_BEHIND_BYTES:

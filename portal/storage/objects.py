@@ -1,0 +1,91 @@
+"""Objects by name in a store, over Django's storage API. No call waits for long or guesses."""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.core.files.base import ContentFile
+from django.core.files.storage import Storage
+
+from portal.storage.errors import ObjectMissing, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+# After a failure, further calls of this process fail at once for this long: those that queue behind
+# a store that hangs do not each wait for its timeout.
+PAUSE_SECONDS = 2.0
+# A failure is reported for at most this long, if no other call shows that the store is back.
+FAILING_SECONDS = 60.0
+
+
+class ObjectStore:
+    """Whole objects, written once under names that are never used again."""
+
+    def __init__(
+        self,
+        key: str,
+        location: str,
+        storage: Storage,
+        failures: tuple[type[Exception], ...],
+        host: str = "",
+    ) -> None:
+        self.key = key
+        self.location = location
+        self.host = host
+        self._storage = storage
+        self._failures = failures
+        self._paused_until = 0.0
+        self._failed_at = float("-inf")
+
+    def put(self, name: str, data: bytes) -> None:
+        """Store the object. When this returns, the store has confirmed all of its bytes."""
+        with self._calls("put", name):
+            saved = self._storage.save(name, ContentFile(data))
+            size = self._storage.size(saved) if saved == name else -1
+        if size != len(data):
+            raise StoreUnavailable(f"{self.location} kept {size} of {len(data)} bytes of {name}")
+
+    def get(self, name: str, offset: int, size: int) -> bytes:
+        """At most `size` bytes from `offset`. Raises ObjectMissing."""
+        with self._calls("get", name), self._storage.open(name) as file:
+            file.seek(offset)
+            return bytes(file.read(size))
+
+    def size(self, name: str) -> int:
+        """The object's bytes. Raises ObjectMissing."""
+        with self._calls("size", name):
+            return int(self._storage.size(name))
+
+    def delete(self, name: str) -> None:
+        """Remove the object; one that is gone is fine."""
+        with self._calls("delete", name):
+            self._storage.delete(name)
+
+    def names(self, folder: str) -> list[str]:
+        """The objects directly below `folder`; none if there is no such folder."""
+        try:
+            with self._calls("list", folder):
+                return [f"{folder}/{name}" for name in self._storage.listdir(folder)[1]]
+        except ObjectMissing:
+            return []
+
+    @property
+    def is_failing(self) -> bool:
+        """The last call of this process failed, and not long ago."""
+        return time.monotonic() < self._failed_at + FAILING_SECONDS
+
+    @contextmanager
+    def _calls(self, verb: str, name: str) -> Iterator[None]:
+        if time.monotonic() < self._paused_until:
+            raise StoreUnavailable(f"{self.location} failed a moment ago")
+        try:
+            yield
+            self._failed_at = float("-inf")
+        except FileNotFoundError as error:
+            raise ObjectMissing(name) from error
+        except self._failures as error:
+            self._failed_at = time.monotonic()
+            self._paused_until = self._failed_at + PAUSE_SECONDS
+            log.warning("store %s: %s %s failed: %s", self.location, verb, name, error)
+            raise StoreUnavailable(f"{verb} {name} at {self.location}: {error}") from error

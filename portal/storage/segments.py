@@ -1,0 +1,168 @@
+"""Writes a stream: uploads bytes as objects, records them as segments, merges small ones.
+
+An upload happens outside of any transaction, because a store may answer late. Bytes count once
+their segments are recorded, in the caller's transaction; objects that were never recorded are
+removed with the stream.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+from django.db import transaction
+
+from portal.storage.arrivals import pack_arrivals, unpack_arrivals
+from portal.storage.errors import StoreError
+from portal.storage.models import Segment
+from portal.storage.objects import ObjectStore
+from portal.storage.stores import current_store, reachable_stores, store_by_key, store_row
+
+# A segment has at most this many bytes; so one read loads at most this much too much.
+SEGMENT_BYTES = 1 << 20
+# When this many segments below one of these sizes end a stream, the oldest of them are merged.
+MERGE_COUNT = 32
+MERGE_BELOW = (4 << 10, 64 << 10, 512 << 10)
+DELETE_BATCH = 500
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class UploadedPart:
+    """Bytes that are in a store and not yet part of the stream."""
+
+    store: ObjectStore
+    object_name: str
+    size: int
+    crc32: int
+    newlines: int
+
+
+def upload(stream: str, data: bytes) -> list[UploadedPart]:
+    """Store bytes for the stream, under new names. Raises StoreUnavailable."""
+    store = current_store()
+    parts = []
+    for start in range(0, len(data), SEGMENT_BYTES):
+        piece = data[start : start + SEGMENT_BYTES]
+        name = f"{stream}/{uuid.uuid4().hex}"
+        store.put(name, piece)
+        parts.append(UploadedPart(store, name, len(piece), crc32(piece), piece.count(b"\n")))
+    return parts
+
+
+def record(stream: str, offset: int, parts: Sequence[UploadedPart]) -> None:
+    """Make the parts the end of the stream, from `offset` on; what followed is dropped. The caller
+    holds the transaction and a lock that keeps others from writing this stream."""
+    Segment.objects.filter(stream=stream, start__gte=offset).delete()
+    at = time.time_ns() // 1_000_000
+    for part in parts:
+        Segment.objects.create(
+            stream=stream,
+            start=offset,
+            size=part.size,
+            crc32=part.crc32,
+            newlines=part.newlines,
+            arrivals=pack_arrivals([(offset, at)]),
+            store=store_row(part.store),
+            object_name=part.object_name,
+        )
+        offset += part.size
+
+
+def discard(parts: Sequence[UploadedPart]) -> None:
+    """Remove parts that were not recorded, as far as the store answers."""
+    _delete_objects([(part.store, part.object_name) for part in parts])
+
+
+def merge_end(stream: str) -> None:
+    """Merge small segments at the end of the stream, if there are many. A failure leaves it as it
+    is; a later call tries again."""
+    rows = Segment.objects.filter(stream=stream).select_related("store").order_by("-start")
+    run = _to_merge(list(rows.defer("arrivals")[: 4 * MERGE_COUNT]))
+    if run:
+        try:
+            _merge(stream, run)
+        except StoreError as error:
+            log.warning("segments of %s stay apart for now: %s", stream, error)
+
+
+def _to_merge(newest_first: list[Segment]) -> list[Segment]:
+    for below in MERGE_BELOW:
+        run = []
+        for segment in newest_first:
+            if segment.size >= below:
+                break
+            run.append(segment)
+        if len(run) >= MERGE_COUNT:
+            return _first_segment_of(run[::-1])
+    return []
+
+
+def _first_segment_of(run: list[Segment]) -> list[Segment]:
+    """As many of the oldest as make one segment."""
+    size = 0
+    for count, segment in enumerate(run):
+        size += segment.size
+        if size > SEGMENT_BYTES:
+            return run[:count]
+    return run
+
+
+def _merge(stream: str, run: list[Segment]) -> None:
+    data = b"".join(_read_segment(segment) for segment in run)
+    store = current_store()
+    name = f"{stream}/{uuid.uuid4().hex}"
+    store.put(name, data)
+    with transaction.atomic():
+        keys = [segment.pk for segment in run]
+        rows = list(Segment.objects.filter(pk__in=keys).order_by("pk").select_for_update())
+        is_unchanged = len(rows) == len(run)
+        if is_unchanged:
+            pairs = [pair for row in rows for pair in unpack_arrivals(bytes(row.arrivals))]
+            Segment.objects.filter(pk__in=keys).delete()
+            Segment.objects.create(
+                stream=stream,
+                start=run[0].start,
+                size=len(data),
+                crc32=crc32(data),
+                newlines=data.count(b"\n"),
+                arrivals=pack_arrivals(pairs),
+                store=store_row(store),
+                object_name=name,
+            )
+    if not is_unchanged:
+        _delete_objects([(store, name)])
+        return
+    _delete_objects([(store_by_key(row.store.key), row.object_name) for row in run])
+
+
+def _read_segment(segment: Segment) -> bytes:
+    store = store_by_key(segment.store.key)
+    return store.get(segment.object_name, segment.object_offset, segment.size)
+
+
+def _delete_objects(objects: Sequence[tuple[ObjectStore, str]]) -> None:
+    for store, name in objects:
+        try:
+            store.delete(name)
+        except StoreError as error:
+            log.warning("an object that is no longer used stays in its store: %s", error)
+
+
+def delete_stream(stream: str) -> bool:
+    """Remove all bytes of the stream, in every store that this process can reach; raises
+    StoreUnavailable. Whether nothing is left: a folder of another host is not reached."""
+    reachable = reachable_stores()
+    for key, store in reachable.items():
+        rows = Segment.objects.filter(stream=stream, store__key=key)
+        for name in set(rows.values_list("object_name", flat=True)):
+            store.delete(name)
+        rows.delete()
+    # Objects that were uploaded and never recorded.
+    for store in reachable.values():
+        for name in store.names(stream)[:DELETE_BATCH]:
+            store.delete(name)
+    return not Segment.objects.filter(stream=stream).exists()

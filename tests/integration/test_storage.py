@@ -1,0 +1,237 @@
+"""Streams in a store: what is read is what was written, or an error that says what is wrong."""
+
+import errno
+import os
+import random
+from dataclasses import replace
+
+import pytest
+from django.conf import settings
+from django.test import override_settings
+
+from portal.job_logs.adoption import file_name
+from portal.job_logs.storage import read_log, stream_name
+from portal.jobs.models import Replica
+from portal.storage import objects
+from portal.storage.errors import OtherHost, SizeMismatch, StoreUnavailable
+from portal.storage.models import ByteStore, Segment
+from portal.storage.segments import delete_stream, discard, merge_end, record, upload
+from portal.storage.stores import current_store, folder_id, reachable_stores
+from portal.storage.streams import open_streams
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path):
+    with a_host(tmp_path / "web-1"):
+        yield
+
+
+def a_host(folder):
+    """A web process whose TESSERA_VAR is this folder."""
+    return override_settings(PLATFORM=replace(settings.PLATFORM, var=folder))
+
+
+def write(name: str, offset: int, data: bytes) -> int:
+    record(name, offset, upload(name, data))
+    return offset + len(data)
+
+
+def read(name: str, size: int) -> bytes:
+    return open_streams({name: size})[name].read(0, size)
+
+
+def stored_path(name: str):
+    row = Segment.objects.filter(stream=name).first()
+    return settings.PLATFORM.var / row.object_name
+
+
+def test_what_is_written_in_any_pieces_is_read_whole_and_in_few_objects():
+    chance = random.Random(7)
+    data = b"".join(b"step %d\n" % n for n in range(200_000))
+    end = 0
+    while end < len(data):
+        piece = data[end : end + chance.choice((1, 90, 5_000, 70_000, 256 << 10))]
+        end = write("logs/a", end, piece)
+        merge_end("logs/a")
+    stream = open_streams({"logs/a": end})["logs/a"]
+    assert stream.read(0, end) == data
+    assert stream.first_gap is None
+    assert stream.lines_before(end) == 200_000
+    assert len(stream.segments) < 100
+    assert len(current_store().names("logs/a")) == len(stream.segments)
+    for offset in (0, 1, end // 2, end - 1):
+        assert stream.read(offset, 10) == data[offset : offset + 10]
+
+
+def test_an_object_cut_short_or_changed_is_an_error():
+    end = write("logs/a", 0, b"all of this arrived\n")
+    path = stored_path("logs/a")
+    for wrong in (b"all of", b"", b"all of this ARRIVED\n", b"\0" * 20):
+        path.chmod(0o600)
+        path.write_bytes(wrong)
+        with pytest.raises(SizeMismatch):
+            read("logs/a", end)
+
+
+def test_a_row_that_is_missing_is_an_error_and_no_zeros():
+    write("logs/a", 0, b"first\n")
+    end = write("logs/a", 6, b"second\n")
+    Segment.objects.filter(start=0).delete()
+    with pytest.raises(SizeMismatch, match="counts 13 bytes, and knows of none at 0"):
+        read("logs/a", end)
+    with pytest.raises(SizeMismatch, match="knows of none at 13"):
+        open_streams({"logs/a": 20})["logs/a"].read(10, 10)
+
+
+def test_two_hosts_with_folders_of_their_own_each_name_the_other(tmp_path):
+    first = write("logs/a", 0, b"on web 1\n")
+    with a_host(tmp_path / "web-2"):
+        end = write("logs/a", first, b"on web 2\n")
+        with pytest.raises(OtherHost, match="another host's disk") as refused:
+            read("logs/a", end)
+        assert str(tmp_path / "web-1") in str(refused.value)
+    with pytest.raises(OtherHost):
+        read("logs/a", end)
+    assert ByteStore.objects.count() == 2
+    # Nothing was overwritten: with the files in one folder, the log is whole.
+    for path in (tmp_path / "web-2" / "logs" / "a").iterdir():
+        path.rename(tmp_path / "web-1" / "logs" / "a" / path.name)
+    Segment.objects.update(store=ByteStore.objects.get(location=str(tmp_path / "web-1")))
+    assert read("logs/a", end) == b"on web 1\non web 2\n"
+
+
+def test_hosts_that_share_a_folder_have_one_store(tmp_path):
+    assert folder_id(tmp_path / "new") == folder_id(tmp_path / "new")
+    assert list((tmp_path / "new").iterdir()) == [tmp_path / "new" / ".store-id"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO])
+def test_a_store_that_refuses_or_is_full_is_unavailable_and_counts_nothing(monkeypatch, number):
+    end = write("logs/a", 0, b"before\n")
+    monkeypatch.setattr(objects, "PAUSE_SECONDS", 0)
+
+    def fail(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(current_store()._storage, "_save", fail)
+        with pytest.raises(StoreUnavailable, match=os.strerror(number)):
+            upload("logs/a", b"lost?\n")
+        assert current_store().is_failing
+    assert write("logs/a", end, b"after\n") == 13
+    assert not current_store().is_failing
+    assert read("logs/a", 13) == b"before\nafter\n"
+
+
+def test_a_store_that_keeps_fewer_bytes_than_it_says_is_not_believed(monkeypatch):
+    store = current_store()
+    monkeypatch.setattr(store._storage, "size", lambda name: 3)
+    with pytest.raises(StoreUnavailable, match="kept 3 of 9 bytes"):
+        upload("logs/a", b"nine here")
+
+
+def test_after_a_failure_the_next_calls_do_not_wait_for_the_store(monkeypatch):
+    calls = []
+
+    def hang(name, content):
+        calls.append(name)
+        raise OSError("timed out")
+
+    monkeypatch.setattr(current_store()._storage, "_save", hang)
+    for _ in range(5):
+        with pytest.raises(StoreUnavailable):
+            upload("logs/a", b"x")
+    assert len(calls) == 1
+
+
+def test_a_reader_that_began_before_a_merge_still_gets_the_bytes():
+    end = 0
+    for number in range(40):
+        end = write("logs/a", end, b"line %d\n" % number)
+    before = open_streams({"logs/a": end})["logs/a"]
+    merge_end("logs/a")
+    assert Segment.objects.filter(stream="logs/a").count() < 40
+    assert before.read(0, end) == b"".join(b"line %d\n" % n for n in range(40))
+
+
+def test_a_merge_that_the_store_refuses_leaves_the_log_as_it_is(monkeypatch):
+    end = 0
+    for _ in range(40):
+        end = write("logs/a", end, b"x\n")
+
+    def fail(*_, **__):
+        raise OSError("full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(current_store()._storage, "_save", fail)
+        merge_end("logs/a")
+    monkeypatch.setattr(current_store(), "_paused_until", 0.0)
+    assert read("logs/a", end) == b"x\n" * 40
+
+
+def test_a_stream_is_removed_with_uploads_that_never_counted():
+    write("logs/a", 0, b"counted\n")
+    upload("logs/a", b"a process died after this\n")
+    discard(upload("logs/a", b"sent twice\n"))
+    assert len(current_store().names("logs/a")) == 2
+    assert delete_stream("logs/a")
+    assert (current_store().names("logs/a"), Segment.objects.count()) == ([], 0)
+    assert delete_stream("logs/a")
+
+
+def test_bytes_on_another_hosts_disk_are_not_forgotten(tmp_path):
+    with a_host(tmp_path / "web-2"):
+        write("logs/a", 0, b"there\n")
+    assert not delete_stream("logs/a")
+    assert Segment.objects.count() == 1
+    with a_host(tmp_path / "web-2"):
+        assert delete_stream("logs/a")
+
+
+def a_replica() -> Replica:
+    olga = a_user("olga")
+    node = a_node("n1", gpus=1)
+    a_job(olga, a_project("vision", olga))
+    settle(node)
+    return Replica.objects.get()
+
+
+def test_a_file_of_an_older_tessera_is_read_and_grows():
+    replica = a_replica()
+    path = settings.PLATFORM.var / file_name(stream_name(replica))
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"old line\nnever counted")
+    replica.log_bytes = 9
+    assert read_log(replica, 0, 100) == b"old line\n"
+    write(stream_name(replica), 9, b"new line\n")
+    replica.log_bytes = 18
+    assert read_log(replica, 0, 100) == b"old line\nnew line\n"
+    assert delete_stream(stream_name(replica))
+    assert not path.exists()
+
+
+def test_an_old_file_that_goes_on_before_it_was_read_is_whole():
+    replica = a_replica()
+    path = settings.PLATFORM.var / file_name(stream_name(replica))
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"old line\n")
+    write(stream_name(replica), 9, b"new line\n")
+    replica.log_bytes = 18
+    assert read_log(replica, 0, 100) == b"old line\nnew line\n"
+
+
+def test_an_old_file_that_is_too_short_is_an_error():
+    replica = a_replica()
+    path = settings.PLATFORM.var / file_name(stream_name(replica))
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"cut")
+    replica.log_bytes = 9
+    with pytest.raises(SizeMismatch, match="counts 9 bytes, the file has 3"):
+        read_log(replica, 0, 100)
+
+
+def test_this_process_reaches_its_own_folder():
+    assert list(reachable_stores()) == [f"folder:{folder_id(settings.PLATFORM.var)}"]
