@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from django.utils import timezone
 
+from agents.contract.message import Message
 from portal.errors import Refused
 from portal.job_logs.adoption import adopt_file
 from portal.jobs.models import Replica
@@ -23,9 +24,12 @@ class LogRemoved(Refused):
     """The log is gone, as the retention settings say."""
 
     def __init__(self, replica: Replica) -> None:
-        days = removed_after_days(replica)
-        sentence = f"this log was removed by retention, {days} days after the replica ended"
-        super().__init__("log_removed", sentence, "", 410)
+        message = Message(
+            "This log (%(mib)s MiB) was removed by retention, %(days)s d after the job ended",
+            mib=f"{replica.log_bytes / (1 << 20):.1f}",
+            days=removed_after_days(replica),
+        )
+        super().__init__("log_removed", message, "", 410)
 
 
 def stream_name(replica: Replica) -> str:
@@ -84,7 +88,7 @@ def write_log(replica: Replica, offset: int, data: bytes) -> None:
 
 
 def removed_after_days(replica: Replica) -> int:
-    """How many days after its end the log was removed."""
+    """How many days after the end of the job the log was removed."""
     removed = replica.log_removed_at or timezone.now()
-    ended = replica.finished_at or replica.attempt.job.finished_at or removed
+    ended = replica.attempt.job.finished_at or removed
     return max(0, (removed - ended).days)

@@ -90,7 +90,7 @@ def test_two_hosts_with_folders_of_their_own_each_name_the_other(tmp_path):
     first = write("logs/a", 0, b"on web 1\n")
     with a_host(tmp_path / "web-2"):
         end = write("logs/a", first, b"on web 2\n")
-        with pytest.raises(OtherHost, match="another host's disk") as refused:
+        with pytest.raises(OtherHost, match="disk of another web host") as refused:
             read("logs/a", end)
         assert str(tmp_path / "web-1") in str(refused.value)
     with pytest.raises(OtherHost):

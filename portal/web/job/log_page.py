@@ -27,7 +27,7 @@ from portal.web.job.access import visible_job_or_404
 from portal.web.job.log_tab import job_log
 from portal.web.job.stream import stream_address
 from portal.web.logs.address import log_view
-from portal.web.logs.notices import store_notice
+from portal.web.wording.messages import refusal_text
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 
 
@@ -56,7 +56,7 @@ async def raw_log(request: HttpRequest, ref: str) -> HttpResponseBase:
     try:
         replica, first = await read_replica(user, ref, view.rank or 0, view.attempt)
     except StoreError as error:
-        return HttpResponse(store_notice(error), status=503, content_type="text/plain")
+        return HttpResponse(refusal_text(error), status=503, content_type="text/plain")
     except Refused as refused:
         raise Http404 from refused
     label = f"J-{replica.attempt.job_id}-rank-{replica.rank}"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from portal.job_logs.storage import open_logs
+from portal.job_logs.storage import LogRemoved, open_logs
 from portal.jobs.models import Attempt, Replica
 from portal.storage.errors import StoreError
 from portal.web.logs.address import LogView
@@ -17,7 +17,7 @@ from portal.web.logs.lines import (
     search_logs,
     tail,
 )
-from portal.web.logs.notices import removed_notice, store_notice
+from portal.web.wording.messages import refusal_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def job_log(view: LogView, attempts: Sequence[Attempt], *, last_event: int) -> J
     try:
         lines = _read_lines(view, shown)
     except StoreError as error:
-        lines = ShownLines([], 0, {}, notice=store_notice(error))
+        lines = ShownLines([], 0, {}, notice=refusal_text(error))
     removed = [replica for replica in chosen if replica.log_removed_at is not None]
     return JobLog(
         view=view,
@@ -112,7 +112,7 @@ def job_log(view: LogView, attempts: Sequence[Attempt], *, last_event: int) -> J
         older=lines.older,
         newer=lines.newer,
         next_hits=lines.next_hits,
-        notice=lines.notice or removed_notice(removed),
+        notice=lines.notice or (refusal_text(LogRemoved(removed[0])) if removed else ""),
     )
 
 

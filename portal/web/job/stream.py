@@ -43,8 +43,8 @@ from portal.web.job.context import TABS, job_context, tab_context
 from portal.web.job.log_tab import JobLog, log_bar
 from portal.web.logs.address import LogView, parse_number
 from portal.web.logs.cursor import Cursor, parse_cursor
-from portal.web.logs.notices import store_notice
 from portal.web.logs.updates import LogUpdate, log_update
+from portal.web.wording.messages import refusal_text
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 
 # Tabs whose log lines are sent as they arrive.
@@ -191,10 +191,10 @@ def _read_log(
     try:
         update = log_update(replicas, cursor, rank=followed.rank, is_final=is_final)
     except StoreError as error:
-        return LogUpdate(cursor), store_notice(error)
+        return LogUpdate(cursor), refusal_text(error)
     # Without new bytes nothing was read, and the store may be why there are none.
     is_failing = not is_final and not update.lines and current_store().is_failing
-    return update, store_notice(StoreUnavailable("")) if is_failing else ""
+    return update, refusal_text(StoreUnavailable("")) if is_failing else ""
 
 
 def _parts(user: User, job: Job, followed: FollowedPage, notice: str) -> str:
