@@ -1,7 +1,7 @@
 """Make .venv and install one lock file into it; a second run is instant.
 
-Usage: python3 requirements/install.py dev|portal|agent|cli|saml|ldap|s3. Runs on a bare machine with
-the standard library alone, and names what is missing in one sentence.
+Usage: python3 requirements/install.py dev|portal|agent|cli|saml|ldap|s3. Runs on a bare machine
+with the standard library alone, and names what is missing in one sentence.
 """
 
 from __future__ import annotations
