@@ -28,6 +28,8 @@ def dry_run_facts(answer: DryRun, now: datetime) -> list[tuple[str, object]]:
         ("Image", request.get("image", "")),
         ("Command", " ".join(map(str, request.get("command", [])))[:200]),
         ("Per replica", f"{times}{device_text(request.get('device'))}"),
+        ("Host", _host(request)),
+        *(("Warning", each.get("sentence", "")) for each in answer.get("warnings") or []),
         ("Uses", _usage(answer)),
         ("Time limit", request.get("time_limit", "")),
         *(("Quota after", line) for line in _limits(answer, request.get("project", ""), now)),
@@ -73,6 +75,12 @@ def _part(device: DryRun) -> str:
         return f" ({device['threads']} %)"
     carved = ", will be carved" if device.get("carved") else ""
     return f" ({device['profile']}{carved})" if device.get("profile") else ""
+
+
+def _host(request: DryRun) -> str:
+    if not {"cpu", "memory", "shm"} <= request.keys():
+        return ""
+    return f"{request['cpu']} CPU, {request['memory']} memory, {request['shm']} shared memory"
 
 
 def _usage(answer: DryRun) -> str:

@@ -7,10 +7,11 @@ from typing import Any
 import yaml
 
 from portal.cli.exit_codes import CommandFailed, ExitCode
-from portal.cli.sbatch import ImportedScript, is_script, job_name, read_script, read_time
+from portal.cli.sbatch import ImportedScript, is_script, job_name, read_script
+from scheduler.core.request_fields import FIELDS
 
+# Parts of a device that exclude each other.
 DEVICE_WAYS = ("gpus", "mig", "mps", "memory")
-_SLURM_TIME = re.compile(r"[0-9-]*:[0-9:]*|[0-9]+-[0-9]+")
 
 
 def read_request_file(text: str, name: str, arguments: list[str]) -> ImportedScript:
@@ -30,7 +31,9 @@ def read_request_file(text: str, name: str, arguments: list[str]) -> ImportedScr
 def merge_flags(base: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
     """The file's fields, overridden by flags. Device flags replace the file's device, except that
     models and isolation only narrow it."""
-    body = {**base}
+    set_by_flags = [field for field in FIELDS if field.name in flags]
+    replaced = {spelling for field in set_by_flags for spelling in field.spellings}
+    body = {name: value for name, value in base.items() if name not in replaced}
     for name, value in flags.items():
         if value in (None, [], {}):
             continue
@@ -45,38 +48,6 @@ def merge_flags(base: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, 
     return body
 
 
-def device_from_flags(
-    *,
-    gpus: int | None = None,
-    mig: str = "",
-    mps: str = "",
-    gpu_memory: str = "",
-    models: list[str] | None = None,
-    isolation: str = "",
-) -> dict[str, Any]:
-    """The requested device; empty without device flags."""
-    device: dict[str, Any] = {}
-    if gpus is not None:
-        device["gpus"] = gpus
-    if mig:
-        device["mig"] = mig
-    if mps:
-        device["mps"] = _share(mps)
-    if gpu_memory:
-        device["memory"] = binary_memory(gpu_memory)
-    if models:
-        device["models"] = models
-    if isolation:
-        device["isolation"] = isolation
-    return device
-
-
-def retries_from_flags(infrastructure: int | None, user: int | None) -> dict[str, int]:
-    """The retry counts that were given."""
-    counts = {"infrastructure": infrastructure, "user": user}
-    return {name: count for name, count in counts.items() if count is not None}
-
-
 def environment_from_flags(pairs: list[str], own: Mapping[str, str]) -> dict[str, str]:
     """["A=1", "HOME"] -> {"A": "1", "HOME": its value in `own`}."""
     variables = {}
@@ -89,15 +60,15 @@ def environment_from_flags(pairs: list[str], own: Mapping[str, str]) -> dict[str
     return variables
 
 
-def parse_time_limit(text: str) -> str:
-    """A time limit: "4h" as it is, Slurm's "1:30:00" and "2-12" converted."""
-    if not _SLURM_TIME.fullmatch(text):
-        return text
-    try:
-        return read_time(text)
-    except ValueError as error:
-        sentence = f"--time {text}: {error}, or e.g. 4h"
-        raise CommandFailed("usage", sentence, "tessera submit --help", ExitCode.USAGE) from error
+def parse_time_limit(flag: str, text: str) -> str:
+    """A time for REST to read. "1:30" alone is refused: minutes and seconds in Slurm, hours and
+    minutes on the pages. Raises CommandFailed(usage)."""
+    if re.fullmatch(r"[0-9]+:[0-9]+", text.strip()):
+        first, _, second = text.strip().partition(":")
+        hours, minutes = f"{first}h{second}m", f"{first}m{second}s"
+        sentence = f"{flag} {text} may be {hours} or, as in Slurm, {minutes}: write one of these"
+        raise CommandFailed("usage", sentence, "tessera submit --help", ExitCode.USAGE)
+    return text
 
 
 def binary_memory(text: str) -> str:
@@ -122,12 +93,13 @@ def _device(old: Any, new: dict[str, Any]) -> dict[str, Any]:
     return {**device, **new}
 
 
-def _share(text: str) -> dict[str, Any]:
+def parse_share(text: str) -> dict[str, Any]:
+    """ "25:20GiB" as threads and memory. Raises CommandFailed(usage)."""
     match = re.fullmatch(r"([0-9]{1,3})%?[:,](.+)", text)
     if match is None:
         sentence = f"--mps {text}: write it as percent:memory, e.g. 25:20GiB"
         raise CommandFailed("usage", sentence, "tessera submit --help", ExitCode.USAGE)
-    return {"threads": int(match[1]), "memory": binary_memory(match[2])}
+    return {"threads": int(match[1]), "memory": match[2]}
 
 
 def _program(command: Any) -> str:

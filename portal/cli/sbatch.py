@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from portal.cli.exit_codes import CommandFailed, ExitCode
+from scheduler.core.request_fields import FIELDS, FieldKind
 
 # REST accepts at most this many characters in one word of a command.
 MAX_SCRIPT_LENGTH = 32_768
@@ -171,16 +172,20 @@ def _set(field: str, read: Callable[[str], Any]) -> Callable[[dict[str, Any], st
     return put
 
 
-READERS: dict[str, Callable[[dict[str, Any], str], None]] = {
-    "--gres": _gres,
-    "--gpus-per-node": _gpus,
-    "--time": _set("time_limit", read_time),
-    "--nodes": _set("replicas", _count),
-    "--ntasks-per-node": _set("processes", _count),
-    "--job-name": _set("name", job_name),
-    "--mem": _set("memory", read_memory),
-    "--cpus-per-task": _set("cpu", _count),
+# How Slurm writes a value of each kind. The name of a job is any text.
+SLURM_READERS: dict[FieldKind, Callable[[str], Any]] = {
+    FieldKind.TEXT: job_name,
+    FieldKind.COUNT: _count,
+    FieldKind.CPU: _count,
+    FieldKind.SIZE: read_memory,
+    FieldKind.DURATION: read_time,
 }
+READERS: dict[str, Callable[[dict[str, Any], str], None]] = {
+    directive: _set(field.name, SLURM_READERS[field.kind])
+    for field in FIELDS
+    if not field.part
+    for directive in field.directives
+} | {"--gres": _gres, "--gpus-per-node": _gpus}
 
 
 def _settle(script: ImportedScript) -> None:

@@ -31,6 +31,8 @@ from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.queue_trial import TrialResult
 from scheduler.core.quota.holders import quota_models
 from scheduler.core.request import JobRequest
+from scheduler.core.request.values import FieldWarning
+from scheduler.core.request.warnings import request_warnings
 
 # No stored job has this id.
 TRIAL_ID = "0"
@@ -88,6 +90,10 @@ class DryRunResult:
     alternatives: tuple[Alternative, ...]
     limits: tuple[LimitEffect, ...]
     """Every limit that it counts against."""
+
+    @property
+    def warnings(self) -> tuple[FieldWarning, ...]:
+        return request_warnings(self.request)
 
     @property
     def begins_at(self) -> datetime | None:

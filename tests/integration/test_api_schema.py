@@ -8,7 +8,7 @@ import yaml
 from django.core.management import call_command
 
 from portal.api.jobs.filters import JobListQuerySerializer
-from portal.api.jobs.request_serializers import JobSubmitRequestSerializer
+from portal.api.jobs.submit_serializer import JobSubmitRequestSerializer
 from portal.jobs.filters import JobFilters
 from scheduler.core.request import RequestLimits, parse_request
 from scheduler.core.request.reader import FIELD_NAMES as FIELDS

@@ -242,10 +242,13 @@ def test_every_way_of_asking_is_a_command(page, olga, team, node, fields, name, 
     assert submitted_by(cli)[name] == value
 
 
-def test_what_flags_cannot_say_is_given_as_a_file(page, olga, team, node):
-    job = a_job(olga, team, retries={"infrastructure": 1, "user": 2})
+def test_retries_grace_and_backend_are_flags_too(page, olga, team, node):
+    more = {"retries": {"infrastructure": 1, "user": 2}, "grace": "2m", "backend": "gloo"}
+    job = a_job(olga, team, **more)
     cli = re.search(r'id="cli"[^>]*>(.*?)</pre>', page(f"/jobs/{job.label}/spec"), re.S)[1]
-    assert "tessera submit --file sum.yaml" in cli
+    said = submitted_by(html.unescape(cli))
+    assert (said["retries"], said["user_retries"]) == (1, 2)
+    assert (said["grace"], said["backend"]) == ("2m", "gloo")
 
 
 # Results

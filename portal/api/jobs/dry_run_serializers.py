@@ -57,6 +57,13 @@ class LimitUsageSerializer(serializers.Serializer[Any]):
     ends_at = serializers.DateTimeField(allow_null=True, help_text="end of the budget")
 
 
+class FieldWarningSerializer(serializers.Serializer[Any]):
+    """What is allowed in the request, but will probably fail."""
+
+    field = serializers.CharField(help_text="path of the field")
+    sentence = serializers.CharField()
+
+
 class DryRunSerializer(serializers.Serializer[Any]):
     """The outcome of a submit now, without reserving anything. If the job would need an approval,
     the rest is as if it were approved now."""
@@ -88,6 +95,9 @@ class DryRunSerializer(serializers.Serializer[Any]):
         many=True,
         help_text="changed requests that would start now (if impossible: could run at all)",
     )
+    warnings = FieldWarningSerializer(
+        many=True, help_text="amounts below what a framework needs to start"
+    )
     request = serializers.DictField(help_text="the request with all defaults filled in")
 
     def to_representation(self, result: DryRunResult) -> dict[str, Any]:
@@ -112,6 +122,10 @@ class DryRunSerializer(serializers.Serializer[Any]):
             "no_estimate": no_estimate_data(reason_for_none),
             "limits": [_limit_data(effect) for effect in result.limits],
             "alternatives": [alternative.as_dict() for alternative in result.alternatives],
+            "warnings": [
+                {"field": warning.field, "sentence": warning.sentence}
+                for warning in result.warnings
+            ],
             "request": request_as_dict(result.request),
         }
 

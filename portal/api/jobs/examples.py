@@ -75,6 +75,7 @@ DRY_RUN_EXAMPLE = OpenApiExample(
             }
         ],
         "alternatives": [],
+        "warnings": [],
         "request": {
             "project": "vision",
             "name": "train-small",

@@ -1,4 +1,5 @@
-"""Input of the job operations: request bodies and query strings."""
+"""Input of the job operations: request bodies and query strings. That of a submit is in
+`submit_serializer`."""
 
 from typing import Any
 
@@ -8,56 +9,6 @@ from rest_framework import serializers
 from portal.api.jobs.filters import JobQuerySerializer
 from portal.jobs.bulk_cancel import MAX_JOBS
 from scheduler.core.request.quantities import read_seconds
-
-
-class JobSubmitRequestSerializer(serializers.Serializer[Any]):
-    """A job request. For the schema only: `scheduler.core.request` parses and checks it."""
-
-    project = serializers.CharField()
-    name = serializers.CharField()
-    kind = serializers.ChoiceField(choices=["batch", "notebook", "service"], required=False)
-    image = serializers.CharField()
-    command = serializers.ListField(child=serializers.CharField())
-    launcher = serializers.CharField(required=False)
-    replicas = serializers.IntegerField(required=False)
-    processes = serializers.IntegerField(
-        required=False, help_text="ranks per replica, with launcher torchrun; default: one per GPU"
-    )
-    device = serializers.DictField(
-        help_text="exactly one of gpus, mig, mps and memory; optionally models and isolation"
-    )
-    cpu = serializers.JSONField(required=False, help_text="cores, such as 8 or 0.5")
-    memory = serializers.CharField(required=False, help_text="such as 64GiB")
-    shm = serializers.CharField(required=False, help_text="shared memory, such as 16GiB")
-    disk = serializers.CharField(
-        required=False, help_text="local disk per replica, such as 200GiB; default: none"
-    )
-    time_limit = serializers.CharField(required=False, help_text="time limit, such as 4h")
-    grace = serializers.CharField(
-        required=False, help_text="grace period between SIGTERM and SIGKILL, such as 30s"
-    )
-    priority = serializers.ChoiceField(choices=["low", "normal", "high"], required=False)
-    topology = serializers.CharField(required=False)
-    backend = serializers.ChoiceField(choices=["auto", "nccl", "gloo"], required=False)
-    retries = serializers.DictField(required=False)
-    preemptible = serializers.BooleanField(
-        required=False, help_text="may be stopped and re-queued; default: true for priority low"
-    )
-    begin_at = serializers.CharField(
-        required=False, help_text="earliest start, such as 2026-01-31T18:00:00+01:00 or +2h"
-    )
-    after = serializers.ListField(
-        child=serializers.CharField(), required=False, help_text="jobs that must succeed first"
-    )
-    needs = serializers.ListField(
-        child=serializers.CharField(),
-        required=False,
-        help_text="required node labels, such as nvme or zone=a",
-    )
-    tolerates = serializers.ListField(
-        child=serializers.CharField(), required=False, help_text="tolerated node taints"
-    )
-    env = serializers.DictField(child=serializers.CharField(), required=False)
 
 
 class JobReasonRequestSerializer(serializers.Serializer[Any]):

@@ -15,7 +15,6 @@ from portal.api.jobs.long_poll import wait_for_event
 from portal.api.jobs.request_serializers import (
     DryRunQuerySerializer,
     EventQuerySerializer,
-    JobSubmitRequestSerializer,
     LogQuerySerializer,
     WaitQuerySerializer,
 )
@@ -25,6 +24,7 @@ from portal.api.jobs.serializers import (
     JobSerializer,
     JobSummarySerializer,
 )
+from portal.api.jobs.submit_serializer import JobSubmitRequestSerializer
 from portal.api.protocol.idempotency import IDEMPOTENCY_KEY, idempotent
 from portal.api.protocol.openapi import LOCATION, list_response
 from portal.api.protocol.requests import ApiRequest

@@ -37,43 +37,14 @@ MAX_FILE_BYTES = 1 << 20
 
 def add_to(app: typer.Typer) -> None:
     settings = {"allow_interspersed_args": False}
-    app.command(context_settings=settings)(submit)
+    app.command(cls=opt.SubmitCommand, context_settings=settings)(submit)
 
 
+@opt.with_request_options
 def submit(
     context: typer.Context,
     command: opt.Command = None,
     file: opt.File = "",
-    project: opt.Project = "",
-    name: opt.Name = "",
-    image: opt.Image = "",
-    kind: opt.Kind = "",
-    gpus: opt.Gpus = None,
-    mig: opt.Mig = "",
-    mps: opt.Mps = "",
-    gpu_memory: opt.GpuMemory = "",
-    model: opt.Model = None,
-    isolation: opt.Isolation = "",
-    nodes: opt.Nodes = None,
-    launcher: opt.Launcher = "",
-    processes: opt.Processes = None,
-    cpu: opt.Cpu = "",
-    memory: opt.Memory = "",
-    shm: opt.Shm = "",
-    backend: opt.Backend = "",
-    disk: opt.Disk = "",
-    env: opt.Env = None,
-    topology: opt.Topology = "",
-    needs: opt.Needs = None,
-    tolerates: opt.Tolerates = None,
-    time: opt.Time = "",
-    priority: opt.Priority = "",
-    preemptible: opt.Preemptible = None,
-    grace: opt.Grace = "",
-    retries: opt.Retries = None,
-    user_retries: opt.UserRetries = None,
-    begin: opt.Begin = "",
-    after: opt.After = None,
     dry_run: opt.DryRun = False,
     yes: opt.Yes = False,
     detach: opt.Detach = False,
@@ -81,14 +52,14 @@ def submit(
     timeout: opt.Timeout = None,
     key: opt.Key = "",
     output: OutputOption = OutputFormat.TABLE,
+    **options: Any,
 ) -> None:
     """Submit a job (sbatch). On a full cluster it is queued, never refused.
 
     tessera submit --gpus 2 --time 4h --image pytorch:2.7 -- python train.py
     """
     cli = cli_context(context)
-    # The request options are read by name: request_fields has the table.
-    body = _request(cli, file, command or [], opt.request_fields(context.params, cli.env))
+    body = _request(cli, file, command or [], opt.request_fields(options, cli.env))
     with _mended_command(body):
         if dry_run:
             _show_dry_run(cli, body, output)

@@ -1,84 +1,28 @@
-"""The options of `tessera submit` by group, and the request fields that they set."""
+"""The options of `tessera submit`: those of the request from its table, and what else there is."""
 
-from collections.abc import Mapping
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
+from typer.core import TyperCommand
 
-from portal.cli.request_builder import (
-    binary_memory,
-    device_from_flags,
-    environment_from_flags,
-    parse_time_limit,
-    retries_from_flags,
-)
+from portal.cli.exit_codes import CommandFailed, ExitCode
+from portal.cli.request_builder import environment_from_flags, parse_share, parse_time_limit
+from scheduler.core.request_fields import FIELDS, FieldGroup, FieldKind, RequestField
 
 Texts = list[str] | None
-DEVICE, WHERE, WHEN, AFTER = "The device", "Where it runs", "When it runs", "After submitting"
+AFTER = "After submitting"
+PANELS = {
+    FieldGroup.DEVICE: "The device",
+    FieldGroup.WHERE: "Where it runs",
+    FieldGroup.WHEN: "When it runs",
+}
 
-# What to run.
 Command = Annotated[Texts, Argument(help="-- COMMAND..., or a script with an #SBATCH header")]
 File = Annotated[
     str, Option("--file", "-f", help="YAML or a script with an #SBATCH header; - is stdin")
-]
-Project = Annotated[str, Option("--project", "-p", help="default: TESSERA_PROJECT")]
-Name = Annotated[str, Option("--name", "-J", "--job-name", help="name of the job")]
-Image = Annotated[str, Option("--image", "-i", help="container image; default: TESSERA_IMAGE")]
-Kind = Annotated[str, Option(help="batch, notebook or service")]
-Nodes = Annotated[
-    int | None, Option("--nodes", "--replicas", "-N", help="replicas, which start together")
-]
-Launcher = Annotated[str, Option(help="starts the processes, e.g. torchrun; default: none")]
-Processes = Annotated[
-    int | None, Option("--processes", "--ntasks-per-node", help="processes per replica")
-]
-Cpu = Annotated[str, Option("--cpu", "--cpus-per-task", "-c", help="cores per replica, e.g. 8")]
-Memory = Annotated[str, Option("--memory", "--mem", help="memory per replica, e.g. 64GiB")]
-Shm = Annotated[str, Option(help="shared memory per replica, e.g. 16GiB")]
-Backend = Annotated[str, Option(help="auto, nccl or gloo")]
-Disk = Annotated[str, Option(help="local disk per replica, e.g. 200GiB")]
-Env = Annotated[
-    Texts, Option("--env", "-e", help="NAME=VALUE, or NAME to pass on its value; repeatable")
-]
-
-# The device.
-Gpus = Annotated[int | None, Option("--gpus", "-g", help="whole GPUs", rich_help_panel=DEVICE)]
-Mig = Annotated[
-    str, Option("--mig", "--profile", help="MIG profile, e.g. 2g.35gb", rich_help_panel=DEVICE)
-]
-Mps = Annotated[
-    str, Option(help="MPS share as percent:memory, e.g. 25:20GiB", rich_help_panel=DEVICE)
-]
-GpuMemory = Annotated[
-    str,
-    Option(help="any device with at least this much memory, e.g. 24GiB", rich_help_panel=DEVICE),
-]
-Model = Annotated[Texts, Option(help="GPU model, e.g. H200; repeatable", rich_help_panel=DEVICE)]
-Isolation = Annotated[
-    str, Option(help="hardware, or any to allow MPS shares", rich_help_panel=DEVICE)
-]
-
-# Where it runs.
-Topology = Annotated[str, Option(help="best, same-node, nvlink or any", rich_help_panel=WHERE)]
-Needs = Annotated[Texts, Option(help="required node label; repeatable", rich_help_panel=WHERE)]
-Tolerates = Annotated[Texts, Option(help="tolerated node taint; repeatable", rich_help_panel=WHERE)]
-
-# When it runs.
-Time = Annotated[
-    str, Option("--time", "-t", help="time limit: 4h or 4:00:00", rich_help_panel=WHEN)
-]
-Priority = Annotated[str, Option(help="low, normal or high", rich_help_panel=WHEN)]
-Preemptible = Annotated[
-    bool | None, Option(help="may be preempted by other jobs", rich_help_panel=WHEN)
-]
-Grace = Annotated[str, Option(help="grace period before SIGKILL, e.g. 30s", rich_help_panel=WHEN)]
-Retries = Annotated[int | None, Option(help="retries after a node fault", rich_help_panel=WHEN)]
-UserRetries = Annotated[
-    int | None, Option(help="retries after a failure of the job itself", rich_help_panel=WHEN)
-]
-Begin = Annotated[str, Option(help="earliest start, e.g. +2h", rich_help_panel=WHEN)]
-After = Annotated[
-    Texts, Option(help="a job that must succeed first, e.g. J-12", rich_help_panel=WHEN)
 ]
 
 # After submitting.
@@ -103,26 +47,61 @@ Timeout = Annotated[
 ]
 Key = Annotated[str, Option(help="idempotency key for safe retries", rich_help_panel=AFTER)]
 
-# Options that set a request field as they are.
-FIELDS = {
-    "project": "project",
-    "name": "name",
-    "image": "image",
-    "kind": "kind",
-    "nodes": "replicas",
-    "launcher": "launcher",
-    "processes": "processes",
-    "cpu": "cpu",
-    "backend": "backend",
-    "topology": "topology",
-    "needs": "needs",
-    "tolerates": "tolerates",
-    "priority": "priority",
-    "preemptible": "preemptible",
-    "grace": "grace",
-    "begin": "begin_at",
-    "after": "after",
+# The type of an option, and its value if it is not used.
+TYPES: Mapping[FieldKind, tuple[Any, Any]] = {
+    FieldKind.COUNT: (int | None, None),
+    FieldKind.YES_NO: (bool | None, None),
+    FieldKind.WORDS: (Texts, None),
+    FieldKind.VARIABLES: (Texts, None),
 }
+OPTIONS = [field for field in FIELDS if field.flags]
+
+
+def with_request_options(submit: Callable[..., None]) -> Callable[..., None]:
+    """`submit` with a parameter for each flag of the table instead of its `**options`."""
+    own = list(inspect.signature(submit, eval_str=True).parameters.values())
+    file = next(at for at, each in enumerate(own) if each.name == "file") + 1
+    parameters = [*own[:file], *map(_parameter, OPTIONS), *own[file:-1]]
+    submit.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return submit
+
+
+def _parameter(field: RequestField) -> inspect.Parameter:
+    kind, default = TYPES.get(field.kind, (str, ""))
+    flags = list(field.flags)
+    if field.kind is FieldKind.YES_NO:
+        flags[0] += f"/--no-{flags[0].removeprefix('--')}"
+    option = Option(*flags, help=_help(field), rich_help_panel=PANELS.get(field.group))
+    return inspect.Parameter(
+        field.option,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        default=default,
+        annotation=Annotated[kind, option],
+    )
+
+
+def _help(field: RequestField) -> str:
+    if field.flag_help:
+        return field.flag_help
+    words = f" {', '.join(field.choices)}." if field.choices else ""
+    has_example = "example" in field.help.lower() or not field.example
+    example = "" if has_example else f" Such as {field.example}."
+    default = f" Default: {field.default_help}." if field.default_help else ""
+    return f"{field.help}{words}{example}{default}"
+
+
+class SubmitCommand(TyperCommand):
+    """Refuses an option written under two of its names: which one counts is not clear."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        _, rest, order = self.make_parser(ctx).parse_args(list(args))
+        written = {word.partition("=")[0] for word in args[: len(args) - len(rest)]}
+        for option, times in Counter(order).items():
+            names = [name for name in option.opts if name in written]
+            if times > 1 and len(names) > 1 and not getattr(option, "multiple", False):
+                sentence = f"{' and '.join(names)} are the same option: write one of them"
+                raise CommandFailed("usage", sentence, "tessera submit --help", ExitCode.USAGE)
+        return super().parse_args(ctx, args)
 
 
 def request_fields(options: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
@@ -131,23 +110,29 @@ def request_fields(options: Mapping[str, Any], env: Mapping[str, str]) -> dict[s
     `options` are Click's parameters by name: a repeatable option is a tuple. Raises
     CommandFailed(usage).
     """
-    options = {
-        name: list(value) if isinstance(value, tuple) else value for name, value in options.items()
-    }
-    fields = {field: options[option] for option, field in FIELDS.items()} | {
-        "memory": binary_memory(options["memory"]),
-        "shm": binary_memory(options["shm"]),
-        "disk": binary_memory(options["disk"]),
-        "time_limit": parse_time_limit(options["time"]),
-        "env": environment_from_flags(options["env"] or [], env),
-        "retries": retries_from_flags(options["retries"], options["user_retries"]),
-        "device": device_from_flags(
-            gpus=options["gpus"],
-            mig=options["mig"],
-            mps=options["mps"],
-            gpu_memory=options["gpu_memory"],
-            models=options["model"],
-            isolation=options["isolation"],
-        ),
-    }
-    return {field: value for field, value in fields.items() if value not in (None, "", [], {})}
+    fields: dict[str, Any] = {}
+    for field, value in _written(options, env):
+        if field.part:
+            fields.setdefault(field.top, {})[field.part] = value
+        else:
+            fields[field.name] = value
+    return fields
+
+
+def _written(
+    options: Mapping[str, Any], env: Mapping[str, str]
+) -> Iterator[tuple[RequestField, Any]]:
+    for field in OPTIONS:
+        value = options[field.option]
+        if value in (None, "", (), []):
+            continue
+        match field.kind:
+            case FieldKind.SHARE:
+                value = parse_share(value)
+            case FieldKind.DURATION:
+                value = parse_time_limit(field.flags[0], value)
+            case FieldKind.VARIABLES:
+                value = environment_from_flags(list(value), env)
+            case FieldKind.WORDS:
+                value = list(value)
+        yield field, value

@@ -10,7 +10,6 @@ from portal.audit.selectors import job_events
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.selectors import may_cancel
 from portal.planning.visible_reasons import visible_projects
-from portal.submission.limits import request_limits
 from portal.submission.replacement import may_replace
 from portal.submission.retries import may_retry
 from portal.web.job.log_tab import job_log
@@ -76,7 +75,7 @@ def tab_context(tab: str, job: Job, page: Mapping[str, Any], view: LogView) -> d
         case "metrics":
             return {"metrics": job_metrics(job, page["attempt"])}
         case "spec":
-            return {"spec": job_spec(job, request_limits())}
+            return {"spec": job_spec(job)}
         case "results":
             return {"result": job_result(job, page["attempts"])}
         case _:

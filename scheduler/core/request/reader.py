@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from agents.contract.collectives import backend_refusal, too_many_processes
-from agents.contract.documents import CollectiveBackend, LauncherName, SliceKind
+from agents.contract.documents import CollectiveBackend, SliceKind
 from agents.contract.message import Message, constant
 from agents.contract.shares import too_few_threads
 from agents.launchers.nested import nested_launcher
 from agents.launchers.registry import LAUNCHERS, processes_refusal
-from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
+from scheduler.core.model.snapshot import DeviceRequest, Priority
+from scheduler.core.request.choices import CHOICES
 from scheduler.core.request.conditions import read_after, read_begin, read_node_labels
 from scheduler.core.request.device import read_device
 from scheduler.core.request.program import read_command, read_env
@@ -28,7 +29,6 @@ from scheduler.core.request.quantities import (
 from scheduler.core.request.values import (
     FieldError,
     HostShare,
-    JobKind,
     JobRequest,
     ProblemCode,
     RequestLimits,
@@ -46,14 +46,6 @@ from scheduler.core.request_fields import (
 Word = TypeVar("Word", bound=StrEnum)
 
 FIELD_NAMES = frozenset(top_names())
-# The words of each choice, as the rest of the code knows them.
-CHOICES: Mapping[str, type[StrEnum]] = {
-    "kind": JobKind,
-    "launcher": LauncherName,
-    "priority": Priority,
-    "topology": Topology,
-    "backend": CollectiveBackend,
-}
 AMOUNTS: Mapping[str, Callable[[object], int]] = {
     FieldKind.CPU: read_cpu_milli,
     FieldKind.SIZE: read_memory_mib,
@@ -129,8 +121,7 @@ class RequestReader:
     def _default(self, field: RequestField) -> Any:
         """The value of a field that is left out, as its kind is read."""
         match field.default:
-            case DefaultRule.HOST_SHARE if field.name == "shm":
-                # Linux, too, gives shared memory half of the memory.
+            case DefaultRule.HALF_MEMORY:
                 return max(1, self.values["memory_mib"] // 2)
             case DefaultRule.HOST_SHARE:
                 return getattr(self._host_share, field.attribute)

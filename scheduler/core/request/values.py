@@ -47,6 +47,19 @@ class FieldError:
         return self.message.text
 
 
+@dataclass(frozen=True, slots=True)
+class FieldWarning:
+    """The field's dotted path, and what will probably go wrong."""
+
+    field: str
+    message: Message
+
+    @property
+    def sentence(self) -> str:
+        """The message in English."""
+        return self.message.text
+
+
 @dataclass
 class InvalidRequest(Exception):
     """All problems of a request, in the order of its fields."""

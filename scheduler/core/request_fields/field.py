@@ -40,6 +40,8 @@ class DefaultRule(StrEnum):
     REQUIRED = "required"
     HOST_SHARE = "host_share"
     """The share of the node that the device is."""
+    HALF_MEMORY = "half_memory"
+    """Half of the memory, as Linux gives it."""
     POLICY = "policy"
     """A setting of the installation."""
     LAUNCHER = "launcher"
@@ -51,6 +53,7 @@ class DefaultRule(StrEnum):
 # What a field is by default, for the schema and the command line; pages say it in their help.
 RULE_HELP = {
     DefaultRule.HOST_SHARE: "the device's share of the node",
+    DefaultRule.HALF_MEMORY: "half of the memory",
     DefaultRule.POLICY: "set by the installation",
     DefaultRule.LAUNCHER: "as many as the launcher starts",
     DefaultRule.PRIORITY: "only at low priority",
@@ -70,6 +73,8 @@ class RequestField:
     """One sentence or two: what it does and how to write it."""
     default: object = None
     """As written in a request, or a DefaultRule. None and an empty tuple: nothing."""
+    default_text: str = ""
+    """The default in words, where neither the value nor its rule says it."""
     attribute: str = ""
     """Of `JobRequest`; empty if its reader sets several."""
     choices: tuple[str, ...] = ()
@@ -79,6 +84,8 @@ class RequestField:
     example: str = ""
     flags: tuple[str, ...] = ()
     """Of `tessera submit`, the usual one first."""
+    flag_help: str = ""
+    """The help of its flag, where the command line differs."""
     directives: tuple[str, ...] = ()
     """Options of `#SBATCH` that set it."""
     spellings: tuple[str, ...] = ()
@@ -115,6 +122,8 @@ class RequestField:
     @property
     def default_help(self) -> str:
         """The default in words; empty if there is none to tell."""
+        if self.default_text:
+            return self.default_text
         if isinstance(self.default, DefaultRule):
             return RULE_HELP.get(self.default, "")
         return "" if self.default in (None, ()) else str(self.default)

@@ -23,6 +23,7 @@ _REQUIRED, _SHARED = DefaultRule.REQUIRED, DefaultRule.HOST_SHARE
 FIELDS: tuple[RequestField, ...] = (
     RequestField(
         *("project", _TEXT, _WHAT, "Project", "The project that the job belongs to.", _REQUIRED),
+        flag_help="default: TESSERA_PROJECT",
         attribute="project",
         flags=("--project", "-p"),
     ),
@@ -33,12 +34,15 @@ FIELDS: tuple[RequestField, ...] = (
         directives=("--job-name",),
     ),
     RequestField(
-        *("kind", _CHOICE, _WHAT, "Kind", "What the job is for.", "batch", "kind"),
+        *("kind", _CHOICE, _WHAT, "Kind", "What the job is for.", "batch"),
+        attribute="kind",
         choices=("batch", "notebook", "service"),
         flags=("--kind",),
     ),
     RequestField(
-        *("image", _TEXT, _WHAT, "Image", "The container image.", _REQUIRED, "image"),
+        *("image", _TEXT, _WHAT, "Image", "The container image.", _REQUIRED),
+        attribute="image",
+        flag_help="container image; default: TESSERA_IMAGE",
         example="registry/pytorch:2.7",
         flags=("--image", "-i"),
     ),
@@ -67,7 +71,7 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         *("processes", _COUNT, _HOST, "Processes per replica"),
-        "Empty: one per whole GPU with torchrun, else one.",
+        "Processes that the launcher starts in each replica.",
         default=DefaultRule.LAUNCHER,
         attribute="processes",
         minimum=1,
@@ -106,8 +110,9 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         *("device.models", FieldKind.WORDS, _DEVICE, "GPU models"),
-        "Only these models, for example H200 A100; empty for any.",
+        "Only these models, for example H200 A100.",
         default=(),
+        default_text="any",
         flags=("--model",),
         input="models",
     ),
@@ -142,8 +147,8 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         *("shm", _SIZE, _HOST, "Shared memory per replica"),
-        "For data loaders, for example 16GiB; empty for half of the memory.",
-        default=_SHARED,
+        "For data loaders, for example 16GiB. It is a part of the memory.",
+        default=DefaultRule.HALF_MEMORY,
         attribute="shm_mib",
         example="16GiB",
         flags=("--shm",),
@@ -151,8 +156,9 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         *("disk", _SIZE, _HOST, "Disk per replica"),
-        "Local disk of the node, for example 200GiB; empty for none. It is reserved for the job, "
-        "but not enforced as a limit.",
+        "Local disk of the node, for example 200GiB. It is reserved for the job, but not enforced "
+        "as a limit.",
+        default_text="none",
         attribute="disk_mib",
         example="200GiB",
         flags=("--disk",),
@@ -171,7 +177,8 @@ FIELDS: tuple[RequestField, ...] = (
         spellings=("time_limit_seconds",),
     ),
     RequestField(
-        *("priority", _CHOICE, _WHEN, "Priority", "Its place in the queue.", "normal", "priority"),
+        *("priority", _CHOICE, _WHEN, "Priority", "Its place in the queue.", "normal"),
+        attribute="priority",
         choices=("low", "normal", "high"),
         flags=("--priority",),
     ),
@@ -192,7 +199,7 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         *("retries.infrastructure", _COUNT, _WHEN, "Retries after a node failure"),
-        "At most 10; empty for 3.",
+        "At most 10.",
         default=3,
         attribute="infrastructure_retries",
         maximum=10,
@@ -201,7 +208,7 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         *("retries.user", _COUNT, _WHEN, "Retries after a command failure"),
-        "At most 10; empty for none.",
+        "At most 10.",
         default=0,
         attribute="user_retries",
         maximum=10,
@@ -210,7 +217,7 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         *("grace", FieldKind.DURATION, _WHEN, "Grace period"),
-        "From SIGTERM to SIGKILL, for example 2m; empty for 30s.",
+        "From SIGTERM to SIGKILL, for example 2m.",
         default="30s",
         attribute="grace_seconds",
         maximum=3_600,
@@ -221,6 +228,7 @@ FIELDS: tuple[RequestField, ...] = (
     RequestField(
         *("env", FieldKind.VARIABLES, _WHAT, "Environment"),
         "One NAME=value per line. No secrets: everyone in the project can read them.",
+        flag_help="NAME=VALUE, or NAME to pass on its value; repeatable",
         attribute="env",
         flags=("--env", "-e"),
     ),

@@ -35,11 +35,33 @@ def test_submit_sends_what_the_flags_say_and_prints_the_name_alone():
         "command": ["python", "train.py"],
         "replicas": 2,
         "device": {"gpus": 2},
-        "memory": "64GiB",
-        "time_limit": "5400s",
+        "memory": "64G",
+        "time_limit": "1:30:00",
         "env": {"A": "1"},
     }
     assert len(rest.sent("POST", "jobs")[0].headers["Idempotency-Key"]) == 36
+
+
+def test_a_clock_of_two_numbers_and_two_names_of_a_flag_are_refused_in_words():
+    rest = a_rest()
+    assert "1h30m or, as in Slurm, 1m30s" in rest.run("submit", "--time", "1:30", *FLAGS).stderr
+    twice = rest.run("submit", "--memory", "64GiB", "--mem=32GiB", *FLAGS).stderr
+    assert "--memory and --mem are the same option: write one of them" in " ".join(twice.split())
+    assert not rest.sent("POST", "jobs")
+
+
+def test_the_last_of_one_flag_counts_and_the_commands_own_words_are_its_own():
+    rest = a_rest()
+    rest.run("submit", "--time", "1h", "--time", "2h", *FLAGS, "--mem", "1", "--memory", "2")
+    assert rest.body("POST", "jobs")["time_limit"] == "2h"
+
+
+def test_a_flag_replaces_the_field_of_a_file_however_it_is_spelled(tmp_path: Path):
+    rest, file = a_rest(), tmp_path / "job.yaml"
+    file.write_text("memory_mib: 4096\nimage: a\ncommand: [x]\ndevice: {gpus: 1}\n")
+    rest.run("submit", "-f", str(file), "--mem", "8GiB")
+    assert rest.body("POST", "jobs")["memory"] == "8GiB"
+    assert "memory_mib" not in rest.body("POST", "jobs")
 
 
 def test_the_command_keeps_its_own_flags():
@@ -94,7 +116,9 @@ def test_a_file_that_is_no_request_is_refused_before_anything_is_sent(tmp_path: 
         ("-f", "/nowhere/at/all.yaml"),
         ("--mps", "lots", "--", "x"),
         ("--env", "NOT_SET_ANYWHERE", "--", "x"),
-        ("--time", "1:2:3:4:5", "--", "x"),
+        ("--time", "1:30", "--", "x"),
+        ("--memory", "64GiB", "--mem", "32GiB", "--", "x"),
+        ("-N", "2", "--replicas=3", "--", "x"),
         ("--gpus", "many", "--", "x"),
     ],
 )

@@ -1,0 +1,23 @@
+"""The words of each choice in a request, as the rest of the code knows them."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from agents.contract.documents import CollectiveBackend, LauncherName
+from scheduler.core.model.snapshot import Isolation, Priority, Topology
+from scheduler.core.request.values import JobKind
+from scheduler.core.request_fields import RequestField
+
+CHOICES: Mapping[str, type[StrEnum]] = {
+    "kind": JobKind,
+    "launcher": LauncherName,
+    "priority": Priority,
+    "topology": Topology,
+    "backend": CollectiveBackend,
+    "device.isolation": Isolation,
+}
+
+
+def choices_of(field: RequestField) -> tuple[str, ...]:
+    """Empty for a field that is no choice."""
+    return tuple(str(word) for word in CHOICES.get(field.name, ()))
