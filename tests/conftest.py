@@ -11,6 +11,7 @@ pytest_plugins = [
     "tests.environment.django_sqlite",
     "tests.environment.postgres",
     "tests.environment.django_postgres",
+    "tests.environment.object_store",
     "tests.environment.redis",
     "tests.environment.docker_engine",
     "tests.environment.chromium",

@@ -31,10 +31,13 @@ POSTGRES = Tool("postgresql", "initdb")
 REDIS = Tool("redis-server", "redis-server")
 CHROMIUM = Tool("chromium", "chromium")
 SWIFT = Tool("swift-proxy", "swift-proxy-server")
+SWIFT_BACKENDS = tuple(
+    Tool(f"swift-{kind}", f"swift-{kind}-server") for kind in ("account", "container", "object")
+)
 DOCKERD = Tool("docker.io", "dockerd")
 LEVELS: dict[str, tuple[Tool, ...]] = {
     "integration": (Tool("gettext", "msgfmt"),),
-    "services": (POSTGRES, REDIS),
+    "services": (POSTGRES, REDIS, SWIFT, *SWIFT_BACKENDS),
     "docker": (
         DOCKERD,
         Tool("busybox-static", "busybox"),

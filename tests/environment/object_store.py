@@ -15,15 +15,19 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import boto3
 import pytest
+from botocore.config import Config
 
-from tests.environment.debian import SWIFT
+from tests.environment.debian import SWIFT, SWIFT_BACKENDS
 from tests.environment.levels import skip_without
 from tests.environment.programs import Program, free_port, temporary_home
 
 ACCOUNT = "tessera"
 USER = "portal"
+ACCESS_KEY = f"{ACCOUNT}:{USER}"
 SECRET_KEY = "not-a-secret"
+REGION = "us-east-1"
 BUCKET = "tessera-test"
 PIPELINE = (
     "catch_errors gatekeeper healthcheck cache listing_formats bulk s3api tempauth slo proxy-server"
@@ -73,7 +77,7 @@ use = egg:swift#bulk
 use = egg:swift#slo
 [filter:s3api]
 use = egg:swift#s3api
-location = us-east-1
+location = {region}
 [filter:tempauth]
 use = egg:swift#tempauth
 user_{account}_{name} = {secret} .admin
@@ -101,8 +105,8 @@ class ObjectStore:
         return {
             "TESSERA_S3_BUCKET": BUCKET,
             "TESSERA_S3_ENDPOINT": self.endpoint,
-            "TESSERA_S3_REGION": "us-east-1",
-            "TESSERA_S3_ACCESS_KEY": f"{ACCOUNT}:{USER}",
+            "TESSERA_S3_REGION": REGION,
+            "TESSERA_S3_ACCESS_KEY": ACCESS_KEY,
             "TESSERA_S3_SECRET_KEY": SECRET_KEY,
         }
 
@@ -110,6 +114,21 @@ class ObjectStore:
         """Start it, or start it again on the same ports."""
         self._programs = [self._program(kind) for kind in (*BACKENDS, "proxy")]
         self._programs[-1].wait_ready(self._answers, seconds=60)
+
+    def make_bucket(self) -> None:
+        """As an operator does once; the portal itself needs no right to."""
+        config = Config(
+            s3={"addressing_style": "path"}, request_checksum_calculation="when_required"
+        )
+        client = boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name=REGION,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            config=config,
+        )
+        client.create_bucket(Bucket=BUCKET)
 
     def stop(self) -> None:
         for program in reversed(self._programs):
@@ -132,6 +151,7 @@ class ObjectStore:
             (self.home / f"{kind}.conf").write_text(text)
             self._make_ring(kind, port)
         identity = {"account": ACCOUNT, "name": USER, "secret": SECRET_KEY, "pipeline": PIPELINE}
+        identity["region"] = REGION
         proxy = PROXY_CONFIG.format(port=self.port, **words, **identity)
         (self.home / "proxy.conf").write_text(proxy)
 
@@ -160,12 +180,14 @@ def running_object_store() -> Iterator[ObjectStore]:
         store = ObjectStore(home)
         stack.callback(store.stop)
         store.start()
+        store.make_bucket()
         yield store
 
 
 @pytest.fixture(scope="session")
 def object_store() -> Iterator[ObjectStore]:
-    """One store for the session, without the bucket; a test takes a prefix of its own."""
-    skip_without(SWIFT)
+    """One store for the session; a test takes a prefix of its own."""
+    for tool in (SWIFT, *SWIFT_BACKENDS):
+        skip_without(tool)
     with running_object_store() as store:
         yield store

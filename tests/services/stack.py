@@ -52,6 +52,7 @@ class Stack:
     gpus: int = 2
     board: str = "H200-141GB"
     latency: str = "off"
+    extra_env: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     seeded: dict[str, Any] = field(default_factory=dict)
@@ -112,6 +113,7 @@ class Stack:
             extra["TESSERA_DATABASE_URL"] = self.database_url
         if self.redis_url:
             extra |= {"TESSERA_REDIS_URL": self.redis_url, "TESSERA_BROKER_URL": self.redis_url}
+        extra |= self.extra_env
         return {k: v for k, v in os.environ.items() if not k.startswith("TESSERA_")} | extra
 
     def manage_program(self, module: str, *arguments: str) -> str:
