@@ -1,6 +1,7 @@
 """The exception for refused requests: a stable code, a message for people, and the field."""
 
 from agents.contract.message import Message, constant
+from portal.error_codes import ERROR_KINDS, ErrorCode
 
 
 class Refused(Exception):
@@ -8,19 +9,19 @@ class Refused(Exception):
 
     def __init__(
         self,
-        code: str,
+        code: ErrorCode,
         message: Message | str,
         field: str = "",
-        status: int = 400,
+        status: int = 0,
         retry_seconds: int = 0,
     ) -> None:
         """`message`: what is wrong and what to do about it; a `str` is a constant sentence.
-        `field`: the request field at fault, or "". `status`: the HTTP status: 400 for bad input,
-        403, 404, 409 for a conflict."""
+        `field`: the request field at fault, or "". `status`: the HTTP status, if it is not that of
+        the code."""
         self.code = code
         self.message = message if isinstance(message, Message) else constant(message)
         self.field = field
-        self.status = status
+        self.status = status or ERROR_KINDS[code].status
         self.retry_seconds = retry_seconds
 
     @property

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from agents.contract.message import Message
 from portal.allocations.services import allocations_release
+from portal.audit.codes import EventCode
 from portal.audit.transitions import advance
 from portal.inventory.models import HelloNonce, Node
 from portal.jobs.lifecycle import job_rollup, job_stop, replica_lost
@@ -52,7 +53,7 @@ def _nodes_judge(now: datetime) -> None:
             advance(
                 node,
                 to,
-                code="silent",
+                code=EventCode.SILENT,
                 message=Message("last contact at %(time)s", time=f"{last_contact:%H:%M:%S}"),
             )
             ring("cluster")

@@ -20,6 +20,7 @@ from portal.accounts.models import ApiToken, User
 from portal.accounts.profiles import user_audit, user_save
 from portal.accounts.services import token_revoke
 from portal.admin_base import ReadOnlyAdmin
+from portal.audit.codes import AuditAction
 
 # Rights come from memberships and from being a platform admin, never from groups.
 admin.site.unregister(Group)
@@ -68,7 +69,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
             answer = super().user_change_password(request, id, form_url)
             after = self.get_object(request, unquote(id))
             if before and after and before.password != after.password:
-                user_audit(after, "password_set", actor=request.user.get_username())
+                user_audit(after, AuditAction.PASSWORD_SET, actor=request.user.get_username())
         return answer
 
 

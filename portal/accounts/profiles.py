@@ -7,6 +7,7 @@ from allauth.mfa.models import Authenticator
 from django.db import transaction
 
 from portal.accounts.models import User
+from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
 
 
@@ -19,7 +20,7 @@ def user_language_set(*, user: User, language: str) -> None:
 def user_save(*, user: User, changed: Iterable[str], actor: str) -> None:
     """Save an account as a platform admin edited it. `changed`: names of the form's fields."""
     with transaction.atomic():
-        action = "user_add" if user._state.adding else "user_change"
+        action = AuditAction.USER_ADD if user._state.adding else AuditAction.USER_CHANGE
         user.save()
         rights = {"superuser": user.is_superuser, "staff": user.is_staff, "active": user.is_active}
         named = [name for name in changed if "password" not in name]
@@ -33,13 +34,15 @@ def second_steps_remove(*, user: User, actor: str) -> int:
     """
     with transaction.atomic():
         count, _ = Authenticator.objects.filter(user=user).delete()
-        user_audit(user, "second_steps_remove", actor=actor, before={"second_steps": count})
+        user_audit(
+            user, AuditAction.SECOND_STEPS_REMOVE, actor=actor, before={"second_steps": count}
+        )
     return int(count)
 
 
 def user_audit(
     user: User,
-    action: str,
+    action: AuditAction,
     *,
     actor: str = "",
     before: dict[str, Any] | None = None,

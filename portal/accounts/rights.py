@@ -6,12 +6,13 @@ Whether a user may see a row at all is up to the selectors, whose refusal is 404
 from agents.contract.message import Message
 from portal.accounts.models import Project, User
 from portal.accounts.selectors import is_project_admin
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 
 
 def require_platform_admin(user: User) -> None:
     if not user.is_platform_admin:
-        raise Refused("forbidden", "Only platform admins may do this. Ask one of them", "", 403)
+        raise Refused(ErrorCode.FORBIDDEN, "Only platform admins may do this. Ask one of them")
 
 
 def require_project_admin(user: User, project: Project) -> None:
@@ -19,4 +20,4 @@ def require_project_admin(user: User, project: Project) -> None:
         sentence = Message(
             "Only admins of %(project)s may do this. Ask one of them", project=project.slug
         )
-        raise Refused("forbidden", sentence, "", 403)
+        raise Refused(ErrorCode.FORBIDDEN, sentence)

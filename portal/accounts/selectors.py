@@ -4,6 +4,7 @@ from django.db.models import Prefetch, QuerySet
 
 from agents.contract.message import Message
 from portal.accounts.models import ApiToken, Membership, Project, Role, User
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 
 WORKING_ROLES = (Role.MEMBER, Role.ADMIN)
@@ -22,7 +23,7 @@ def visible_project(user: User, slug: str) -> Project:
     """Raises Refused(not_found), alike for an unknown project and one that the user is not in."""
     row = projects_of(user).filter(slug=slug).first()
     if row is None:
-        raise Refused("not_found", "There is no such project, or you may not see it", "", 404)
+        raise Refused(ErrorCode.NOT_FOUND, "There is no such project, or you may not see it")
     return row
 
 
@@ -32,7 +33,7 @@ def active_user(username: str) -> User:
     if row is None:
         template = "No user named %(name)s. Enter the name they sign in with"
         sentence = Message(template, name=repr(username))
-        raise Refused("not_found", sentence, "user", 404)
+        raise Refused(ErrorCode.NOT_FOUND, sentence, "user")
     return row
 
 

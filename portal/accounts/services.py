@@ -12,7 +12,9 @@ from django.utils import timezone
 from agents.contract.message import Message
 from agents.contract.units import UNITS_PER_GPU
 from portal.accounts.models import ApiToken, Membership, Project, Role, TokenScope, User
+from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.live.bell import ring_plan
 
@@ -34,13 +36,13 @@ def project_update(*, project: Project, name: str, archived: bool, actor: str) -
     """Rename a project, or archive it: an archived project takes no new jobs, and its history stays
     readable. Raises Refused(name_invalid)."""
     if not name.strip() or len(name) > 100:
-        raise Refused("name_invalid", "A name has 1 to 100 characters", "name")
+        raise Refused(ErrorCode.NAME_INVALID, "A name has 1 to 100 characters", "name")
     with transaction.atomic():
         row = Project.objects.select_for_update(no_key=True).get(pk=project.pk)
         before = {"name": row.name, "archived": row.archived}
         row.name, row.archived = name, archived
         row.save(update_fields=["name", "archived"])
-        _audit(actor, "project_change", row, before, {"name": name, "archived": archived})
+        _audit(actor, AuditAction.PROJECT_CHANGE, row, before, {"name": name, "archived": archived})
     return row
 
 
@@ -56,7 +58,7 @@ def membership_set(*, project: Project, user: User, role: Role, actor: str) -> M
         row.role = role
         row.save()
         after = {"user": user.username, "role": str(role)}
-        _audit(actor, "membership_set", project, before, after)
+        _audit(actor, AuditAction.MEMBERSHIP_SET, project, before, after)
     return row
 
 
@@ -71,7 +73,7 @@ def membership_remove(*, project: Project, user: User, actor: str) -> None:
             _require_other_admin(rows, row)
         before = {"user": user.username, "role": row.role}
         row.delete()
-        _audit(actor, "membership_remove", project, before, {})
+        _audit(actor, AuditAction.MEMBERSHIP_REMOVE, project, before, {})
 
 
 def project_share_set(*, project: Project, actor: str, **share: int | None) -> Project:
@@ -86,7 +88,7 @@ def project_share_set(*, project: Project, actor: str, **share: int | None) -> P
         for name, value in share.items():
             setattr(row, name, value)
         row.save(update_fields=list(share))
-        _audit(actor, "project_share", row, before, dict(share))
+        _audit(actor, AuditAction.PROJECT_SHARE, row, before, dict(share))
         ring_plan()
     return row
 
@@ -104,25 +106,29 @@ def membership_share_set(*, project: Project, user: User, actor: str, **share: i
         for name, value in share.items():
             setattr(row, name, value)
         row.save(update_fields=list(share))
-        _audit(actor, "membership_share", project, subject | before, subject | share)
+        _audit(actor, AuditAction.MEMBERSHIP_SHARE, project, subject | before, subject | share)
         ring_plan()
 
 
 def _not_a_member(project: Project, user: User) -> Refused:
     sentence = Message("%(user)s is not in %(project)s", user=user.username, project=project.slug)
-    return Refused("not_found", sentence, "", 404)
+    return Refused(ErrorCode.NOT_FOUND, sentence)
 
 
 def _require_share(share: dict[str, int | None], bounds: dict[str, tuple[int, int]]) -> None:
     for name, value in share.items():
         if name not in bounds:
             raise Refused(
-                "share_invalid", Message("There is no setting %(name)s", name=repr(name)), name
+                ErrorCode.SHARE_INVALID,
+                Message("There is no setting %(name)s", name=repr(name)),
+                name,
             )
         if name in BOOLEAN_BOUNDS:
             if not isinstance(value, bool):
                 raise Refused(
-                    "share_invalid", Message("%(name)s must be true or false", name=name), name
+                    ErrorCode.SHARE_INVALID,
+                    Message("%(name)s must be true or false", name=name),
+                    name,
                 )
             continue
         least, most = bounds[name]
@@ -135,7 +141,7 @@ def _require_share(share: dict[str, int | None], bounds: dict[str, tuple[int, in
                 least=least,
                 most=most,
             )
-            raise Refused("share_invalid", sentence, name)
+            raise Refused(ErrorCode.SHARE_INVALID, sentence, name)
 
 
 def token_create(
@@ -150,17 +156,17 @@ def token_create(
             "A token is valid for at least a second and at most %(days)s days",
             days=MAX_TOKEN_TTL.days,
         )
-        raise Refused("ttl_invalid", sentence, "days")
+        raise Refused(ErrorCode.TTL_INVALID, sentence, "days")
     with transaction.atomic():
         live = ApiToken.objects.filter(user=user, expiry__gt=timezone.now())
         if live.count() >= MAX_TOKENS:
             sentence = Message(
                 "You have %(n)s tokens. Delete one that you no longer use", n=MAX_TOKENS
             )
-            raise Refused("too_many_tokens", sentence, "", 409)
+            raise Refused(ErrorCode.TOO_MANY_TOKENS, sentence)
         token, text = ApiToken.objects.create(user=user, expiry=ttl, name=name, scope=scope)
         after = {"user": user.username, "name": name, "scope": str(scope), "days": ttl.days}
-        _token_audit(actor or user.username, "token_create", token, after)
+        _token_audit(actor or user.username, AuditAction.TOKEN_CREATE, token, after)
     return token, text
 
 
@@ -168,7 +174,7 @@ def token_revoke(*, token: ApiToken, actor: str = "") -> None:
     """Delete a token: the next request with it gets 401."""
     with transaction.atomic():
         before = {"user": token.user.username, "name": token.name, "scope": token.scope}
-        _token_audit(actor or token.user.username, "token_revoke", token, before)
+        _token_audit(actor or token.user.username, AuditAction.TOKEN_REVOKE, token, before)
         token.delete()
 
 
@@ -181,11 +187,11 @@ def _members(project: Project) -> list[Membership]:
 def _require_other_admin(rows: list[Membership], leaving: Membership) -> None:
     if not any(row.role == Role.ADMIN and row.pk != leaving.pk for row in rows):
         sentence = "A project needs an admin. Make someone else an admin first"
-        raise Refused("last_admin", sentence, "role", 409)
+        raise Refused(ErrorCode.LAST_ADMIN, sentence, "role")
 
 
 def _audit(
-    actor: str, action: str, project: Project, before: dict[str, Any], after: dict[str, Any]
+    actor: str, action: AuditAction, project: Project, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     audit_record(
         actor=actor,
@@ -198,8 +204,8 @@ def _audit(
     )
 
 
-def _token_audit(actor: str, action: str, token: ApiToken, facts: dict[str, Any]) -> None:
-    is_new = action == "token_create"
+def _token_audit(actor: str, action: AuditAction, token: ApiToken, facts: dict[str, Any]) -> None:
+    is_new = action is AuditAction.TOKEN_CREATE
     audit_record(
         actor=actor,
         action=action,

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from portal.accounts.models import User
 from portal.accounts.profiles import user_audit
+from portal.audit.codes import AuditAction
 
 ACTIVITY_INTERVAL_SECONDS = 300
 ACTIVITY_KEY = "seen_at"
@@ -28,7 +29,9 @@ def session_end(*, session: UserSession, actor: str = "") -> None:
     """Sign a browser out; its next request is anonymous."""
     with transaction.atomic():
         Session.objects.filter(session_key=session.session_key).delete()
-        user_audit(session.user, "session_end", actor=actor, before={"address": session.ip})
+        user_audit(
+            session.user, AuditAction.SESSION_END, actor=actor, before={"address": session.ip}
+        )
         session.delete()
 
 
@@ -41,7 +44,7 @@ def sessions_end_others(*, user: User, except_key: str) -> int:
         live.delete()
         rows.delete()
         if count:
-            user_audit(user, "session_end_others", before={"sessions": count})
+            user_audit(user, AuditAction.SESSION_END_OTHERS, before={"sessions": count})
     return count
 
 

@@ -13,6 +13,7 @@ from django.utils import timezone
 from portal.accounts.models import User
 from portal.accounts.profiles import user_audit
 from portal.accounts.sessions import ACTIVITY_KEY, sessions_end_others
+from portal.audit.codes import AuditAction
 
 
 @receiver(user_logged_in)
@@ -20,37 +21,39 @@ def record_sign_in(request: HttpRequest, user: User, **_: Any) -> None:
     request.session[ACTIVITY_KEY] = int(timezone.now().timestamp())
     records = request.session.get("account_authentication_methods") or []
     methods = [record.get("type") or record.get("method") for record in records]
-    user_audit(user, "sign_in", after={"by": [name for name in methods if name]})
+    user_audit(user, AuditAction.SIGN_IN, after={"by": [name for name in methods if name]})
 
 
 @receiver(user_signed_up)
 def record_sign_up(user: User, sociallogin: Any = None, **_: Any) -> None:
     provider = sociallogin.account.provider if sociallogin else ""
-    user_audit(user, "user_add", after={"by": provider, "projects": 0})
+    user_audit(user, AuditAction.USER_ADD, after={"by": provider, "projects": 0})
 
 
 @receiver(social_account_added)
 def record_connected_account(sociallogin: Any, **_: Any) -> None:
-    user_audit(sociallogin.user, "sign_in_connect", after={"by": sociallogin.account.provider})
+    user_audit(
+        sociallogin.user, AuditAction.SIGN_IN_CONNECT, after={"by": sociallogin.account.provider}
+    )
 
 
 @receiver(password_changed)
 def record_password_change(request: HttpRequest, user: User, **_: Any) -> None:
     """Also signs out every other browser, which may belong to someone with the old password."""
-    user_audit(user, "password_change")
+    user_audit(user, AuditAction.PASSWORD_CHANGE)
     sessions_end_others(user=user, except_key=request.session.session_key or "")
 
 
 @receiver(authenticator_added)
 def record_second_step(user: User, authenticator: Authenticator, **_: Any) -> None:
-    user_audit(user, "second_step_add", after={"kind": authenticator.type})
+    user_audit(user, AuditAction.SECOND_STEP_ADD, after={"kind": authenticator.type})
 
 
 @receiver(authenticator_removed)
 def record_second_step_removal(user: User, authenticator: Authenticator, **_: Any) -> None:
-    user_audit(user, "second_step_remove", before={"kind": authenticator.type})
+    user_audit(user, AuditAction.SECOND_STEP_REMOVE, before={"kind": authenticator.type})
 
 
 @receiver(authenticator_reset)
 def record_new_recovery_codes(user: User, **_: Any) -> None:
-    user_audit(user, "recovery_codes_new")
+    user_audit(user, AuditAction.RECOVERY_CODES_NEW)

@@ -17,6 +17,7 @@ from agents.contract.calls import (
 )
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.message import Message
+from portal.audit.codes import EventCode
 from portal.audit.transitions import advance, event_record
 from portal.inventory.credentials import (
     digest_of,
@@ -63,7 +64,7 @@ def _key_replace(node: Node, request: EnrolRequest) -> None:
     node.save(update_fields=["public_key", "epoch", "token_digest", "token_expires_at"])
     event_record(
         node,
-        "node_enrolled",
+        EventCode.NODE_ENROLLED,
         Message("%(node)s enrolled with a new key", node=node.name),
         actor=f"node:{node.name}",
         data={"machine_id": request.machine_id},
@@ -165,7 +166,7 @@ def _boot_note(node: Node, request: HelloRequest) -> None:
     if node.boot_id and node.boot_id != request.boot_id:
         event_record(
             node,
-            "node_rebooted",
+            EventCode.NODE_REBOOTED,
             Message("%(node)s has rebooted since its last contact", node=node.name),
             actor=f"node:{node.name}",
             data={"old": node.boot_id, "new": request.boot_id},

@@ -13,7 +13,9 @@ from django.db import transaction
 from agents.contract.message import Message
 from portal.accounts.models import User
 from portal.accounts.rights import require_platform_admin
+from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.inventory.models import Node
 from portal.inventory.services import node_cordon
@@ -80,11 +82,11 @@ def node_drain(*, node: Node, actor: User, reason: str, stop: Collection[str] = 
             "The jobs on %(node)s have changed since you loaded them. Load them again",
             node=node.name,
         )
-        raise Refused("drain_stale", sentence, "stop", 409)
+        raise Refused(ErrorCode.DRAIN_STALE, sentence, "stop")
     stopped = [label for label, job in running.items() if _stop(job, node, actor)]
     audit_record(
         actor=actor.username,
-        action="node_drain",
+        action=AuditAction.NODE_DRAIN,
         noun="node",
         noun_id=node.name,
         after={"reason": reason, "stopped": stopped},

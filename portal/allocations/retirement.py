@@ -5,7 +5,9 @@ from django.db import transaction
 from agents.contract.message import Message
 from portal.allocations.models import Allocation
 from portal.allocations.querysets import AllocationQuerySet
+from portal.audit.codes import AuditAction, EventCode
 from portal.audit.transitions import advance
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.inventory.models import JoinToken, Node
 from portal.inventory.services import lock_active_node, node_audit, ring_node
@@ -25,19 +27,19 @@ def node_retire(*, node: Node, actor: str) -> Node:
         allocations = _allocations_on(node).select_related("replica__attempt").lock_rows()
         for row in allocations:
             if row.status != AllocationStatus.RELEASING:
-                advance(row, AllocationStatus.RELEASING, actor=actor, code="node_retired")
+                advance(row, AllocationStatus.RELEASING, actor=actor, code=EventCode.NODE_RETIRED)
         advance(
             node,
             NodeStatus.RETIRED,
             actor=actor,
-            code="node_retired",
+            code=EventCode.NODE_RETIRED,
             message=Message("%(user)s retired it", user=actor),
             schedulable=False,
             token_digest="",
             public_key="",
         )
         JoinToken.objects.filter(node=node, used_at=None).delete()
-        node_audit(node, "node_retire", actor=actor, after={"released": len(allocations)})
+        node_audit(node, AuditAction.NODE_RETIRE, actor=actor, after={"released": len(allocations)})
         ring_node(node)
     return node
 
@@ -52,13 +54,13 @@ def _require_idle(node: Node) -> None:
             n=running,
             node=node.name,
         )
-        raise Refused("node_busy", sentence, "", 409)
+        raise Refused(ErrorCode.NODE_BUSY, sentence)
     is_gone = node.status == NodeStatus.LOST or node.last_seen_at is None
     if not is_gone and _allocations_on(node).exists():
         sentence = Message(
             "%(node)s is still releasing devices. Try again in a minute", node=node.name
         )
-        raise Refused("node_busy", sentence, "", 409)
+        raise Refused(ErrorCode.NODE_BUSY, sentence)
 
 
 def _allocations_on(node: Node) -> AllocationQuerySet[Allocation]:

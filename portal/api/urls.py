@@ -23,6 +23,7 @@ from portal.api.tokens import views as tokens
 from portal.api.usage import views as usage
 from portal.api.webhooks import views as webhooks
 from portal.api.what_ifs import views as what_ifs
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 
 app_name = "api"
@@ -36,7 +37,7 @@ class NoRoute(APIView):
     permission_classes = []
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
-        raise Refused("not_found", "No such address. See /api/v1/docs/", "", 404)
+        raise Refused(ErrorCode.NOT_FOUND, "No such address. See /api/v1/docs/")
 
 
 # Swagger UI sets style elements and attributes, so only its page may use inline styles.

@@ -5,13 +5,14 @@ from typing import Any
 from django.db.models import Model
 from django.utils import timezone
 
+from portal.audit.codes import AuditAction
 from portal.audit.models import AuditEntry
 
 
 def audit_record(
     *,
     actor: str,
-    action: str,
+    action: AuditAction,
     noun: str,
     noun_id: object,
     project: Model | None = None,

@@ -9,6 +9,7 @@ from agents.contract.message import Message
 from portal.accounts.models import Membership, Project, User
 from portal.accounts.selectors import WORKING_ROLES, is_project_admin, role_in
 from portal.catalogue.models import ImagePolicy, ImageRule, Template
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 
 
@@ -40,7 +41,7 @@ def visible_template(user: User, pk: int) -> Template:
     """Raises Refused(not_found), alike for a template that does not exist and an invisible one."""
     row = visible_templates(user).filter(pk=pk).first()
     if row is None:
-        raise Refused("not_found", "There is no such template, or you may not see it", "", 404)
+        raise Refused(ErrorCode.NOT_FOUND, "There is no such template, or you may not see it")
     return row
 
 
@@ -74,4 +75,4 @@ def require_image_allowed(project: Project, image: str) -> None:
         project=project.slug,
         allowed=allowed,
     )
-    raise Refused("image_not_listed", sentence, "image")
+    raise Refused(ErrorCode.IMAGE_NOT_LISTED, sentence, "image")

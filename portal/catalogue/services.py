@@ -10,9 +10,11 @@ from agents.contract.message import Message
 from portal.accounts.models import Project, User
 from portal.accounts.rights import require_platform_admin, require_project_admin
 from portal.accounts.selectors import WORKING_ROLES, is_project_admin, role_in
+from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
 from portal.catalogue.models import ImagePolicy, ImageRule, Template
 from portal.catalogue.selectors import may_change_template
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from scheduler.core.request import RequestLimits, parse_request, request_as_dict
 
@@ -49,14 +51,14 @@ def template_save(
                 sentence = Message(
                     "There are %(n)s templates already. Delete one first", n=MAX_TEMPLATES
                 )
-                raise Refused("too_many", sentence, "", 409)
+                raise Refused(ErrorCode.TOO_MANY, sentence, "", 409)
             row.save(force_insert=True)
-            _audit("template_save", row, actor, {}, _facts(row))
+            _audit(AuditAction.TEMPLATE_SAVE, row, actor, {}, _facts(row))
     except IntegrityError as error:
         sentence = Message(
             "A template named %(name)s exists already. Choose another name", name=repr(name)
         )
-        raise Refused("name_taken", sentence, "name", 409) from error
+        raise Refused(ErrorCode.NAME_TAKEN, sentence, "name") from error
     return row
 
 
@@ -86,12 +88,12 @@ def template_update(
                 row.request = _valid_request(request, row.project, limits)
             row.version += 1
             row.save()
-            _audit("template_change", row, actor, before, _facts(row))
+            _audit(AuditAction.TEMPLATE_CHANGE, row, actor, before, _facts(row))
     except IntegrityError as error:
         sentence = Message(
             "A template named %(name)s exists already. Choose another name", name=repr(name)
         )
-        raise Refused("name_taken", sentence, "name", 409) from error
+        raise Refused(ErrorCode.NAME_TAKEN, sentence, "name") from error
     return row
 
 
@@ -101,7 +103,7 @@ def template_delete(*, template: Template, actor: User, version: int | None = No
     with transaction.atomic():
         row = _lock(template)
         _require_version(row, version)
-        _audit("template_delete", row, actor, _facts(row), {})
+        _audit(AuditAction.TEMPLATE_DELETE, row, actor, _facts(row), {})
         row.delete()
 
 
@@ -117,20 +119,20 @@ def image_policy_set(
     listed = _valid_patterns(patterns)
     if rule is ImageRule.LISTED and not listed:
         sentence = "List at least one image, or allow any image"
-        raise Refused("list_empty", sentence, "patterns")
+        raise Refused(ErrorCode.LIST_EMPTY, sentence, "patterns")
     with transaction.atomic():
         Project.objects.select_for_update(no_key=True).get(pk=project.pk)
         row = ImagePolicy.objects.filter(project=project).first()
         if version is not None and version != (row.version if row else 0):
             sentence = "This list changed since you read it. Read it again"
-            raise Refused("version_stale", sentence, "", 412)
+            raise Refused(ErrorCode.VERSION_STALE, sentence)
         row = row or ImagePolicy(project=project, version=0)
         before = {"rule": row.rule, "patterns": row.patterns}
         row.rule, row.patterns, row.version = rule, listed, row.version + 1
         row.save()
         audit_record(
             actor=actor.username,
-            action="image_policy_set",
+            action=AuditAction.IMAGE_POLICY_SET,
             noun="image_policy",
             noun_id=project.slug,
             project=project,
@@ -145,10 +147,8 @@ def _require_may_add(by: User, project: Project | None) -> None:
         require_platform_admin(by)
     elif role_in(by, project.pk) not in WORKING_ROLES and not is_project_admin(by, project.pk):
         raise Refused(
-            "forbidden",
+            ErrorCode.FORBIDDEN,
             Message("Only members of %(project)s may save templates in it", project=project.slug),
-            "",
-            403,
         )
 
 
@@ -165,14 +165,14 @@ def _lock(template: Template) -> Template:
     row = Template.objects.select_for_update(no_key=True, of=("self",)).filter(pk=template.pk)
     locked = row.select_related("project").first()
     if locked is None:
-        raise Refused("not_found", "This template no longer exists", "", 404)
+        raise Refused(ErrorCode.NOT_FOUND, "This template no longer exists")
     return locked
 
 
 def _require_version(row: Template, version: int | None) -> None:
     if version is not None and version != row.version:
         sentence = "This template changed since you read it. Read it again"
-        raise Refused("version_stale", sentence, "", 412)
+        raise Refused(ErrorCode.VERSION_STALE, sentence)
 
 
 def _valid_request(
@@ -190,7 +190,7 @@ def _valid_name(name: str) -> str:
     name = name.strip()
     if not NAME_PATTERN.fullmatch(name):
         sentence = "A name has 1 to 63 letters, digits, spaces or .()+-_"
-        raise Refused("name_invalid", sentence, "name")
+        raise Refused(ErrorCode.NAME_INVALID, sentence, "name")
     return name
 
 
@@ -198,7 +198,7 @@ def _valid_description(text: str) -> str:
     text = " ".join(text.split())
     if len(text) > 200 or not text.isprintable():
         sentence = "A description has at most 200 printable characters"
-        raise Refused("description_invalid", sentence, "description")
+        raise Refused(ErrorCode.DESCRIPTION_INVALID, sentence, "description")
     return text
 
 
@@ -206,14 +206,14 @@ def _valid_patterns(patterns: Iterable[str]) -> list[str]:
     listed = list(dict.fromkeys(filter(None, (p.strip() for p in patterns))))
     if len(listed) > MAX_PATTERNS:
         sentence = Message("List at most %(n)s images", n=MAX_PATTERNS)
-        raise Refused("pattern_invalid", sentence, "patterns")
+        raise Refused(ErrorCode.PATTERN_INVALID, sentence, "patterns")
     for pattern in listed:
         if not IMAGE_PATTERN.fullmatch(pattern):
             sentence = Message(
                 "%(pattern)s is not an image name or pattern, such as registry/pytorch:2.*",
                 pattern=repr(pattern[:200]),
             )
-            raise Refused("pattern_invalid", sentence, "patterns")
+            raise Refused(ErrorCode.PATTERN_INVALID, sentence, "patterns")
     return listed
 
 
@@ -227,7 +227,7 @@ def _facts(row: Template) -> dict[str, Any]:
 
 
 def _audit(
-    action: str, row: Template, by: User, before: dict[str, Any], after: dict[str, Any]
+    action: AuditAction, row: Template, by: User, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     audit_record(
         actor=by.username,

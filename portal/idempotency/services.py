@@ -19,6 +19,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from portal.accounts.models import User
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.idempotency.models import IdempotencyRecord
 
@@ -80,7 +81,7 @@ def key_claim(*, user: User, key: str, request_digest: str) -> KeyClaim | Stored
         return _take_over(row, request_digest, now)
     if row.request_digest != request_digest:
         sentence = "This Idempotency-Key was used for another request. Use a new key"
-        raise Refused("idempotency_mismatch", sentence, "", 422)
+        raise Refused(ErrorCode.IDEMPOTENCY_MISMATCH, sentence)
     if row.status is not None:
         return StoredResponse(row.status, row.headers, row.body)
     if row.begun_at <= now - ABANDONED_AFTER:
@@ -126,4 +127,4 @@ def _claimed_row(claim: KeyClaim) -> QuerySet[IdempotencyRecord]:
 
 def _running() -> Refused:
     sentence = "The same request is still running under this key. Try again in a moment"
-    return Refused("idempotency_running", sentence, "", 409, retry_seconds=RETRY_SECONDS)
+    return Refused(ErrorCode.IDEMPOTENCY_RUNNING, sentence, retry_seconds=RETRY_SECONDS)

@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from django.db import transaction
 
 from agents.contract.message import Message, join_clauses, verbatim
+from portal.audit.codes import AuditAction, EventCode
 from portal.audit.services import audit_record
 from portal.audit.transitions import event_record
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node
 from portal.inventory.services import ring_node
@@ -21,7 +23,7 @@ from scheduler.core.request.values import ProblemCode
 def node_labels_set(*, node: Node, labels: Iterable[str], actor: str) -> Node:
     """Set the labels that jobs may require, such as ["nvme", "zone=a"]. Raises
     Refused(labels_invalid)."""
-    return _node_set(node, actor, "node_label", labels=_words("labels", labels))
+    return _node_set(node, actor, AuditAction.NODE_LABEL, labels=_words("labels", labels))
 
 
 def node_taints_set(*, node: Node, taints: Iterable[str], reason: str, actor: str) -> Node:
@@ -33,9 +35,9 @@ def node_taints_set(*, node: Node, taints: Iterable[str], reason: str, actor: st
     reason = single_line(reason) if words else ""
     if words and not reason:
         raise Refused(
-            "reason_missing", "Give a reason: people whose jobs wait will read it", "reason"
+            ErrorCode.REASON_MISSING, "Give a reason: people whose jobs wait will read it", "reason"
         )
-    return _node_set(node, actor, "node_taint", taints=words, taint_reason=reason)
+    return _node_set(node, actor, AuditAction.NODE_TAINT, taints=words, taint_reason=reason)
 
 
 def gpu_pin(*, gpu: Gpu, reason: str, actor: str) -> Gpu:
@@ -43,17 +45,17 @@ def gpu_pin(*, gpu: Gpu, reason: str, actor: str) -> Gpu:
     reason = single_line(reason)
     if not reason:
         raise Refused(
-            "reason_missing", "Give a reason: people whose jobs wait will read it", "reason"
+            ErrorCode.REASON_MISSING, "Give a reason: people whose jobs wait will read it", "reason"
         )
-    return _gpu_set(gpu, actor, "gpu_pin", True, actor[:150], reason)
+    return _gpu_set(gpu, actor, AuditAction.GPU_PIN, True, actor[:150], reason)
 
 
 def gpu_unpin(*, gpu: Gpu, actor: str) -> Gpu:
     """Let the planner partition the GPU again."""
-    return _gpu_set(gpu, actor, "gpu_unpin", False, "", "")
+    return _gpu_set(gpu, actor, AuditAction.GPU_UNPIN, False, "", "")
 
 
-def _node_set(node: Node, actor: str, action: str, **columns: object) -> Node:
+def _node_set(node: Node, actor: str, action: AuditAction, **columns: object) -> Node:
     with transaction.atomic():
         (row,) = Node.objects.filter(pk=node.pk).lock_rows()
         before = {name: getattr(row, name) for name in columns}
@@ -62,7 +64,10 @@ def _node_set(node: Node, actor: str, action: str, **columns: object) -> Node:
         row.save(update_fields=list(columns))
         changes = ", ".join(f"{name}: {value}" for name, value in columns.items())
         event_record(
-            row, action, Message("%(user)s set %(what)s", user=actor, what=changes), actor=actor
+            row,
+            EventCode(action),
+            Message("%(user)s set %(what)s", user=actor, what=changes),
+            actor=actor,
         )
         audit_record(
             actor=actor, action=action, noun="node", noun_id=row.name, before=before, after=columns
@@ -71,7 +76,9 @@ def _node_set(node: Node, actor: str, action: str, **columns: object) -> Node:
     return row
 
 
-def _gpu_set(gpu: Gpu, actor: str, action: str, pinned: bool, pin_actor: str, reason: str) -> Gpu:
+def _gpu_set(
+    gpu: Gpu, actor: str, action: AuditAction, pinned: bool, pin_actor: str, reason: str
+) -> Gpu:
     with transaction.atomic():
         (row,) = Gpu.objects.filter(pk=gpu.pk).select_related("node").lock_rows()
         before = {"pinned": row.pinned, "reason": row.pin_reason}
@@ -79,7 +86,7 @@ def _gpu_set(gpu: Gpu, actor: str, action: str, pinned: bool, pin_actor: str, re
         row.save(update_fields=["pinned", "pin_actor", "pin_reason"])
         event_record(
             row,
-            action,
+            EventCode(action),
             verbatim(reason) or Message("%(user)s unpinned it", user=actor),
             actor=actor,
         )
@@ -99,5 +106,5 @@ def _words(field: str, words: Iterable[str]) -> list[str]:
 
     found = list(read_node_labels(field, list(words)[: MAX_NODE_LABELS + 1], refuse))
     if problems:
-        raise Refused(f"{field}_invalid", join_clauses(*problems), field)
+        raise Refused(ErrorCode(f"{field}_invalid"), join_clauses(*problems), field)
     return found

@@ -14,6 +14,7 @@ from agents.contract.documents import (
     SliceKind,
 )
 from agents.contract.message import Message, verbatim
+from portal.audit.codes import EventCode
 from portal.audit.transitions import advance, event_record
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from scheduler.core.model.states import GpuHealth, SliceStatus
@@ -83,7 +84,7 @@ def _health(row: Gpu, health: GpuHealth, reason: str) -> bool:
     message = verbatim(reason) or Message(
         "GPU %(gpu)s is %(health)s", gpu=row.index, health=Message(str(health))
     )
-    event_record(row, f"health_{health}", message, actor=f"node:{row.node.name}")
+    event_record(row, EventCode(f"health_{health}"), message, actor=f"node:{row.node.name}")
     return True
 
 
@@ -112,7 +113,7 @@ def _missing_report(row: Slice, status: SliceStatus) -> bool:
         slice_delete(row)
         return True
     if status is SliceStatus.READY:
-        advance(row, SliceStatus.CREATING, code="vanished", device_uuid="", ready_at=None)
+        advance(row, SliceStatus.CREATING, code=EventCode.VANISHED, device_uuid="", ready_at=None)
     return False
 
 

@@ -13,8 +13,10 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from agents.contract.message import Message, verbatim
+from portal.audit.codes import AuditAction, EventCode
 from portal.audit.services import audit_record
 from portal.audit.transitions import event_record
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.inventory.credentials import digest_of
 from portal.inventory.models import JoinToken, Node
@@ -33,18 +35,18 @@ def node_add(*, name: str, actor: str) -> tuple[Node, str]:
         Node._meta.get_field("name").clean(name, node)
     except ValidationError as error:
         sentence = Message("A node name has 1 to 64 characters of a-z, 0-9, dots and hyphens")
-        raise Refused("name_invalid", sentence, "name") from error
+        raise Refused(ErrorCode.NAME_INVALID, sentence, "name") from error
     try:
         with transaction.atomic():
             node.save(force_insert=True)
             token = _join_token(node)
-            node_audit(node, "node_add", actor=actor, after={"name": name})
+            node_audit(node, AuditAction.NODE_ADD, actor=actor, after={"name": name})
     except IntegrityError as error:
         sentence = Message(
             "A node named %(name)s exists already. Create a new join token for it instead",
             name=repr(name),
         )
-        raise Refused("name_taken", sentence, "name", 409) from error
+        raise Refused(ErrorCode.NAME_TAKEN, sentence, "name") from error
     ring("cluster")
     return node, token
 
@@ -55,7 +57,7 @@ def node_invite(*, node: Node, actor: str) -> str:
         node = lock_active_node(node)
         JoinToken.objects.filter(node=node, used_at=None).delete()
         token = _join_token(node)
-        node_audit(node, "node_invite", actor=actor, after={})
+        node_audit(node, AuditAction.NODE_INVITE, actor=actor, after={})
     return token
 
 
@@ -65,7 +67,7 @@ def node_cordon(*, node: Node, reason: str, actor: str) -> Node:
     reason = single_line(reason)
     if not reason:
         raise Refused(
-            "reason_missing", "Give a reason: people whose jobs wait will read it", "reason"
+            ErrorCode.REASON_MISSING, "Give a reason: people whose jobs wait will read it", "reason"
         )
     return _set_schedulable(node, False, reason, actor)
 
@@ -84,11 +86,11 @@ def node_allow_mass_removal(*, node: Node, actor: str) -> Node:
         node.save(update_fields=["allow_mass_removal"])
         event_record(
             node,
-            "mass_removal_allowed",
+            EventCode.MASS_REMOVAL_ALLOWED,
             Message("%(user)s allowed the removal of most work", user=actor),
             actor=actor,
         )
-        node_audit(node, "node_allow_mass_removal", actor=actor, after={})
+        node_audit(node, AuditAction.NODE_ALLOW_MASS_REMOVAL, actor=actor, after={})
         ring_drive([node.pk])
     return node
 
@@ -98,11 +100,11 @@ def lock_active_node(node: Node) -> Node:
     (row,) = Node.objects.filter(pk=node.pk).lock_rows()
     if row.status == NodeStatus.RETIRED:
         sentence = Message("%(node)s is retired. Add a new node", node=row.name)
-        raise Refused("node_retired", sentence, "", 409)
+        raise Refused(ErrorCode.NODE_RETIRED, sentence)
     return row
 
 
-def node_audit(node: Node, action: str, *, actor: str, after: dict[str, object]) -> None:
+def node_audit(node: Node, action: AuditAction, *, actor: str, after: dict[str, object]) -> None:
     audit_record(actor=actor, action=action, noun="node", noun_id=node.name, after=after)
 
 
@@ -121,7 +123,7 @@ def _join_token(node: Node) -> str:
 
 
 def _set_schedulable(node: Node, schedulable: bool, reason: str, actor: str) -> Node:
-    action = "node_uncordon" if schedulable else "node_cordon"
+    action = AuditAction.NODE_UNCORDON if schedulable else AuditAction.NODE_CORDON
     with transaction.atomic():
         node = lock_active_node(node)
         node.schedulable = schedulable
@@ -130,7 +132,7 @@ def _set_schedulable(node: Node, schedulable: bool, reason: str, actor: str) -> 
         node.save(update_fields=["schedulable", "cordon_reason", "cordon_actor"])
         event_record(
             node,
-            action,
+            EventCode(action),
             verbatim(reason) or Message("%(user)s uncordoned it", user=actor),
             actor=actor,
         )

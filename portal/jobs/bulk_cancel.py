@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from agents.contract.message import Message
 from portal.accounts.models import Membership, Role, User
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.jobs.selectors import LABEL, jobs_visible_to
@@ -47,10 +48,10 @@ def cancel_selection(user: User, refs: Iterable[str]) -> CancelSelection:
     """Sort the named jobs. Raises Refused(none_chosen, too_many)."""
     labels = list(dict.fromkeys(refs))
     if not labels:
-        raise Refused("none_chosen", "Choose at least one job", "job")
+        raise Refused(ErrorCode.NONE_CHOSEN, "Choose at least one job", "job")
     if len(labels) > MAX_JOBS:
         sentence = Message("Select at most %(n)s jobs at once", n=MAX_JOBS)
-        raise Refused("too_many", sentence, "job")
+        raise Refused(ErrorCode.TOO_MANY, sentence, "job")
     may_cancel = cancel_permission(user)
     named = jobs_by_label(user, labels)
     rows = list({job.pk: job for job in named.values() if job}.values())

@@ -11,8 +11,10 @@ from django.utils import timezone
 from agents.contract.message import NO_MESSAGE, Message
 from portal.accounts.models import User
 from portal.accounts.selectors import is_project_admin
+from portal.audit.codes import AuditAction, EventCode
 from portal.audit.services import audit_record
 from portal.audit.transitions import advance, event_record
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job, StopReason
 from portal.jobs.selectors import job_not_waiting, may_cancel
@@ -27,16 +29,21 @@ def job_hold(*, job: Job, actor: User, reason: str) -> Job:
     Raises Refused(forbidden, reason_missing, not_waiting).
     """
     if not may_cancel(actor, job):
-        raise Refused("forbidden", "Only its owner or an admin may hold a job", "", 403)
+        raise Refused(ErrorCode.FORBIDDEN, "Only its owner or an admin may hold a job")
     reason = single_line(reason)
     if not reason:
         sentence = "Give a reason: people who wait for the job will read it"
-        raise Refused("reason_missing", sentence, "because")
+        raise Refused(ErrorCode.REASON_MISSING, sentence, "because")
     with transaction.atomic():
         job = _waiting(job)
         _set_hold(job, actor.username, reason)
         said = {"user": actor.username, "because": job.hold_reason}
-        _record(job, "job_hold", Message("put on hold by %(user)s: %(because)s", **said), actor)
+        _record(
+            job,
+            AuditAction.JOB_HOLD,
+            Message("put on hold by %(user)s: %(because)s", **said),
+            actor,
+        )
     return job
 
 
@@ -46,16 +53,21 @@ def job_release(*, job: Job, actor: User) -> Job:
     Raises Refused(forbidden, not_waiting).
     """
     if not may_cancel(actor, job):
-        raise Refused("forbidden", "Only its owner or an admin may release a job", "", 403)
+        raise Refused(ErrorCode.FORBIDDEN, "Only its owner or an admin may release a job")
     with transaction.atomic():
         job = _waiting(job)
         if not job.hold_owner:
             return job
         if actor.username != job.hold_owner and not is_project_admin(actor, job.project_id):
             sentence = "Held by %(user)s: only an admin can release it"
-            raise Refused("forbidden", Message(sentence, user=job.hold_owner), "", 403)
+            raise Refused(ErrorCode.FORBIDDEN, Message(sentence, user=job.hold_owner))
         _set_hold(job, "", "")
-        _record(job, "job_release", Message("released by %(user)s", user=actor.username), actor)
+        _record(
+            job,
+            AuditAction.JOB_RELEASE,
+            Message("released by %(user)s", user=actor.username),
+            actor,
+        )
     return job
 
 
@@ -70,13 +82,13 @@ def job_approve(*, job: Job, actor: User, comment: str = "") -> Job:
             job,
             JobStatus.QUEUED,
             actor=actor.username,
-            code="approved",
+            code=EventCode.APPROVED,
             message=commented if comment else approved,
             queued_at=timezone.now(),
         )
         after = _approval_reason(job) | ({"because": comment} if comment else {})
         Job.objects.filter(pk=job.pk).update(reason=None)
-        _record(job, "job_approve", NO_MESSAGE, actor, **after)
+        _record(job, AuditAction.JOB_APPROVE, NO_MESSAGE, actor, **after)
     return job
 
 
@@ -84,14 +96,16 @@ def job_refuse(*, job: Job, actor: User, reason: str) -> Job:
     """End a job that awaits approval. Raises Refused(forbidden, reason_missing, not_awaiting)."""
     reason = single_line(reason)
     if not reason:
-        raise Refused("reason_missing", "Give a reason: the job's owner will read it", "because")
+        raise Refused(
+            ErrorCode.REASON_MISSING, "Give a reason: the job's owner will read it", "because"
+        )
     with transaction.atomic():
         job = _awaiting(job, actor)
         advance(
             job,
             JobStatus.CANCELLED,
             actor=actor.username,
-            code="refused",
+            code=EventCode.REFUSED,
             message=Message(
                 "refused by %(user)s: %(because)s", user=actor.username, because=reason
             ),
@@ -100,7 +114,7 @@ def job_refuse(*, job: Job, actor: User, reason: str) -> Job:
         )
         after = _approval_reason(job) | {"because": reason}
         Job.objects.filter(pk=job.pk).update(reason=None)
-        _record(job, "job_refuse", NO_MESSAGE, actor, **after)
+        _record(job, AuditAction.JOB_REFUSE, NO_MESSAGE, actor, **after)
     return job
 
 
@@ -114,7 +128,7 @@ def _waiting(job: Job) -> Job:
 def _awaiting(job: Job, actor: User) -> Job:
     if not is_project_admin(actor, job.project_id):
         sentence = Message("Only a project or platform admin can decide on approvals")
-        raise Refused("forbidden", sentence, "", 403)
+        raise Refused(ErrorCode.FORBIDDEN, sentence)
     (row,) = Job.objects.filter(pk=job.pk).lock_rows()
     if row.status != JobStatus.AWAITING_APPROVAL:
         sentence = Message(
@@ -122,7 +136,7 @@ def _awaiting(job: Job, actor: User) -> Job:
             job=row.label,
             status=Message(row.status),
         )
-        raise Refused("not_awaiting", sentence, "", 409)
+        raise Refused(ErrorCode.NOT_AWAITING, sentence)
     return row
 
 
@@ -136,10 +150,10 @@ def _set_hold(job: Job, owner: str, reason: str) -> None:
     job.save(update_fields=["hold_owner", "hold_reason"])
 
 
-def _record(job: Job, action: str, message: Message, actor: User, **after: Any) -> None:
+def _record(job: Job, action: AuditAction, message: Message, actor: User, **after: Any) -> None:
     """The audit line, the bells, and an event if the status did not change (`message`)."""
     if message:
-        event_record(job, action, message, actor=actor.username)
+        event_record(job, EventCode(action), message, actor=actor.username)
     audit_record(
         actor=actor.username,
         action=action,

@@ -12,6 +12,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents.contract.message import Message
+from portal.audit.codes import EventCode
 from portal.audit.transitions import SYSTEM, advance, event_record
 from portal.database.intervals import SECOND
 from portal.jobs.failures import failure_message
@@ -166,7 +167,7 @@ def _replica_stop(replica: Replica) -> None:
     advance(
         replica,
         ReplicaStatus.FAILED,
-        code="never_started",
+        code=EventCode.NEVER_STARTED,
         message=Message("stopped before it ran"),
         desired_state=DesiredState.GONE,
         finished_at=timezone.now(),
@@ -225,7 +226,7 @@ def _requeue(job: Job, attempt: Attempt) -> bool:
     advance(
         job,
         JobStatus.QUEUED,
-        code="retry",
+        code=EventCode.RETRY,
         message=Message(
             "%(why)s. Queued again, %(left)s retries left",
             why=failure_message(failure),
@@ -268,9 +269,9 @@ def replica_lost(*, replica_id: UUID, message: Message) -> None:
         advance(
             replica,
             ReplicaStatus.LOST,
-            code="node_lost",
+            code=EventCode.NODE_LOST,
             message=message,
             finished_at=timezone.now(),
         )
-        event_record(replica, "node_lost", message)
+        event_record(replica, EventCode.NODE_LOST, message)
     job_rollup(job_id=replica.attempt.job_id)

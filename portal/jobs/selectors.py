@@ -5,6 +5,7 @@ import re
 from agents.contract.message import Message
 from portal.accounts.models import User
 from portal.accounts.selectors import is_project_admin
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job, Replica
 from portal.jobs.querysets import JobQuerySet
@@ -29,13 +30,13 @@ def job_visible(user: User, ref: str) -> Job:
 
 
 def job_unknown() -> Refused:
-    return Refused("not_found", "This job does not exist, or you may not see it", "", 404)
+    return Refused(ErrorCode.NOT_FOUND, "This job does not exist, or you may not see it")
 
 
 def job_not_waiting(job: Job, field: str = "") -> Refused:
     values = {"job": job.label, "status": Message(job.status)}
     return Refused(
-        "not_waiting", Message("%(job)s is %(status)s, not waiting", **values), field, 409
+        ErrorCode.NOT_WAITING, Message("%(job)s is %(status)s, not waiting", **values), field
     )
 
 
@@ -51,5 +52,5 @@ def replica_of(job: Job, *, attempt: int | None = None, rank: int = 0) -> Replic
         rows = rows.filter(attempt__number=attempt)
     row = rows.order_by("-attempt__number").first()
     if row is None:
-        raise Refused("not_found", "This replica does not exist yet", "rank", 404)
+        raise Refused(ErrorCode.NOT_FOUND, "This replica does not exist yet", "rank")
     return row

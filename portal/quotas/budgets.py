@@ -10,7 +10,9 @@ from django.db import transaction
 
 from agents.contract.message import Message
 from portal.accounts.models import Project, User
+from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.live.bell import ring_plan
 from portal.quotas.models import Budget
@@ -32,9 +34,9 @@ def budget_add(
     Refused(budget_invalid)."""
     if not 0 <= limit_unit_seconds <= MAX_UNIT_SECONDS:
         sentence = Message("A budget must be 0 to %(most)s unit-seconds", most=MAX_UNIT_SECONDS)
-        raise Refused("budget_invalid", sentence, "limit_unit_seconds")
+        raise Refused(ErrorCode.BUDGET_INVALID, sentence, "limit_unit_seconds")
     if ends_at <= starts_at:
-        raise Refused("budget_invalid", "A budget must end after it starts", "ends_at")
+        raise Refused(ErrorCode.BUDGET_INVALID, "A budget must end after it starts", "ends_at")
     with transaction.atomic():
         row = Budget.objects.create(
             project=project,
@@ -43,7 +45,7 @@ def budget_add(
             starts_at=starts_at,
             ends_at=ends_at,
         )
-        _audit("budget_add", row, actor, {}, _facts(row))
+        _audit(AuditAction.BUDGET_ADD, row, actor, {}, _facts(row))
         ring_plan()
     return row
 
@@ -51,7 +53,7 @@ def budget_add(
 def budget_remove(*, budget: Budget, actor: str) -> None:
     """Remove a budget. The allocations, and so the usage, stay."""
     with transaction.atomic():
-        _audit("budget_remove", budget, actor, _facts(budget), {})
+        _audit(AuditAction.BUDGET_REMOVE, budget, actor, _facts(budget), {})
         budget.delete()
         ring_plan()
 
@@ -66,7 +68,7 @@ def _facts(row: Budget) -> dict[str, Any]:
 
 
 def _audit(
-    action: str, row: Budget, actor: str, before: dict[str, Any], after: dict[str, Any]
+    action: AuditAction, row: Budget, actor: str, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     audit_record(
         actor=actor,

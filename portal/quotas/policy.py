@@ -8,7 +8,9 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from agents.contract.message import Message
+from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.live.bell import ring_plan
 from portal.quotas.models import PlannerPolicy
@@ -39,7 +41,7 @@ def policy_set(*, actor: str, version: int | None = None, **options: Any) -> Pla
         row = PlannerPolicy.objects.select_for_update().get(pk=1)
         if version is not None and version != row.version:
             sentence = "The policy changed since you read it. Read it again"
-            raise Refused("version_stale", sentence, "", 412)
+            raise Refused(ErrorCode.VERSION_STALE, sentence)
         before = {name: getattr(row, name) for name in options if name in POLICY_OPTIONS}
         for name, value in options.items():
             _require_valid(name, value)
@@ -48,7 +50,7 @@ def policy_set(*, actor: str, version: int | None = None, **options: Any) -> Pla
         _save(row)
         audit_record(
             actor=actor,
-            action="policy_set",
+            action=AuditAction.POLICY_SET,
             noun="policy",
             noun_id=row.pk,
             before=before,
@@ -65,13 +67,13 @@ def _require_valid(name: str, value: Any) -> None:
             name=repr(name),
             options=", ".join(POLICY_OPTIONS),
         )
-        raise Refused("policy_invalid", sentence, name)
+        raise Refused(ErrorCode.POLICY_INVALID, sentence, name)
     if name in ENUM_OPTIONS:
         return
     if name in BOOLEAN_OPTIONS:
         if not isinstance(value, bool):
             raise Refused(
-                "policy_invalid", Message("%(name)s must be true or false", name=name), name
+                ErrorCode.POLICY_INVALID, Message("%(name)s must be true or false", name=name), name
             )
         return
     max_value = MAX_VALUES.get(name, DEFAULT_MAX_VALUE)
@@ -80,7 +82,7 @@ def _require_valid(name: str, value: Any) -> None:
         sentence = Message(
             "%(name)s must be a number from 0 to %(most)s", name=name, most=max_value
         )
-        raise Refused("policy_invalid", sentence, name)
+        raise Refused(ErrorCode.POLICY_INVALID, sentence, name)
 
 
 def _save(row: PlannerPolicy) -> None:
@@ -90,7 +92,7 @@ def _save(row: PlannerPolicy) -> None:
     except ValidationError as error:
         name, sentences = next(iter(error.message_dict.items()))
         field = name if name in POLICY_OPTIONS else ""
-        raise Refused("policy_invalid", " ".join(sentences), field) from error
+        raise Refused(ErrorCode.POLICY_INVALID, " ".join(sentences), field) from error
     row.save()
 
 

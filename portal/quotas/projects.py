@@ -6,7 +6,9 @@ from django.db import IntegrityError, transaction
 
 from agents.contract.message import Message
 from portal.accounts.models import Project
+from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.quotas.models import Quota
 
@@ -21,7 +23,7 @@ def project_create(*, slug: str, name: str = "", actor: str) -> Project:
             "A slug has 1 to 40 characters of a-z, 0-9 and hyphens. "
             "A name has at most 100 characters"
         )
-        raise Refused("slug_invalid", sentence, "slug") from error
+        raise Refused(ErrorCode.SLUG_INVALID, sentence, "slug") from error
     units = settings.PLATFORM.default_quota_units
     try:
         with transaction.atomic():
@@ -29,7 +31,7 @@ def project_create(*, slug: str, name: str = "", actor: str) -> Project:
             Quota.objects.create(project=project, limit_units=units, guard_units=units)
             audit_record(
                 actor=actor,
-                action="project_create",
+                action=AuditAction.PROJECT_CREATE,
                 noun="project",
                 noun_id=project.slug,
                 project=project,
@@ -37,5 +39,5 @@ def project_create(*, slug: str, name: str = "", actor: str) -> Project:
             )
     except IntegrityError as error:
         taken = "A project %(slug)s exists already. Choose another slug"
-        raise Refused("slug_taken", Message(taken, slug=repr(slug)), "slug", 409) from error
+        raise Refused(ErrorCode.SLUG_TAKEN, Message(taken, slug=repr(slug)), "slug") from error
     return project

@@ -13,7 +13,9 @@ from django.db.models.functions import Greatest
 
 from agents.contract.message import Message
 from portal.accounts.models import Project, User
+from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.inventory.boards import quota_model_names
 from portal.live.bell import ring, ring_plan
@@ -83,7 +85,7 @@ def quota_set(
             _copy_borrowing(row, [r for r in rows if r.model == model and r.user_id])
         audit_record(
             actor=actor,
-            action="quota_set",
+            action=AuditAction.QUOTA_SET,
             noun="quota",
             noun_id="/".join(filter(None, (project.slug, user.username if user else "", model))),
             project=project,
@@ -101,12 +103,12 @@ def _require_valid(user: User | None, model: str, changes: dict[str, int]) -> No
             sentence = Message(
                 "A limit must be 0 to %(most)s units. One GPU is 56,000 units", most=MAX_LIMIT_UNITS
             )
-            raise Refused("limit_invalid", sentence, name)
+            raise Refused(ErrorCode.LIMIT_INVALID, sentence, name)
     if not MODEL_PATTERN.fullmatch(model):
-        raise Refused("model_invalid", "Enter a GPU model, such as H200", "model")
+        raise Refused(ErrorCode.MODEL_INVALID, "Enter a GPU model, such as H200", "model")
     if user is not None and len(changes) > 1:
         sentence = Message("Only projects borrow and lend. Set it for the project")
-        raise Refused("project_only", sentence, "borrow_units")
+        raise Refused(ErrorCode.PROJECT_ONLY, sentence, "borrow_units")
 
 
 def _set_guard(row: Quota) -> None:
@@ -126,7 +128,7 @@ def _copy_borrowing(project_row: Quota, user_rows: list[Quota]) -> None:
 def _require_version(row: Quota | None, version: int | None) -> None:
     if version is not None and version != (row.version if row else 0):
         sentence = "This quota changed since you read it. Read it again"
-        raise Refused("version_stale", sentence, "", 412)
+        raise Refused(ErrorCode.VERSION_STALE, sentence)
 
 
 def _require_within_project(project_row: Quota | None, limit_units: int) -> None:
@@ -135,7 +137,7 @@ def _require_within_project(project_row: Quota | None, limit_units: int) -> None
             "The project's own limit is %(n)s units. Enter no more than that",
             n=project_row.limit_units,
         )
-        raise Refused("over_project_limit", sentence, "limit_units")
+        raise Refused(ErrorCode.OVER_PROJECT_LIMIT, sentence, "limit_units")
 
 
 def _new_row(project: Project, user: User | None, model: str, project_row: Quota | None) -> Quota:

@@ -10,6 +10,7 @@ from agents.contract.message import Message
 from agents.contract.units import UNITS_PER_GPU
 from portal.accounts.models import Membership, Project, Role, User
 from portal.catalogue.selectors import require_image_allowed
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.planning.requests import waiting_job_from_request
@@ -82,7 +83,7 @@ def _project(user: User, slug: str) -> Project:
             slug=repr(slug),
             names=names,
         )
-        raise Refused("project_unknown", sentence, "project", 400)
+        raise Refused(ErrorCode.PROJECT_UNKNOWN, sentence, "project")
     return membership.project
 
 
@@ -112,7 +113,7 @@ def _full(waiting: Message) -> Refused:
         "%(waiting)s, which is the limit. Cancel one, or submit again when one has started",
         waiting=waiting,
     )
-    return Refused("pending_limit", sentence, "project", 409)
+    return Refused(ErrorCode.PENDING_LIMIT, sentence, "project")
 
 
 def dependencies_of(request: JobRequest, project: Project) -> list[Job]:
@@ -127,14 +128,14 @@ def dependencies_of(request: JobRequest, project: Project) -> list[Job]:
                 job=label,
                 project=project.slug,
             )
-            raise Refused("after_unknown", sentence, "after")
+            raise Refused(ErrorCode.AFTER_UNKNOWN, sentence, "after")
         if JobStatus(job.status) in UNSATISFYING:
             sentence = Message(
                 "%(job)s ended as %(status)s: a job that must run after it would never start",
                 job=label,
                 status=Message(job.status),
             )
-            raise Refused("after_failed", sentence, "after")
+            raise Refused(ErrorCode.AFTER_FAILED, sentence, "after")
     return list(found.values())
 
 

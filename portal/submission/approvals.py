@@ -15,6 +15,7 @@ from django.utils import timezone
 from agents.contract.message import Message
 from portal.accounts.models import Membership, Role, User
 from portal.allocations.budgets import current_budgets
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.inventory.boards import cluster_boards
 from portal.jobs.holds import job_approve, job_refuse
@@ -122,12 +123,14 @@ def approvals_decide(
     """
     labels = list(dict.fromkeys(refs))
     if not labels:
-        raise Refused("none_chosen", "Choose at least one job", "job")
+        raise Refused(ErrorCode.NONE_CHOSEN, "Choose at least one job", "job")
     if len(labels) > MAX_DECISIONS:
         sentence = Message("Decide on at most %(n)s jobs at once", n=MAX_DECISIONS)
-        raise Refused("too_many", sentence, "job")
+        raise Refused(ErrorCode.TOO_MANY, sentence, "job")
     if not approve and not single_line(reason):
-        raise Refused("reason_missing", "Give a reason: the job's owner will read it", "because")
+        raise Refused(
+            ErrorCode.REASON_MISSING, "Give a reason: the job's owner will read it", "because"
+        )
     return [(ref, _decide(ref, actor, approve, reason)) for ref in labels]
 
 

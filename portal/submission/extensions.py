@@ -11,8 +11,10 @@ from portal.accounts.models import User
 from portal.accounts.selectors import is_project_admin
 from portal.allocations.budgets import current_budgets
 from portal.allocations.models import Allocation
+from portal.audit.codes import AuditAction, EventCode
 from portal.audit.services import audit_record
 from portal.audit.transitions import event_record
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.jobs.selectors import may_cancel
@@ -36,7 +38,7 @@ def job_extend(*, job: Job, actor: User, seconds: int, max_seconds: int) -> Job:
     """
     if not may_cancel(actor, job):
         sentence = Message("Only its owner or a project admin may extend a job")
-        raise Refused("forbidden", sentence, "", 403)
+        raise Refused(ErrorCode.FORBIDDEN, sentence)
     with transaction.atomic():
         (row,) = Job.objects.filter(pk=job.pk).select_related("project", "owner").lock_rows()
         if JobStatus(row.status) is not JobStatus.RUNNING or row.deadline_at is None:
@@ -45,7 +47,7 @@ def job_extend(*, job: Job, actor: User, seconds: int, max_seconds: int) -> Job:
                 job=row.label,
                 status=Message(row.status),
             )
-            raise Refused("not_running", sentence, "", 409)
+            raise Refused(ErrorCode.NOT_RUNNING, sentence)
         wanted = row.time_limit_seconds + seconds
         if wanted > max_seconds:
             left = write_seconds(max(0, max_seconds - row.time_limit_seconds)) or "0s"
@@ -54,7 +56,7 @@ def job_extend(*, job: Job, actor: User, seconds: int, max_seconds: int) -> Job:
                 most=write_seconds(max_seconds),
                 left=left,
             )
-            raise Refused("over_time_limit", sentence, "by")
+            raise Refused(ErrorCode.OVER_TIME_LIMIT, sentence, "by")
         units = _units(row)
         _require_approved(row, actor, units, wanted)
         _require_budget(row, units * seconds)
@@ -81,7 +83,7 @@ def _require_approved(job: Job, by: User, units: int, seconds: int) -> None:
             needed=needed.message,
             project=job.project.slug,
         )
-        raise Refused("approval", sentence, "by", 403)
+        raise Refused(ErrorCode.APPROVAL, sentence, "by")
 
 
 def _require_budget(job: Job, unit_seconds: int) -> None:
@@ -96,7 +98,7 @@ def _require_budget(job: Job, unit_seconds: int) -> None:
                 "The budget has %(hours)s GPU-hours left. Extend it by less, or ask an admin",
                 hours=hours,
             )
-            raise Refused("budget", sentence, "by", 409)
+            raise Refused(ErrorCode.BUDGET, sentence, "by")
 
 
 def _extend(job: Job, by: User, seconds: int) -> None:
@@ -106,10 +108,10 @@ def _extend(job: Job, by: User, seconds: int) -> None:
     job.save(update_fields=["time_limit_seconds", "deadline_at"])
     more = write_seconds(seconds)
     said = Message("extended by %(user)s by %(more)s", user=by.username, more=more)
-    event_record(job, "extended", said, actor=by.username)
+    event_record(job, EventCode.EXTENDED, said, actor=by.username)
     audit_record(
         actor=by.username,
-        action="job_extend",
+        action=AuditAction.JOB_EXTEND,
         noun="job",
         noun_id=job.label,
         project=job.project,

@@ -12,7 +12,9 @@ from django.utils import timezone
 
 from agents.contract.message import Message
 from portal.accounts.models import User
+from portal.audit.codes import EventCode
 from portal.audit.transitions import event_record
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.jobs.selectors import job_not_waiting
@@ -40,11 +42,11 @@ def job_replace(*, job: Job, actor: User, changes: Mapping[str, Any], limits: Re
     `job_submit` raises.
     """
     if job.owner_id != actor.pk:
-        raise Refused("forbidden", "Only its owner may replace a job", "", 403)
+        raise Refused(ErrorCode.FORBIDDEN, "Only its owner may replace a job")
     if not changes or not changes.keys() <= CHANGEABLE:
         names = ", ".join(sorted(CHANGEABLE))
         sentence = Message("Change one or more of %(names)s", names=names)
-        raise Refused("changes_unknown", sentence, "changes")
+        raise Refused(ErrorCode.CHANGES_UNKNOWN, sentence, "changes")
     with transaction.atomic():
         (old,) = Job.objects.filter(pk=job.pk).lock_rows()
         if JobStatus(old.status) not in JOB_WAITING:
@@ -53,7 +55,7 @@ def job_replace(*, job: Job, actor: User, changes: Mapping[str, Any], limits: Re
             sentence = Message(
                 "%(job)s has run already: cancel it and submit a new job", job=old.label
             )
-            raise Refused("has_run", sentence, "", 409)
+            raise Refused(ErrorCode.HAS_RUN, sentence)
         request = parse_request(_changed_request(old, changes), limits)
         job_cancel(job=old, actor=actor.username)
         new = job_submit(user=actor, request=request)
@@ -80,5 +82,5 @@ def _take_over(old: Job, new: Job, actor: User) -> None:
     new.save(update_fields=["bypassed", "hold_owner", "hold_reason", "queued_at"])
     Job.after.through.objects.filter(to_job=old).update(to_job=new)
     by = actor.username
-    event_record(old, "replaced", Message("replaced by %(job)s", job=new.label), actor=by)
-    event_record(new, "replaces", Message("replaces %(job)s", job=old.label), actor=by)
+    event_record(old, EventCode.REPLACED, Message("replaced by %(job)s", job=new.label), actor=by)
+    event_record(new, EventCode.REPLACES, Message("replaces %(job)s", job=old.label), actor=by)

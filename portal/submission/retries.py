@@ -5,7 +5,9 @@ from django.utils import timezone
 
 from agents.contract.message import Message
 from portal.accounts.models import User
+from portal.audit.codes import EventCode
 from portal.audit.transitions import event_record
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.jobs.selectors import may_cancel
@@ -26,20 +28,20 @@ def job_retry(*, job: Job, actor: User, limits: RequestLimits) -> Job:
     """
     if not may_cancel(actor, job):
         sentence = Message("Only its owner or a project admin may retry a job")
-        raise Refused("forbidden", sentence, "", 403)
+        raise Refused(ErrorCode.FORBIDDEN, sentence)
     if JobStatus(job.status) not in JOB_FINAL:
         sentence = Message(
             "%(job)s is %(status)s: cancel it first, or wait until it has ended",
             job=job.label,
             status=Message(job.status),
         )
-        raise Refused("not_over", sentence, "", 409)
+        raise Refused(ErrorCode.NOT_OVER, sentence)
     request = parse_request(_request_again(job), limits)
     with transaction.atomic():
         new = job_submit(user=actor, request=request)
         by = actor.username
-        event_record(job, "retried", Message("retried as %(job)s", job=new.label), actor=by)
-        event_record(new, "retries", Message("retry of %(job)s", job=job.label), actor=by)
+        event_record(job, EventCode.RETRIED, Message("retried as %(job)s", job=new.label), actor=by)
+        event_record(new, EventCode.RETRIES, Message("retry of %(job)s", job=job.label), actor=by)
     return new
 
 

@@ -8,7 +8,9 @@ from django.utils import timezone
 
 from agents.contract.message import Message
 from portal.accounts.models import User
+from portal.audit.codes import EventCode
 from portal.audit.transitions import advance, event_record
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.live.bell import ring, ring_plan
@@ -25,14 +27,16 @@ def job_submit(*, user: User, request: JobRequest, actor: str = "") -> Job:
     """
     check = request_check(user=user, request=request)
     if reason := check.infeasible:
-        raise Refused(str(reason.code), reason.message, "device")
+        raise Refused(ErrorCode(reason.code), reason.message, "device")
     actor = actor or user.username
     with transaction.atomic():
         require_pending_room(user, check.project)
         before = dependencies_of(request, check.project)
         job = Job.objects.create(project=check.project, owner=user, **_columns(request))
         job.after.set(before)
-        event_record(job, "submitted", Message("submitted by %(user)s", user=actor), actor=actor)
+        event_record(
+            job, EventCode.SUBMITTED, Message("submitted by %(user)s", user=actor), actor=actor
+        )
         if check.approval:
             advance(job, JobStatus.AWAITING_APPROVAL, actor=actor, reason=check.approval)
             job.reason = check.approval.as_dict()

@@ -10,6 +10,7 @@ from agents.contract.boards import known_boards
 from portal.accounts.models import Membership, Project, Role, User
 from portal.allocations.models import Allocation
 from portal.allocations.querysets import AllocationQuerySet
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.usage.ledger import UsageKey, UsageWindow, unit_seconds_by_key
 
@@ -95,7 +96,7 @@ def usage_scope(projects: VisibleProjects, name: str) -> UsageScope:
     slug = name.removeprefix(IN)
     project = projects.projects.get(slug) if name.startswith(IN) else None
     if project is None:
-        raise Refused("not_found", "There is no such project, or you may not see it", "of", 404)
+        raise Refused(ErrorCode.NOT_FOUND, "There is no such project, or you may not see it", "of")
     rows = Allocation.objects.filter(project=project)
     return UsageScope(name, rows, project, slug in projects.administered)
 

@@ -8,6 +8,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from agents.contract.message import Message
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.usage.ledger import UsageWindow
 
@@ -115,13 +116,13 @@ def parse_window(query: Mapping[str, str], now: datetime) -> UsageWindow:
     start = _moment(query, "from", begin)
     end = _moment(query, "to", max(now, start))
     if end < start:
-        raise Refused("invalid_field", "`to` is before `from`", "to")
+        raise Refused(ErrorCode.INVALID_FIELD, "`to` is before `from`", "to")
     if end - start > MAX_WINDOW:
         sentence = Message(
             "A period has at most %(days)s days. Request longer periods in parts",
             days=MAX_WINDOW.days,
         )
-        raise Refused("invalid_field", sentence, "from")
+        raise Refused(ErrorCode.INVALID_FIELD, sentence, "from")
     return UsageWindow(start, end, now)
 
 
@@ -137,5 +138,5 @@ def _moment(query: Mapping[str, str], name: str, default: datetime) -> datetime:
         at = None
     if at is None or not 1970 <= at.year < 9000:
         sentence = "Enter a day such as 2026-11-01 or a time such as 2026-11-01T00:00:00Z"
-        raise Refused("invalid_field", sentence, name)
+        raise Refused(ErrorCode.INVALID_FIELD, sentence, name)
     return at if timezone.is_aware(at) else timezone.make_aware(at)

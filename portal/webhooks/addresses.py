@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from agents.contract.message import Message
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.webhooks.models import MAX_URL
 
@@ -58,16 +59,16 @@ def resolve_target(
         found = [_address(text) for text in look_up(host, port)]
     except (OSError, UnicodeError) as wrong:
         sentence = Message("No address was found for %(host)s", host=host)
-        raise Refused("host_unknown", sentence, "url") from wrong
+        raise Refused(ErrorCode.HOST_UNKNOWN, sentence, "url") from wrong
     allowed_networks = tuple(allowed_networks)
     if not found or not all(is_reachable(address, allowed_networks) for address in found):
         sentence = Message(
             "%(host)s is not a public address. Webhooks reach only public addresses", host=host
         )
-        raise Refused("address_forbidden", sentence, "url")
+        raise Refused(ErrorCode.ADDRESS_FORBIDDEN, sentence, "url")
     if scheme == "http" and not all(_is_in(address, allowed_networks) for address in found):
         why = "Use https. Without it, anyone on the way can read and change the message"
-        raise Refused("url_invalid", why, "url")
+        raise Refused(ErrorCode.URL_INVALID, why, "url")
     return WebhookTarget(scheme, host, port, path, str(found[0]))
 
 
@@ -126,4 +127,4 @@ def _parts(url: str) -> tuple[str, str, int, str]:
 
 
 def _invalid(sentence: Message | str) -> Refused:
-    return Refused("url_invalid", sentence, "url")
+    return Refused(ErrorCode.URL_INVALID, sentence, "url")

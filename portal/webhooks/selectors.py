@@ -5,6 +5,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from portal.accounts.models import Membership, Role, User
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.webhooks.models import Delivery, Endpoint
 
@@ -23,7 +24,7 @@ def visible_endpoint(user: User, ref: str) -> Endpoint:
     except ValueError:
         row = None
     if row is None:
-        raise Refused("not_found", "You have no such webhook", "", 404)
+        raise Refused(ErrorCode.NOT_FOUND, "You have no such webhook")
     return row
 
 
@@ -37,5 +38,5 @@ def visible_delivery(endpoint: Endpoint, ref: str) -> Delivery:
     is_number = ref.isascii() and ref.isdigit() and len(ref) <= 18
     row = endpoint_deliveries(endpoint).filter(pk=int(ref)).first() if is_number else None
     if row is None:
-        raise Refused("not_found", "There is no such delivery", "", 404)
+        raise Refused(ErrorCode.NOT_FOUND, "There is no such delivery")
     return row

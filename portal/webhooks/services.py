@@ -11,8 +11,10 @@ from django.utils import timezone
 from agents.contract.message import Message
 from portal.accounts.models import Project, User
 from portal.accounts.rights import require_project_admin
+from portal.audit.codes import AuditAction
 from portal.audit.models import Event
 from portal.audit.services import audit_record
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.webhooks.addresses import parse_networks, resolve_target
 from portal.webhooks.models import Delivery, Endpoint
@@ -44,7 +46,7 @@ def endpoint_add(
             sentence = Message(
                 "You have %(n)s webhooks. Remove one that you no longer use", n=MAX_ENDPOINTS
             )
-            raise Refused("too_many_webhooks", sentence, "", 409)
+            raise Refused(ErrorCode.TOO_MANY_WEBHOOKS, sentence)
         newest = Event.objects.aggregate(last=Max("id"))["last"] or 0
         row = Endpoint.objects.create(
             owner=user,
@@ -56,14 +58,14 @@ def endpoint_add(
             first_event=newest,
             seen_event=newest,
         )
-        _audit(user, "webhook_add", row)
+        _audit(user, AuditAction.WEBHOOK_ADD, row)
     return row, secret
 
 
 def endpoint_remove(*, endpoint: Endpoint, actor: User) -> None:
     """Remove an endpoint with its deliveries."""
     with transaction.atomic():
-        _audit(actor, "webhook_remove", endpoint)
+        _audit(actor, AuditAction.WEBHOOK_REMOVE, endpoint)
         endpoint.delete()
 
 
@@ -94,7 +96,7 @@ def delivery_resend(*, delivery: Delivery) -> Delivery:
 def _require_on(endpoint: Endpoint) -> None:
     if endpoint.off_reason:
         sentence = Message("This webhook is off: %(because)s", because=endpoint.off_reason)
-        raise Refused("webhook_off", sentence, "", 409)
+        raise Refused(ErrorCode.WEBHOOK_OFF, sentence)
 
 
 def _valid_kinds(kinds: Iterable[str]) -> list[str]:
@@ -106,13 +108,13 @@ def _valid_kinds(kinds: Iterable[str]) -> list[str]:
             word=repr(unknown[0]),
             known=", ".join(sorted(known)),
         )
-        raise Refused("kinds_invalid", sentence, "kinds")
+        raise Refused(ErrorCode.KINDS_INVALID, sentence, "kinds")
     return statuses
 
 
-def _audit(actor: User, action: str, row: Endpoint) -> None:
+def _audit(actor: User, action: AuditAction, row: Endpoint) -> None:
     facts = {"name": row.name, "url": row.url, "kinds": row.kinds}
-    is_new = action == "webhook_add"
+    is_new = action is AuditAction.WEBHOOK_ADD
     audit_record(
         actor=actor.username,
         action=action,

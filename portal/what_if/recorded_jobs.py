@@ -15,6 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q, QuerySet
 
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Attempt, Job
 from portal.planning.history import past_runs
@@ -59,14 +60,16 @@ def jobs_in_window(since: datetime, until: datetime) -> QuerySet[Job]:
 def require_recorded_jobs(*, now: datetime, days: int) -> None:
     """Raises Refused(days_invalid, no_jobs, too_many_jobs)."""
     if not 1 <= days <= MAX_DAYS:
-        raise Refused("days_invalid", f"Choose 1 to {MAX_DAYS} days", "days")
+        raise Refused(ErrorCode.DAYS_INVALID, f"Choose 1 to {MAX_DAYS} days", "days")
     number = jobs_in_window(now - timedelta(days=days), now).count()
     if not number:
         sentence = f"No job waited or ran in the last {days} days"
-        raise Refused("no_jobs", f"{sentence}. Choose more days, at most {MAX_DAYS}", "days")
+        raise Refused(
+            ErrorCode.NO_JOBS, f"{sentence}. Choose more days, at most {MAX_DAYS}", "days"
+        )
     if number > MAX_JOBS:
         sentence = f"There are {number} jobs in this time; at most {MAX_JOBS} are replayed"
-        raise Refused("too_many_jobs", f"{sentence}. Choose fewer days", "days")
+        raise Refused(ErrorCode.TOO_MANY_JOBS, f"{sentence}. Choose fewer days", "days")
 
 
 def recorded_window(*, now: datetime, days: int) -> RecordedWindow:

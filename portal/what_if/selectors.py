@@ -4,6 +4,7 @@ from django.db.models import QuerySet
 
 from portal.accounts.models import User
 from portal.accounts.rights import require_platform_admin
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.what_if.models import WhatIf
 
@@ -20,5 +21,5 @@ def what_if_visible(user: User, number: str) -> WhatIf:
     is_number = number.isascii() and number.isdecimal() and len(number) <= 18
     row = rows.filter(pk=int(number)).first() if is_number else None
     if row is None:
-        raise Refused("not_found", "There is no such what-if", "", 404)
+        raise Refused(ErrorCode.NOT_FOUND, "There is no such what-if")
     return row

@@ -11,7 +11,9 @@ from django.utils import timezone
 
 from portal.accounts.models import User
 from portal.accounts.rights import require_platform_admin
+from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.live.bell import ring_what_if
 from portal.what_if.models import LEASE, OPEN, WhatIf, WhatIfStatus
@@ -43,7 +45,7 @@ def what_if_create(*, user: User, days: int, changes: Iterable[Any]) -> WhatIf:
         fresh = Q(status__in=OPEN, stamped_at__gte=now - LEASE)
         if WhatIf.objects.filter(fresh).count() >= MAX_OPEN:
             sentence = f"{MAX_OPEN} what-ifs are open. Wait until one is done, or cancel one"
-            raise Refused("busy", sentence, "", 409)
+            raise Refused(ErrorCode.BUSY, sentence)
         stored = [write_change(change) for change in read]
         row = WhatIf.objects.create(requester=user, days=days, changes=stored)
         _audit(user.username, row.pk, days, read)
@@ -72,8 +74,10 @@ def what_if_cancel(*, user: User, row: WhatIf) -> WhatIf:
     with transaction.atomic():
         mine = WhatIf.objects.filter(pk=row.pk, status__in=OPEN)
         if not mine.update(status=WhatIfStatus.CANCELLED, stamped_at=now, finished_at=now):
-            raise Refused("what_if_over", "This what-if has already ended", "", 409)
-        audit_record(actor=user.username, action="what_if_cancel", noun="what_if", noun_id=row.pk)
+            raise Refused(ErrorCode.WHAT_IF_OVER, "This what-if has already ended")
+        audit_record(
+            actor=user.username, action=AuditAction.WHAT_IF_CANCEL, noun="what_if", noun_id=row.pk
+        )
     row.refresh_from_db()
     return row
 
@@ -137,9 +141,9 @@ def _finish(row: WhatIf, status: WhatIfStatus, **columns: Any) -> None:
 
 def _as_refused(refused: ChangeRefusedError) -> Refused:
     field = refused.field if refused.field == "days" else f"changes.{refused.field}".rstrip(".")
-    return Refused("change_invalid", refused.sentence, field)
+    return Refused(ErrorCode.CHANGE_INVALID, refused.sentence, field)
 
 
 def _audit(actor: str, row: object, days: int, changes: Iterable[ClusterChange]) -> None:
     told = {"days": days, "changes": [str(change) for change in changes]}
-    audit_record(actor=actor, action="what_if", noun="what_if", noun_id=row, after=told)
+    audit_record(actor=actor, action=AuditAction.WHAT_IF, noun="what_if", noun_id=row, after=told)

@@ -9,6 +9,7 @@ from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.message import Message
 from portal.allocations.slices import device_create, next_settle_time
+from portal.audit.codes import EventCode
 from portal.audit.transitions import advance, event_record
 from portal.inventory.models import Gpu, Node, Slice
 from portal.live.bell import ring
@@ -31,7 +32,7 @@ def merge_commit(merge: Merge) -> bool:
             return False
         message = merge.message or Message("for job %(job)s", job=merge.for_job)
         for row in idle:
-            advance(row, SliceStatus.DELETING, code="merge", message=message)
+            advance(row, SliceStatus.DELETING, code=EventCode.MERGE, message=message)
         Gpu.objects.filter(pk=gpu.pk).update(settles_at=next_settle_time())
         ring("cluster")
         return True
@@ -75,6 +76,6 @@ def _carve(carve: Carve) -> bool:
     message = carve.message or Message(
         "%(profile)s at %(start)s, ahead of need", profile=carve.profile, start=carve.start
     )
-    event_record(gpu, "carve", message)
+    event_record(gpu, EventCode.CARVE, message)
     ring("cluster")
     return True

@@ -24,6 +24,7 @@ from portal.api.jobs.serializers import EventSerializer
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.views import ApiView
 from portal.audit.models import Event
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.event_stream import (
     HEARTBEAT_SECONDS,
@@ -134,7 +135,7 @@ def _start(request: ApiRequest, since: int | None) -> int:
             f"Event {since} has expired, so later events may be missing. "
             "Read the jobs again and start the stream without since"
         )
-        raise Refused("events_gone", sentence, "since", 410)
+        raise Refused(ErrorCode.EVENTS_GONE, sentence, "since")
     return since
 
 

@@ -8,6 +8,7 @@ from rest_framework.response import Response
 from portal.allocations.selectors import attempts_of, usage_of
 from portal.api.jobs.serializers import JobSerializer
 from portal.api.protocol.requests import ApiRequest
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.planning.visible_reasons import visible_projects
@@ -40,4 +41,4 @@ def created_response(request: ApiRequest, job: Job) -> Response:
 
 def cancel_refused() -> Refused:
     """The refusal for a caller who sees a job but may not cancel it."""
-    return Refused("forbidden", "Only its owner or a project admin may cancel a job", "", 403)
+    return Refused(ErrorCode.FORBIDDEN, "Only its owner or a project admin may cancel a job")

@@ -23,6 +23,7 @@ from portal.api.protocol.problems import VersionStale
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.versions import ETAG, IF_MATCH, if_match
 from portal.api.protocol.views import ApiView
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.inventory.models import Node
 from portal.inventory.selectors import nodes
@@ -150,7 +151,7 @@ class NodeAllowMassRemoval(NodeAction):
 def _node(name: str) -> Node:
     row = nodes().filter(name=name).first()
     if row is None:
-        raise Refused("not_found", f"There is no node {name!r}", "", 404)
+        raise Refused(ErrorCode.NOT_FOUND, f"There is no node {name!r}")
     return row
 
 

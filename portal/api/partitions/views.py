@@ -14,6 +14,7 @@ from portal.api.partitions.serializers import (
 from portal.api.protocol.permissions import IsPlatformAdmin
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.views import ApiView
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node
 from portal.inventory.node_settings import gpu_pin, gpu_unpin
@@ -62,7 +63,7 @@ class PartitionPreviewDetail(ApiView):
         query = request.validated_query(PartitionPreviewQuerySerializer)
         job, node = query.get("job"), query.get("node", "")
         if node and not Node.objects.filter(name=node).exists():
-            raise Refused("not_found", f"There is no node {node!r}", "node", 404)
+            raise Refused(ErrorCode.NOT_FOUND, f"There is no node {node!r}", "node")
         preview = partition_preview(job=job_visible(user, job) if job else None, node=node)
         return Response(PartitionPreviewSerializer(preview).data)
 
@@ -93,7 +94,7 @@ class GpuUnpin(ApiView):
 def _gpu(uuid: str) -> Gpu:
     row = Gpu.objects.filter(uuid=uuid).first()
     if row is None:
-        raise Refused("not_found", f"There is no GPU {uuid!r}", "", 404)
+        raise Refused(ErrorCode.NOT_FOUND, f"There is no GPU {uuid!r}")
     return row
 
 

@@ -11,6 +11,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 
 from portal.api.protocol.requests import ApiRequest
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.idempotency.services import (
     KeyClaim,
@@ -62,7 +63,7 @@ def idempotency_key(request: ApiRequest) -> str:
     key = request.headers.get("Idempotency-Key", "")
     if len(key) > 128 or not (key.isascii() and key.isprintable()):
         sentence = "An Idempotency-Key must have 1 to 128 printable ASCII characters"
-        raise Refused("idempotency_key_invalid", sentence, "Idempotency-Key")
+        raise Refused(ErrorCode.IDEMPOTENCY_KEY_INVALID, sentence, "Idempotency-Key")
     return key
 
 

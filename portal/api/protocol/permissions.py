@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from portal.accounts.models import ApiToken, Project, TokenScope, User
 from portal.accounts.rights import require_platform_admin, require_project_admin
 from portal.accounts.selectors import visible_project
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 
 SCOPE_ORDER = [TokenScope.READ, TokenScope.WRITE, TokenScope.ADMIN]
@@ -24,7 +25,7 @@ class HasTokenScope(BasePermission):
     A browser session has all of its user's rights.
     """
 
-    code = "scope_missing"
+    code = ErrorCode.SCOPE_MISSING
     message = "This token's scope does not allow this. Use a token with a wider scope"
 
     def has_permission(self, request: Request, view: Any) -> bool:

@@ -8,44 +8,33 @@ from django.http import Http404
 from rest_framework import exceptions, status
 from rest_framework.response import Response
 
+from portal.error_codes import ERROR_KINDS, ErrorCode
 from portal.errors import Refused
 from portal.request_id import request_id
 from scheduler.core.request import InvalidRequest
 
 CONTENT_TYPE = "application/problem+json"
-TITLES = {
-    400: "Invalid request",
-    401: "Authentication required",
-    403: "Not allowed",
-    404: "Not found",
-    405: "Method not allowed",
-    409: "Conflict",
-    410: "Expired",
-    412: "Changed since you read it",
-    413: "Request body too large",
-    415: "Unsupported media type",
-    422: "Request cannot be processed",
-    428: "If-Match required",
-    429: "Too many requests",
-    500: "Internal server error",
-    503: "Unavailable for now",
+# Codes of the REST framework that have another name here.
+_DRF_CODES = {
+    "permission_denied": ErrorCode.FORBIDDEN,
+    "parse_error": ErrorCode.MALFORMED,
 }
 
 
 class BodyTooLarge(exceptions.APIException):
     status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
-    default_code = "too_large"
+    default_code = ErrorCode.TOO_LARGE
     default_detail = "A request body may have at most 1 MiB"
 
 
 class MalformedBody(exceptions.ParseError):
-    default_code = "malformed"
+    default_code = ErrorCode.MALFORMED
     default_detail = "The request body is not valid JSON"
 
 
 class VersionMissing(exceptions.APIException):
     status_code = status.HTTP_428_PRECONDITION_REQUIRED
-    default_code = "version_missing"
+    default_code = ErrorCode.VERSION_MISSING
     default_detail = (
         "Send If-Match with the ETag that you read, or If-None-Match: * to create a new one"
     )
@@ -55,7 +44,7 @@ class VersionStale(exceptions.APIException):
     """The refusal carries both versions: the row as it is now (`current`) and the change `sent`."""
 
     status_code = status.HTTP_412_PRECONDITION_FAILED
-    default_code = "version_stale"
+    default_code = ErrorCode.VERSION_STALE
     default_detail = "It has changed since you read it. Read it again"
 
     def __init__(self, current: Any, etag: str, sent: Any, detail: str | None = None) -> None:
@@ -77,15 +66,15 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
                 response["Retry-After"] = str(error.retry_seconds)
         case InvalidRequest():
             fields = [_field(e.field, e.code, e.sentence, e.suggestion) for e in error.errors]
-            response = _problem(400, "request_invalid", _join(fields), path, fields)
+            response = _problem(400, ErrorCode.REQUEST_INVALID, _join(fields), path, fields)
         case exceptions.ValidationError():
             fields = list(_flat(error.get_full_details()))
-            response = _problem(400, "invalid", _join(fields), path, fields)
+            response = _problem(400, ErrorCode.INVALID, _join(fields), path, fields)
         case Http404():
-            response = _problem(404, "not_found", "There is no such resource", path)
+            response = _problem(404, ErrorCode.NOT_FOUND, "There is no such resource", path)
         case PermissionDenied():
             detail = str(error) or "You are not allowed to do this"
-            response = _problem(403, "forbidden", detail, path)
+            response = _problem(403, ErrorCode.FORBIDDEN, detail, path)
         case RequestDataTooBig():
             response = _from_api_exception(BodyTooLarge(), path)
         case exceptions.APIException():
@@ -98,7 +87,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
 
 def _from_api_exception(error: exceptions.APIException, path: str) -> Response:
     code = str(getattr(error.detail, "code", error.default_code))
-    code = {"permission_denied": "forbidden", "parse_error": "malformed"}.get(code, code)
+    code = _DRF_CODES.get(code, code)
     response = _problem(error.status_code, code, str(error.detail), path)
     if challenge := getattr(error, "auth_header", None):
         response["WWW-Authenticate"] = challenge
@@ -116,7 +105,7 @@ def problem_body(
     """A problem as it is sent, with the request id that the log lines carry."""
     return {
         "type": f"urn:tessera:problem:{code}",
-        "title": TITLES.get(status_code, "Refused"),
+        "title": ERROR_KINDS[ErrorCode(code)].title if code in ERROR_KINDS else "Refused",
         "status": status_code,
         "detail": detail,
         "instance": path,

@@ -18,6 +18,7 @@ from portal.api.quotas.serializers import (
     QuotaRequestSerializer,
     QuotaSerializer,
 )
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.quotas.models import Quota
 from portal.quotas.selectors import visible_quotas
@@ -95,7 +96,7 @@ def _quota(request: ApiRequest, project: str, user: str | None) -> Quota:
     rows = visible_quotas(request.caller).filter(**query)
     row = rows.filter(project__slug=project, user__username=user).first()
     if row is None:
-        raise Refused("not_found", "There is no such quota, or you may not see it", "", 404)
+        raise Refused(ErrorCode.NOT_FOUND, "There is no such quota, or you may not see it")
     return row
 
 

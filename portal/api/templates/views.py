@@ -31,6 +31,7 @@ from portal.api.templates.serializers import (
 from portal.catalogue.models import Template
 from portal.catalogue.selectors import visible_template, visible_templates
 from portal.catalogue.services import template_delete, template_save, template_update
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.submission.limits import request_limits
 
@@ -110,7 +111,7 @@ class TemplateDetail(ApiView):
 
 def _template(request: ApiRequest, ref: str) -> Template:
     if not (ref.isascii() and ref.isdigit() and len(ref) <= 18):
-        raise Refused("not_found", "There is no such template, or you may not see it", "", 404)
+        raise Refused(ErrorCode.NOT_FOUND, "There is no such template, or you may not see it")
     return visible_template(request.caller, int(ref))
 
 

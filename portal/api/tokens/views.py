@@ -17,6 +17,7 @@ from portal.api.tokens.serializers import (
     TokenRequestSerializer,
     TokenSerializer,
 )
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 
 
@@ -56,6 +57,6 @@ class TokenDetail(ApiView):
         """Revoke one of your tokens."""
         row = tokens_of(request.caller).filter(token_key=token).first()
         if row is None:
-            raise Refused("not_found", "You have no such token", "", 404)
+            raise Refused(ErrorCode.NOT_FOUND, "You have no such token")
         token_revoke(token=row)
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -11,6 +11,7 @@ from portal.allocations.selectors import gpu_hours
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.views import ApiView
 from portal.api.usage.serializers import PARTS, UsageSerializer
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.usage.budgets import BudgetStatus, budget_statuses, visible_limits
 from portal.usage.selectors import (
@@ -107,7 +108,7 @@ def _parts(query: Mapping[str, str]) -> list[str]:
     names = {word.strip() for word in text.split(",") if word.strip()}
     if unknown := sorted(names - set(PARTS)):
         sentence = f"{unknown[0][:40]!r} is not one of {', '.join(PARTS)}"
-        raise Refused("invalid_field", sentence, "by")
+        raise Refused(ErrorCode.INVALID_FIELD, sentence, "by")
     return [part for part in PARTS if part in names]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from agents.contract.codec import encode
 from agents.contract.telemetry import GpuSample
+from portal.audit.codes import AuditAction
 from portal.audit.models import AuditEntry, Event
 from portal.demo.scale.jobs import JobRows
 from portal.demo.scale.people import ADMIN, People
@@ -16,7 +17,13 @@ from scheduler.core.model.states import JOB_FINAL, GpuHealth, JobStatus
 
 BATCH_SIZE = 1_000
 SECOND = timedelta(seconds=1)
-AUDITED = ("quota_set", "node_cordon", "node_label", "membership_set", "job_approve")
+AUDITED = (
+    AuditAction.QUOTA_SET,
+    AuditAction.NODE_CORDON,
+    AuditAction.NODE_LABEL,
+    AuditAction.MEMBERSHIP_SET,
+    AuditAction.JOB_APPROVE,
+)
 
 
 def history_write(rng: SeededRandom, work: JobRows, gpus: list[Gpu], people: People) -> int:

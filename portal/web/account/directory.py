@@ -14,6 +14,7 @@ from django_auth_ldap.backend import LDAPBackend, populate_user
 
 from portal.accounts.models import User
 from portal.accounts.profiles import user_audit
+from portal.audit.codes import AuditAction
 
 LENGTHS = {"first_name": 150, "last_name": 150, "email": 254}
 
@@ -47,7 +48,7 @@ def _create(user: User) -> User:
     with transaction.atomic():
         user.set_unusable_password()
         user.save()
-        user_audit(user, "user_add", after={"by": "ldap", "projects": 0})
+        user_audit(user, AuditAction.USER_ADD, after={"by": "ldap", "projects": 0})
     return user
 
 

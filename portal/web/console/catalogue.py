@@ -29,6 +29,7 @@ from portal.catalogue.services import (
     template_save,
     template_update,
 )
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.submission.limits import request_limits
 from portal.web.console.access import platform_admins_only, project_or_404
@@ -180,7 +181,7 @@ def _project(user: User, slug: str) -> Project | None:
         return None
     project = next((project for project in _projects(user) if project.slug == slug), None)
     if project is None:
-        raise Refused("project_unknown", "Choose one of your projects", "project")
+        raise Refused(ErrorCode.PROJECT_UNKNOWN, "Choose one of your projects", "project")
     return project
 
 
@@ -226,14 +227,14 @@ def _request(form: TemplateForm) -> Mapping[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as wrong:
         why = str(wrong).splitlines()[0] if str(wrong) else "?"
         sentence = Message("Invalid YAML: %(why)s", why=why[:180])
-        raise Refused("request_unreadable", sentence, "request") from wrong
+        raise Refused(ErrorCode.REQUEST_UNREADABLE, sentence, "request") from wrong
     try:
         json.dumps(document)
     except (TypeError, ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
         sentence = Message("Enter a request with fields such as image, command and device")
-        raise Refused("request_unreadable", sentence, "request")
+        raise Refused(ErrorCode.REQUEST_UNREADABLE, sentence, "request")
     return document
 
 

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_POST
 
 from portal.allocations.draining import jobs_on_node, node_drain
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node
 from portal.inventory.selectors import nodes
@@ -128,13 +129,13 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
 def _require_current(request: HttpRequest, node: Node) -> None:
     """Raise Refused(version_stale) if the node has changed since the page was read."""
     if request.POST.get("version") not in (None, node_version(node)):
-        raise Refused("version_stale", _("This has changed since you opened it"), "", 412)
+        raise Refused(ErrorCode.VERSION_STALE, _("This has changed since you opened it"))
 
 
 def _stop_jobs(request: AuthenticatedHttpRequest, node: Node, stop: list[str]) -> HttpResponse:
     if not stop:
         sentence = _("Tick each job to stop, or let the jobs end by themselves")
-        raise Refused("none_chosen", sentence, "stop")
+        raise Refused(ErrorCode.NONE_CHOSEN, sentence, "stop")
     stopped = node_drain(node=node, actor=request.user, reason=node.cordon_reason, stop=stop)
     messages.success(request, _("Stopping: %(jobs)s") % {"jobs": ", ".join(stopped)})
     return redirect("web:drain", node.name)

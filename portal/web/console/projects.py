@@ -17,6 +17,7 @@ from portal.accounts.models import Project, Role, User
 from portal.accounts.selectors import is_project_admin, projects_of
 from portal.accounts.services import membership_remove, membership_set
 from portal.catalogue.selectors import image_policy_of, may_change_template, visible_templates
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.quotas.models import Budget
 from portal.quotas.selectors import visible_quotas
@@ -117,7 +118,7 @@ def _role(project: Project, user: User) -> str:
 def _read_role(word: str) -> Role:
     if word not in ROLES:
         sentence = Message("Choose one of these roles: %(roles)s", roles=", ".join(ROLES))
-        raise Refused("role_invalid", sentence, "role")
+        raise Refused(ErrorCode.ROLE_INVALID, sentence, "role")
     return Role(word)
 
 
@@ -127,5 +128,5 @@ def _user(name: str) -> User:
         sentence = Message(
             "No user named %(name)s. Enter the name they sign in with", name=repr(name)
         )
-        raise Refused("not_found", sentence, "user", 404)
+        raise Refused(ErrorCode.NOT_FOUND, sentence, "user")
     return row

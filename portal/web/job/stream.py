@@ -22,6 +22,7 @@ from django.utils import timezone, translation
 from portal.accounts.models import User
 from portal.allocations.selectors import attempts_of
 from portal.audit.models import Event
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.event_stream import (
     HEARTBEAT_SECONDS,
@@ -159,7 +160,7 @@ def _read_update(
 ) -> JobUpdate:
     """Three queries where nothing changed and the parts are fresh."""
     if not User.objects.filter(pk=user.pk, is_active=True).exists():
-        raise Refused("not_found", "This job does not exist, or you may not see it", "", 404)
+        raise Refused(ErrorCode.NOT_FOUND, "This job does not exist, or you may not see it")
     job = job_visible(user, followed.ref)
     replicas = _last_replicas(job)
     state, last_event = _state(job, replicas)

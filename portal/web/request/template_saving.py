@@ -8,6 +8,7 @@ from django.utils.translation import gettext as _
 from portal.accounts.models import Project, User
 from portal.catalogue.models import Template
 from portal.catalogue.services import template_save
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.submission.limits import request_limits
 from portal.web.request.form import FilledForm
@@ -78,5 +79,5 @@ def _project(slug: str, projects: Sequence[Project]) -> Project | None:
         return None
     project = next((p for p in projects if p.slug == slug), None)
     if project is None:
-        raise Refused("project_unknown", "Choose one of your projects", "project")
+        raise Refused(ErrorCode.PROJECT_UNKNOWN, "Choose one of your projects", "project")
     return project

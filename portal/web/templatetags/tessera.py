@@ -14,7 +14,7 @@ from portal.audit.models import Event
 from portal.inventory.models import Node, Slice
 from portal.jobs.models import Job, Replica
 from portal.planning.estimates import no_estimate_for_job
-from portal.web.wording import labels, messages, start_estimates
+from portal.web.wording import code_labels, labels, messages, start_estimates
 
 register = template.Library()
 
@@ -64,6 +64,16 @@ def event_text(event: Event) -> str:
 def status_word(status: str) -> str:
     """The status of any object in the history, such as "running"."""
     return gettext(status) if status else ""
+
+
+@register.filter
+def event_label(code: str) -> str:
+    return code_labels.event_label(code)
+
+
+@register.filter
+def audit_label(action: str) -> str:
+    return code_labels.audit_label(action)
 
 
 @register.filter

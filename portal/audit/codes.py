@@ -1,0 +1,192 @@
+"""Closed sets of codes in the history and in the audit trail, with the word that pages show.
+
+Codes are stored and part of the REST API and of webhooks, so they never change.
+"""
+
+from enum import StrEnum
+
+
+class AuditAction(StrEnum):
+    """A privileged change."""
+
+    BUDGET_ADD = "budget_add"
+    BUDGET_REMOVE = "budget_remove"
+    GPU_PIN = "gpu_pin"
+    GPU_UNPIN = "gpu_unpin"
+    IMAGE_POLICY_SET = "image_policy_set"
+    JOB_APPROVE = "job_approve"
+    JOB_EXTEND = "job_extend"
+    JOB_HOLD = "job_hold"
+    JOB_REFUSE = "job_refuse"
+    JOB_RELEASE = "job_release"
+    MEMBERSHIP_REMOVE = "membership_remove"
+    MEMBERSHIP_SET = "membership_set"
+    MEMBERSHIP_SHARE = "membership_share"
+    NODE_ADD = "node_add"
+    NODE_ALLOW_MASS_REMOVAL = "node_allow_mass_removal"
+    NODE_CORDON = "node_cordon"
+    NODE_DRAIN = "node_drain"
+    NODE_INVITE = "node_invite"
+    NODE_LABEL = "node_label"
+    NODE_RETIRE = "node_retire"
+    NODE_TAINT = "node_taint"
+    NODE_UNCORDON = "node_uncordon"
+    PASSWORD_CHANGE = "password_change"  # noqa: S105 - no secret
+    PASSWORD_SET = "password_set"  # noqa: S105 - no secret
+    POLICY_SET = "policy_set"
+    PROJECT_CHANGE = "project_change"
+    PROJECT_CREATE = "project_create"
+    PROJECT_SHARE = "project_share"
+    QUOTA_SET = "quota_set"
+    RECOVERY_CODES_NEW = "recovery_codes_new"
+    SECOND_STEP_ADD = "second_step_add"
+    SECOND_STEP_REMOVE = "second_step_remove"
+    SECOND_STEPS_REMOVE = "second_steps_remove"
+    SESSION_END = "session_end"
+    SESSION_END_OTHERS = "session_end_others"
+    SIGN_IN = "sign_in"
+    SIGN_IN_CONNECT = "sign_in_connect"
+    TEMPLATE_CHANGE = "template_change"
+    TEMPLATE_DELETE = "template_delete"
+    TEMPLATE_SAVE = "template_save"
+    TOKEN_CREATE = "token_create"  # noqa: S105 - no secret
+    TOKEN_REVOKE = "token_revoke"  # noqa: S105 - no secret
+    USER_ADD = "user_add"
+    USER_CHANGE = "user_change"
+    WEBHOOK_ADD = "webhook_add"
+    WEBHOOK_REMOVE = "webhook_remove"
+    WHAT_IF = "what_if"
+    WHAT_IF_CANCEL = "what_if_cancel"
+
+    @property
+    def label(self) -> str:
+        """In English; pages translate it."""
+        return AUDIT_LABELS[self]
+
+
+class EventCode(StrEnum):
+    """What happened to a row, where its status alone does not say it.
+
+    An event may also have the code of a reason, a stop reason or an agent.
+    """
+
+    APPROVED = "approved"
+    CARVE = "carve"
+    EXTENDED = "extended"
+    GPU_PIN = "gpu_pin"
+    GPU_UNPIN = "gpu_unpin"
+    HEALTH_FAULTED = "health_faulted"
+    HEALTH_MISSING = "health_missing"
+    HEALTH_OK = "health_ok"
+    JOB_HOLD = "job_hold"
+    JOB_RELEASE = "job_release"
+    MASS_REMOVAL_ALLOWED = "mass_removal_allowed"
+    MERGE = "merge"
+    NEVER_STARTED = "never_started"
+    NODE_CORDON = "node_cordon"
+    NODE_ENROLLED = "node_enrolled"
+    NODE_LABEL = "node_label"
+    NODE_LOST = "node_lost"
+    NODE_REBOOTED = "node_rebooted"
+    NODE_RETIRED = "node_retired"
+    NODE_TAINT = "node_taint"
+    NODE_UNCORDON = "node_uncordon"
+    REFUSED = "refused"
+    REPLACED = "replaced"
+    REPLACES = "replaces"
+    RETRIED = "retried"
+    RETRIES = "retries"
+    RETRY = "retry"
+    SILENT = "silent"
+    SUBMITTED = "submitted"
+    VANISHED = "vanished"
+
+    @property
+    def label(self) -> str:
+        """In English; pages translate it."""
+        return EVENT_LABELS[self]
+
+
+AUDIT_LABELS: dict[AuditAction, str] = {
+    AuditAction.BUDGET_ADD: "Budget added",
+    AuditAction.BUDGET_REMOVE: "Budget removed",
+    AuditAction.GPU_PIN: "GPU pinned",
+    AuditAction.GPU_UNPIN: "GPU unpinned",
+    AuditAction.IMAGE_POLICY_SET: "Image policy set",
+    AuditAction.JOB_APPROVE: "Job approved",
+    AuditAction.JOB_EXTEND: "Job extended",
+    AuditAction.JOB_HOLD: "Job held",
+    AuditAction.JOB_REFUSE: "Job refused",
+    AuditAction.JOB_RELEASE: "Job released",
+    AuditAction.MEMBERSHIP_REMOVE: "Member removed",
+    AuditAction.MEMBERSHIP_SET: "Role of a member set",
+    AuditAction.MEMBERSHIP_SHARE: "Share of a member set",
+    AuditAction.NODE_ADD: "Node added",
+    AuditAction.NODE_ALLOW_MASS_REMOVAL: "Removal of most work allowed",
+    AuditAction.NODE_CORDON: "Node cordoned",
+    AuditAction.NODE_DRAIN: "Node drained",
+    AuditAction.NODE_INVITE: "Join token created",
+    AuditAction.NODE_LABEL: "Node labels set",
+    AuditAction.NODE_RETIRE: "Node retired",
+    AuditAction.NODE_TAINT: "Node taints set",
+    AuditAction.NODE_UNCORDON: "Node uncordoned",
+    AuditAction.PASSWORD_CHANGE: "Password changed",
+    AuditAction.PASSWORD_SET: "Password set by an admin",
+    AuditAction.POLICY_SET: "Scheduling policy changed",
+    AuditAction.PROJECT_CHANGE: "Project changed",
+    AuditAction.PROJECT_CREATE: "Project created",
+    AuditAction.PROJECT_SHARE: "Share of a project set",
+    AuditAction.QUOTA_SET: "Quota set",
+    AuditAction.RECOVERY_CODES_NEW: "Recovery codes created",
+    AuditAction.SECOND_STEP_ADD: "Second step added",
+    AuditAction.SECOND_STEP_REMOVE: "Second step removed",
+    AuditAction.SECOND_STEPS_REMOVE: "All second steps removed",
+    AuditAction.SESSION_END: "Session ended",
+    AuditAction.SESSION_END_OTHERS: "Other sessions ended",
+    AuditAction.SIGN_IN: "Sign-in",
+    AuditAction.SIGN_IN_CONNECT: "External account connected",
+    AuditAction.TEMPLATE_CHANGE: "Template changed",
+    AuditAction.TEMPLATE_DELETE: "Template deleted",
+    AuditAction.TEMPLATE_SAVE: "Template created",
+    AuditAction.TOKEN_CREATE: "API token created",
+    AuditAction.TOKEN_REVOKE: "API token revoked",
+    AuditAction.USER_ADD: "User added",
+    AuditAction.USER_CHANGE: "User changed",
+    AuditAction.WEBHOOK_ADD: "Webhook added",
+    AuditAction.WEBHOOK_REMOVE: "Webhook removed",
+    AuditAction.WHAT_IF: "What-if started",
+    AuditAction.WHAT_IF_CANCEL: "What-if cancelled",
+}
+
+EVENT_LABELS: dict[EventCode, str] = {
+    EventCode.APPROVED: "Approved",
+    EventCode.CARVE: "Slice carved ahead of demand",
+    EventCode.EXTENDED: "Time limit extended",
+    EventCode.GPU_PIN: "GPU pinned",
+    EventCode.GPU_UNPIN: "GPU unpinned",
+    EventCode.HEALTH_FAULTED: "GPU out of service",
+    EventCode.HEALTH_MISSING: "GPU missing",
+    EventCode.HEALTH_OK: "GPU healthy again",
+    EventCode.JOB_HOLD: "Put on hold",
+    EventCode.JOB_RELEASE: "Released from hold",
+    EventCode.MASS_REMOVAL_ALLOWED: "Removal of most work allowed",
+    EventCode.MERGE: "Idle slices merged",
+    EventCode.NEVER_STARTED: "Never started",
+    EventCode.NODE_CORDON: "Node cordoned",
+    EventCode.NODE_ENROLLED: "Node enrolled",
+    EventCode.NODE_LABEL: "Node labels set",
+    EventCode.NODE_LOST: "Node lost",
+    EventCode.NODE_REBOOTED: "Node rebooted",
+    EventCode.NODE_RETIRED: "Node retired",
+    EventCode.NODE_TAINT: "Node taints set",
+    EventCode.NODE_UNCORDON: "Node uncordoned",
+    EventCode.REFUSED: "Approval refused",
+    EventCode.REPLACED: "Replaced by another job",
+    EventCode.REPLACES: "Replaces another job",
+    EventCode.RETRIED: "Retried as another job",
+    EventCode.RETRIES: "Retry of another job",
+    EventCode.RETRY: "Queued again",
+    EventCode.SILENT: "No contact",
+    EventCode.SUBMITTED: "Submitted",
+    EventCode.VANISHED: "Slice vanished",
+}

@@ -1,0 +1,176 @@
+"""The closed set of error codes, and one table of what depends on a code alone.
+
+Codes are part of the REST API: clients compare them, so they never change.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ErrorCode(StrEnum):
+    """Why a call was refused."""
+
+    ADDRESS_FORBIDDEN = "address_forbidden"
+    AFTER_FAILED = "after_failed"
+    AFTER_UNKNOWN = "after_unknown"
+    APPROVAL = "approval"
+    AUTHENTICATION_FAILED = "authentication_failed"
+    BUDGET = "budget"
+    BUDGET_INVALID = "budget_invalid"
+    BUSY = "busy"
+    CHANGE_INVALID = "change_invalid"
+    CHANGES_UNKNOWN = "changes_unknown"
+    DAYS_INVALID = "days_invalid"
+    DESCRIPTION_INVALID = "description_invalid"
+    DRAIN_STALE = "drain_stale"
+    EVENTS_GONE = "events_gone"
+    FORBIDDEN = "forbidden"
+    HAS_RUN = "has_run"
+    HOST_UNKNOWN = "host_unknown"
+    IDEMPOTENCY_KEY_INVALID = "idempotency_key_invalid"
+    IDEMPOTENCY_MISMATCH = "idempotency_mismatch"
+    IDEMPOTENCY_RUNNING = "idempotency_running"
+    IMAGE_NOT_LISTED = "image_not_listed"
+    IMPOSSIBLE = "impossible"
+    INVALID = "invalid"
+    INVALID_FIELD = "invalid_field"
+    KINDS_INVALID = "kinds_invalid"
+    LABELS_INVALID = "labels_invalid"
+    LAST_ADMIN = "last_admin"
+    LIMIT_INVALID = "limit_invalid"
+    LIST_EMPTY = "list_empty"
+    MALFORMED = "malformed"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    MODEL_INVALID = "model_invalid"
+    NAME_INVALID = "name_invalid"
+    NAME_TAKEN = "name_taken"
+    NO_JOBS = "no_jobs"
+    NODE_BUSY = "node_busy"
+    NODE_RETIRED = "node_retired"
+    NONE_CHOSEN = "none_chosen"
+    NOT_ACCEPTABLE = "not_acceptable"
+    NOT_AUTHENTICATED = "not_authenticated"
+    NOT_AWAITING = "not_awaiting"
+    NOT_FOUND = "not_found"
+    NOT_OVER = "not_over"
+    NOT_RUNNING = "not_running"
+    NOT_WAITING = "not_waiting"
+    OVER_PROJECT_LIMIT = "over_project_limit"
+    OVER_TIME_LIMIT = "over_time_limit"
+    PATTERN_INVALID = "pattern_invalid"
+    PENDING_LIMIT = "pending_limit"
+    POLICY_INVALID = "policy_invalid"
+    PROJECT_ONLY = "project_only"
+    PROJECT_UNKNOWN = "project_unknown"
+    REASON_MISSING = "reason_missing"
+    REQUEST_INVALID = "request_invalid"
+    REQUEST_UNREADABLE = "request_unreadable"
+    ROLE_INVALID = "role_invalid"
+    SCOPE_MISSING = "scope_missing"
+    SERVER_ERROR = "server_error"
+    SHARE_INVALID = "share_invalid"
+    SLUG_INVALID = "slug_invalid"
+    SLUG_TAKEN = "slug_taken"
+    TAINTS_INVALID = "taints_invalid"
+    THROTTLED = "throttled"
+    TOO_LARGE = "too_large"
+    TOO_MANY = "too_many"
+    TOO_MANY_JOBS = "too_many_jobs"
+    TOO_MANY_TOKENS = "too_many_tokens"
+    TOO_MANY_WEBHOOKS = "too_many_webhooks"
+    TTL_INVALID = "ttl_invalid"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
+    URL_INVALID = "url_invalid"
+    VERSION_MISSING = "version_missing"
+    VERSION_STALE = "version_stale"
+    WEBHOOK_OFF = "webhook_off"
+    WHAT_IF_OVER = "what_if_over"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorKind:
+    """What a refusal with a code has in common with every other one of that code."""
+
+    status: int
+    """The HTTP status."""
+    title: str
+    """A short summary, in English, as RFC 9457 wants it for each type of problem."""
+
+
+ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
+    ErrorCode.ADDRESS_FORBIDDEN: ErrorKind(400, "Address not allowed"),
+    ErrorCode.AFTER_FAILED: ErrorKind(400, "A job to wait for has failed"),
+    ErrorCode.AFTER_UNKNOWN: ErrorKind(400, "Unknown job to wait for"),
+    ErrorCode.APPROVAL: ErrorKind(403, "Approval required"),
+    ErrorCode.AUTHENTICATION_FAILED: ErrorKind(401, "Authentication failed"),
+    ErrorCode.BUDGET: ErrorKind(409, "Budget used up"),
+    ErrorCode.BUDGET_INVALID: ErrorKind(400, "Invalid budget"),
+    ErrorCode.BUSY: ErrorKind(409, "Another what-if is running"),
+    ErrorCode.CHANGE_INVALID: ErrorKind(400, "Invalid change"),
+    ErrorCode.CHANGES_UNKNOWN: ErrorKind(400, "Unknown changes"),
+    ErrorCode.DAYS_INVALID: ErrorKind(400, "Invalid number of days"),
+    ErrorCode.DESCRIPTION_INVALID: ErrorKind(400, "Invalid description"),
+    ErrorCode.DRAIN_STALE: ErrorKind(409, "The node's jobs have changed"),
+    ErrorCode.EVENTS_GONE: ErrorKind(410, "Events expired"),
+    ErrorCode.FORBIDDEN: ErrorKind(403, "Not allowed"),
+    ErrorCode.HAS_RUN: ErrorKind(409, "The job has run already"),
+    ErrorCode.HOST_UNKNOWN: ErrorKind(400, "Unknown host"),
+    ErrorCode.IDEMPOTENCY_KEY_INVALID: ErrorKind(400, "Invalid idempotency key"),
+    ErrorCode.IDEMPOTENCY_MISMATCH: ErrorKind(422, "Idempotency key used for another request"),
+    ErrorCode.IDEMPOTENCY_RUNNING: ErrorKind(409, "The first call with this key is running"),
+    ErrorCode.IMAGE_NOT_LISTED: ErrorKind(400, "Image not allowed in this project"),
+    ErrorCode.IMPOSSIBLE: ErrorKind(400, "Cannot run on this cluster"),
+    ErrorCode.INVALID: ErrorKind(400, "Invalid request"),
+    ErrorCode.INVALID_FIELD: ErrorKind(400, "Invalid parameter"),
+    ErrorCode.KINDS_INVALID: ErrorKind(400, "Invalid kinds of events"),
+    ErrorCode.LABELS_INVALID: ErrorKind(400, "Invalid labels"),
+    ErrorCode.LAST_ADMIN: ErrorKind(409, "The last admin of the project"),
+    ErrorCode.LIMIT_INVALID: ErrorKind(400, "Invalid limit"),
+    ErrorCode.LIST_EMPTY: ErrorKind(400, "Empty list"),
+    ErrorCode.MALFORMED: ErrorKind(400, "Malformed request body"),
+    ErrorCode.METHOD_NOT_ALLOWED: ErrorKind(405, "Method not allowed"),
+    ErrorCode.MODEL_INVALID: ErrorKind(400, "Invalid GPU model"),
+    ErrorCode.NAME_INVALID: ErrorKind(400, "Invalid name"),
+    ErrorCode.NAME_TAKEN: ErrorKind(409, "Name taken"),
+    ErrorCode.NO_JOBS: ErrorKind(400, "No recorded jobs"),
+    ErrorCode.NODE_BUSY: ErrorKind(409, "The node has work"),
+    ErrorCode.NODE_RETIRED: ErrorKind(409, "The node is retired"),
+    ErrorCode.NONE_CHOSEN: ErrorKind(400, "Nothing selected"),
+    ErrorCode.NOT_ACCEPTABLE: ErrorKind(406, "Not available in this format"),
+    ErrorCode.NOT_AUTHENTICATED: ErrorKind(401, "Authentication required"),
+    ErrorCode.NOT_AWAITING: ErrorKind(409, "The job awaits no approval"),
+    ErrorCode.NOT_FOUND: ErrorKind(404, "Not found"),
+    ErrorCode.NOT_OVER: ErrorKind(409, "The job has not ended"),
+    ErrorCode.NOT_RUNNING: ErrorKind(409, "The job is not running"),
+    ErrorCode.NOT_WAITING: ErrorKind(409, "The job is not waiting"),
+    ErrorCode.OVER_PROJECT_LIMIT: ErrorKind(400, "Above the project's limit"),
+    ErrorCode.OVER_TIME_LIMIT: ErrorKind(400, "Above the longest time limit"),
+    ErrorCode.PATTERN_INVALID: ErrorKind(400, "Invalid pattern"),
+    ErrorCode.PENDING_LIMIT: ErrorKind(409, "Too many waiting jobs"),
+    ErrorCode.POLICY_INVALID: ErrorKind(400, "Invalid policy"),
+    ErrorCode.PROJECT_ONLY: ErrorKind(400, "For projects only"),
+    ErrorCode.PROJECT_UNKNOWN: ErrorKind(400, "Unknown project"),
+    ErrorCode.REASON_MISSING: ErrorKind(400, "Reason required"),
+    ErrorCode.REQUEST_INVALID: ErrorKind(400, "Invalid job request"),
+    ErrorCode.REQUEST_UNREADABLE: ErrorKind(400, "Unreadable job request"),
+    ErrorCode.ROLE_INVALID: ErrorKind(400, "Invalid role"),
+    ErrorCode.SCOPE_MISSING: ErrorKind(403, "The token lacks a scope"),
+    ErrorCode.SERVER_ERROR: ErrorKind(500, "Internal server error"),
+    ErrorCode.SHARE_INVALID: ErrorKind(400, "Invalid share"),
+    ErrorCode.SLUG_INVALID: ErrorKind(400, "Invalid slug"),
+    ErrorCode.SLUG_TAKEN: ErrorKind(409, "Slug taken"),
+    ErrorCode.TAINTS_INVALID: ErrorKind(400, "Invalid taints"),
+    ErrorCode.THROTTLED: ErrorKind(429, "Too many requests"),
+    ErrorCode.TOO_LARGE: ErrorKind(413, "Request body too large"),
+    ErrorCode.TOO_MANY: ErrorKind(400, "Too many at once"),
+    ErrorCode.TOO_MANY_JOBS: ErrorKind(400, "Too many recorded jobs"),
+    ErrorCode.TOO_MANY_TOKENS: ErrorKind(409, "Too many tokens"),
+    ErrorCode.TOO_MANY_WEBHOOKS: ErrorKind(409, "Too many webhooks"),
+    ErrorCode.TTL_INVALID: ErrorKind(400, "Invalid lifetime"),
+    ErrorCode.UNSUPPORTED_MEDIA_TYPE: ErrorKind(415, "Unsupported media type"),
+    ErrorCode.URL_INVALID: ErrorKind(400, "Invalid URL"),
+    ErrorCode.VERSION_MISSING: ErrorKind(428, "If-Match required"),
+    ErrorCode.VERSION_STALE: ErrorKind(412, "Changed since you read it"),
+    ErrorCode.WEBHOOK_OFF: ErrorKind(409, "The webhook is off"),
+    ErrorCode.WHAT_IF_OVER: ErrorKind(409, "The what-if has ended"),
+}
