@@ -74,7 +74,7 @@ class ErrorCode(StrEnum):
     TAINTS_INVALID = "taints_invalid"
     THROTTLED = "throttled"
     TOO_LARGE = "too_large"
-    TOO_MANY = "too_many"
+    TOO_MANY_ITEMS = "too_many"
     TOO_MANY_JOBS = "too_many_jobs"
     TOO_MANY_TOKENS = "too_many_tokens"
     TOO_MANY_WEBHOOKS = "too_many_webhooks"
@@ -162,7 +162,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.TAINTS_INVALID: ErrorKind(400, "Invalid taints"),
     ErrorCode.THROTTLED: ErrorKind(429, "Too many requests"),
     ErrorCode.TOO_LARGE: ErrorKind(413, "Request body too large"),
-    ErrorCode.TOO_MANY: ErrorKind(400, "Too many at once"),
+    ErrorCode.TOO_MANY_ITEMS: ErrorKind(400, "Too many at once"),
     ErrorCode.TOO_MANY_JOBS: ErrorKind(400, "Too many recorded jobs"),
     ErrorCode.TOO_MANY_TOKENS: ErrorKind(409, "Too many tokens"),
     ErrorCode.TOO_MANY_WEBHOOKS: ErrorKind(409, "Too many webhooks"),

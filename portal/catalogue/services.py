@@ -51,7 +51,7 @@ def template_save(
                 sentence = Message(
                     "There are %(n)s templates already. Delete one first", n=MAX_TEMPLATES
                 )
-                raise Refused(ErrorCode.TOO_MANY, sentence, "", 409)
+                raise Refused(ErrorCode.TOO_MANY_ITEMS, sentence, "", 409)
             row.save(force_insert=True)
             _audit(AuditAction.TEMPLATE_SAVE, row, actor, {}, _facts(row))
     except IntegrityError as error:

@@ -51,7 +51,7 @@ def cancel_selection(user: User, refs: Iterable[str]) -> CancelSelection:
         raise Refused(ErrorCode.NONE_CHOSEN, "Choose at least one job", "job")
     if len(labels) > MAX_JOBS:
         sentence = Message("Select at most %(n)s jobs at once", n=MAX_JOBS)
-        raise Refused(ErrorCode.TOO_MANY, sentence, "job")
+        raise Refused(ErrorCode.TOO_MANY_ITEMS, sentence, "job")
     may_cancel = cancel_permission(user)
     named = jobs_by_label(user, labels)
     rows = list({job.pk: job for job in named.values() if job}.values())

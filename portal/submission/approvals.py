@@ -126,7 +126,7 @@ def approvals_decide(
         raise Refused(ErrorCode.NONE_CHOSEN, "Choose at least one job", "job")
     if len(labels) > MAX_DECISIONS:
         sentence = Message("Decide on at most %(n)s jobs at once", n=MAX_DECISIONS)
-        raise Refused(ErrorCode.TOO_MANY, sentence, "job")
+        raise Refused(ErrorCode.TOO_MANY_ITEMS, sentence, "job")
     if not approve and not single_line(reason):
         raise Refused(
             ErrorCode.REASON_MISSING, "Give a reason: the job's owner will read it", "because"
