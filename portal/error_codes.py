@@ -39,6 +39,7 @@ class ErrorCode(StrEnum):
     LAST_ADMIN = "last_admin"
     LIMIT_INVALID = "limit_invalid"
     LIST_EMPTY = "list_empty"
+    LOG_REMOVED = "log_removed"
     MALFORMED = "malformed"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     MODEL_INVALID = "model_invalid"
@@ -71,6 +72,10 @@ class ErrorCode(StrEnum):
     SHARE_INVALID = "share_invalid"
     SLUG_INVALID = "slug_invalid"
     SLUG_TAKEN = "slug_taken"
+    STORE_MISMATCH = "store_mismatch"
+    STORE_OBJECT_MISSING = "store_object_missing"
+    STORE_OTHER_HOST = "store_other_host"
+    STORE_UNAVAILABLE = "store_unavailable"
     TAINTS_INVALID = "taints_invalid"
     THROTTLED = "throttled"
     TOO_LARGE = "too_large"
@@ -127,6 +132,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.LAST_ADMIN: ErrorKind(409, "The last admin of the project"),
     ErrorCode.LIMIT_INVALID: ErrorKind(400, "Invalid limit"),
     ErrorCode.LIST_EMPTY: ErrorKind(400, "Empty list"),
+    ErrorCode.LOG_REMOVED: ErrorKind(410, "Log removed by retention"),
     ErrorCode.MALFORMED: ErrorKind(400, "Malformed request body"),
     ErrorCode.METHOD_NOT_ALLOWED: ErrorKind(405, "Method not allowed"),
     ErrorCode.MODEL_INVALID: ErrorKind(400, "Invalid GPU model"),
@@ -159,6 +165,10 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.SHARE_INVALID: ErrorKind(400, "Invalid share"),
     ErrorCode.SLUG_INVALID: ErrorKind(400, "Invalid slug"),
     ErrorCode.SLUG_TAKEN: ErrorKind(409, "Slug taken"),
+    ErrorCode.STORE_MISMATCH: ErrorKind(500, "Stored bytes disagree with the database"),
+    ErrorCode.STORE_OBJECT_MISSING: ErrorKind(500, "Stored bytes are missing"),
+    ErrorCode.STORE_OTHER_HOST: ErrorKind(503, "Stored on another web host"),
+    ErrorCode.STORE_UNAVAILABLE: ErrorKind(503, "The store does not answer"),
     ErrorCode.TAINTS_INVALID: ErrorKind(400, "Invalid taints"),
     ErrorCode.THROTTLED: ErrorKind(429, "Too many requests"),
     ErrorCode.TOO_LARGE: ErrorKind(413, "Request body too large"),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from django.utils import timezone
 
 from agents.contract.message import Message
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.job_logs.adoption import adopt_file
 from portal.jobs.models import Replica
@@ -29,7 +30,7 @@ class LogRemoved(Refused):
             mib=f"{replica.log_bytes / (1 << 20):.1f}",
             days=removed_after_days(replica),
         )
-        super().__init__("log_removed", message, "", 410)
+        super().__init__(ErrorCode.LOG_REMOVED, message)
 
 
 def stream_name(replica: Replica) -> str:

@@ -1,6 +1,7 @@
 """What goes wrong with bytes outside the database. REST and pages show these like any refusal."""
 
 from agents.contract.message import Message
+from portal.error_codes import ERROR_KINDS, ErrorCode
 from portal.errors import Refused
 
 RETRY_SECONDS = 5
@@ -9,8 +10,9 @@ RETRY_SECONDS = 5
 class StoreError(Refused):
     """Bytes could not be stored or read; `detail` is for the log and for admins."""
 
-    def __init__(self, code: str, message: Message | str, detail: str, status: int = 503) -> None:
-        super().__init__(code, message, "", status, RETRY_SECONDS if status == 503 else 0)
+    def __init__(self, code: ErrorCode, message: Message | str, detail: str) -> None:
+        is_passing = ERROR_KINDS[code].status == 503
+        super().__init__(code, message, retry_seconds=RETRY_SECONDS if is_passing else 0)
         self.detail = detail
 
     def __str__(self) -> str:
@@ -25,7 +27,7 @@ class StoreUnavailable(StoreError):
             "The log store does not answer. Nothing is lost: what the job writes is kept on its "
             "node and appears here when the store is back"
         )
-        super().__init__("store_unavailable", sentence, detail)
+        super().__init__(ErrorCode.STORE_UNAVAILABLE, sentence, detail)
 
 
 class ObjectMissing(StoreError):
@@ -33,7 +35,7 @@ class ObjectMissing(StoreError):
 
     def __init__(self, name: str) -> None:
         sentence = "The store has lost a part of this log. An admin has to restore it"
-        super().__init__("store_object_missing", sentence, name, status=500)
+        super().__init__(ErrorCode.STORE_OBJECT_MISSING, sentence, name)
 
 
 class SizeMismatch(StoreError):
@@ -44,7 +46,7 @@ class SizeMismatch(StoreError):
             "The stored log does not agree with the database: bytes that arrived are missing or "
             "changed in the store. An admin has to restore them"
         )
-        super().__init__("store_mismatch", sentence, detail, status=500)
+        super().__init__(ErrorCode.STORE_MISMATCH, sentence, detail)
 
 
 class OtherHost(StoreError):
@@ -55,4 +57,4 @@ class OtherHost(StoreError):
             "This log is on the disk of another web host, %(host)s. Web hosts need one shared "
             "folder or an S3-compatible store: tell an admin"
         )
-        super().__init__("store_other_host", Message(sentence, host=host), location)
+        super().__init__(ErrorCode.STORE_OTHER_HOST, Message(sentence, host=host), location)
