@@ -69,10 +69,7 @@ def test_every_code_has_its_row(codes, table):
 def test_an_error_has_a_status_of_its_kind_and_a_title(code):
     kind = ERROR_KINDS[code]
     assert 400 <= kind.status < 600 and kind.title[0].isupper() and not kind.title.endswith(".")
-    if code.endswith(("_invalid", "_missing", "_unknown")) and code not in (
-        ErrorCode.SCOPE_MISSING,
-        ErrorCode.VERSION_MISSING,
-    ):
+    if code.endswith(("_invalid", "_unknown")):
         assert kind.status == 400
 
 
