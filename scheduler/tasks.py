@@ -2,7 +2,9 @@
 twice or never."""
 
 import gc
-from collections.abc import Iterable, Iterator
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -10,18 +12,30 @@ from celery.signals import worker_init
 from django.utils import timezone
 
 from portal.celery import app
-from portal.leases.services import run_exclusively
-from portal.live.bell import ring_estimates
+from portal.leases.services import continuation_read, continuation_write, run_exclusively
+from portal.live.bell import ring_estimates, ring_plan
 from portal.planning.history_cache import process_history
 from portal.planning.planner_input import planner_input
 from portal.quotas.policy import current_policy
 from scheduler import sweeper
 from scheduler.commit.plan import commit
 from scheduler.core.forecast.runtime_model import RuntimeModel
+from scheduler.core.model.decisions import Continuation
 from scheduler.core.plan import plan as decide
 from scheduler.driver import drive as drive_node
 from scheduler.estimates import EstimatePace, estimates_refresh
 from scheduler.jit_warmup import before_fork
+
+log = logging.getLogger(__name__)
+
+# Seconds that a pass may decide, and commit. What is left is done by the next pass, which is rung
+# at once. With reading (about 1 s at 1,000 nodes) and writing reasons (some seconds for 10,000
+# jobs) they have to stay well below CELERY_TASK_SOFT_TIME_LIMIT, which would end a pass at any
+# point, even within a query, with nothing to show for it.
+DECIDE_SECONDS = 8.0
+COMMIT_SECONDS = 6.0
+# No further pass begins in a task that has run this long.
+NEXT_ROUND_WITHIN_SECONDS = 4.0
 
 estimate_pace = EstimatePace()
 worker_init.connect(before_fork)
@@ -33,11 +47,31 @@ def plan_once() -> None:
     Estimates follow in a task of their own. The history that the next pass needs is read after this
     one, so that it delays no placement.
     """
+    begun, continued = time.monotonic(), continuation_read("plan")
     policy, history = current_policy(), process_history()
     snapshot = planner_input(now=timezone.now(), policy=policy, history=history)
     with gc_paused():
-        plan = decide(snapshot, policy, RuntimeModel.from_snapshot(snapshot))
-    commit(plan, _drive_each)
+        decide_until = _deadline(DECIDE_SECONDS)
+        plan = decide(
+            snapshot,
+            policy,
+            RuntimeModel.from_snapshot(snapshot),
+            should_stop=lambda turns: decide_until(),
+            continued=_continuation_from_json(continued),
+        )
+    decided = time.monotonic()
+    result = commit(plan, _drive_each, should_stop=_deadline(COMMIT_SECONDS))
+    if plan.continuation or continued:
+        continuation_write("plan", _continuation_as_json(plan.continuation))
+    if plan.continuation or result.remaining:
+        ring_plan()
+    if plan.placements or plan.continuation or result.remaining:
+        log.info(
+            "pass over %d jobs: %d placed, %d stale, %d decisions left, %s; %.1f s and %.1f s",
+            *(len(snapshot.jobs), result.placed, result.stale, result.remaining),
+            "to be continued" if plan.continuation else "every job had its turn",
+            *(decided - begun, time.monotonic() - decided),
+        )
     if estimate_pace.is_due(snapshot, plan):
         ring_estimates()
     with history.lock:
@@ -60,6 +94,27 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
+def _deadline(seconds: float) -> Callable[[], bool]:
+    """Whether so many seconds have passed since this call."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end
+
+
+def _continuation_as_json(continuation: Continuation | None) -> dict[str, list[str]] | None:
+    if continuation is None:
+        return None
+    return {
+        "considered": list(continuation.considered),
+        "considered_again": list(continuation.considered_again),
+    }
+
+
+def _continuation_from_json(data: dict[str, list[str]] | None) -> Continuation | None:
+    if data is None:
+        return None
+    return Continuation(tuple(data["considered"]), tuple(data["considered_again"]))
+
+
 def _drive_each(nodes: Iterable[UUID]) -> None:
     for node_id in sorted(nodes):
         drive_node(node_id=node_id)
@@ -67,7 +122,9 @@ def _drive_each(nodes: Iterable[UUID]) -> None:
 
 @app.task(name="scheduler.tasks.plan")
 def plan() -> bool:
-    return run_exclusively(name="plan", work=plan_once)
+    return run_exclusively(
+        name="plan", work=plan_once, seconds=NEXT_ROUND_WITHIN_SECONDS, ring_again=ring_plan
+    )
 
 
 @app.task(name="scheduler.tasks.foretell")

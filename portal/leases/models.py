@@ -14,6 +14,9 @@ class TaskLease(models.Model):
     # When a round was last completed.
     stamped_at = models.DateTimeField(null=True, blank=True)
 
+    # What the next round goes on from, if the last one ran out of time; JSON of the work's own.
+    continuation = models.JSONField(null=True, blank=True)
+
     class Meta:
         # The model was once called Duty.
         db_table = "duties_duty"

@@ -1,12 +1,13 @@
 """Applies a whole plan: placements first, then partitions, preemptions, and what people read.
 
 Every step checks again under row locks; a job whose world changed since the snapshot is left for
-the next pass. Database constraints stand behind this: a bug here becomes an IntegrityError, never
-two jobs on one device.
+the next pass, as is all that there was no time for. Database constraints stand behind this: a bug
+here becomes an IntegrityError, never two jobs on one device.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from portal.inventory.models import Gpu
@@ -15,7 +16,7 @@ from scheduler.commit.notices import deferrals_write, reservations_write
 from scheduler.commit.partitions import carve_commit, merge_commit
 from scheduler.commit.placements import placement_commit
 from scheduler.commit.preemptions import preemption_commit
-from scheduler.core.model.decisions import JobPlacement, Plan
+from scheduler.core.model.decisions import Carve, JobPlacement, Merge, Plan, Preemption
 
 OnNodesChanged = Callable[[frozenset[UUID]], object]
 # Nodes hear of this many placements at a time.
@@ -27,35 +28,77 @@ class CommitResult:
     placed: int
     stale: int
     """Placements that no longer fitted."""
+    remaining: int
+    """Decisions that there was no time for; the next pass decides about them again."""
     nodes: frozenset[UUID]
     """Nodes whose desired state changed."""
 
 
-def commit(plan: Plan, on_nodes_changed: OnNodesChanged = lambda nodes: None) -> CommitResult:
+def commit(
+    plan: Plan,
+    on_nodes_changed: OnNodesChanged = lambda nodes: None,
+    *,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> CommitResult:
     """Apply the plan. `on_nodes_changed` is called as soon as nodes have a new desired state: the
-    first placements of many do not wait for the last ones, nor for the rest of the plan."""
+    first placements of many do not wait for the last ones, nor for the rest of the plan.
+
+    `should_stop` is called between two transactions. Once it returns True, no further decision is
+    applied, apart from the first one of the plan. Reservations and reasons are written even then:
+    people read them, and what they take is bounded by the length of the queue of a pass."""
     placements = plan.placements
     placed: list[JobPlacement] = []
-    for start in range(0, len(placements), NOTIFY_AFTER):
-        taken = [
-            placement
-            for placement in placements[start : start + NOTIFY_AFTER]
+    tried = 0
+    while tried < len(placements) and not (tried and should_stop()):
+        taken = []
+        for placement in placements[tried : tried + NOTIFY_AFTER]:
+            if tried and should_stop():
+                break
+            tried += 1
             # A plan that is committed again after a crash must not count its bypasses twice.
-            if placement_commit(placement, plan.bypassed if placement is placements[-1] else ())
-        ]
+            bypassed = plan.bypassed if placement is placements[-1] else ()
+            if placement_commit(placement, bypassed):
+                taken.append(placement)
         placed += taken
         on_nodes_changed(_nodes_of(taken))
     if placed and placed[-1] is not placements[-1]:
         Job.objects.filter(pk__in=plan.bypassed).count_bypass()
-    merged = [merge.gpu for merge in plan.merges if merge_commit(merge)]
-    carved = [carve.gpu for carve in plan.carves if carve_commit(carve)]
-    for preemption in plan.preemptions:
-        preemption_commit(preemption)
+    steps: list[Callable[[], str]] = [
+        *(partial(_merge, merge) for merge in plan.merges),
+        *(partial(_carve, carve) for carve in plan.carves),
+        *(partial(_preempt, preemption) for preemption in plan.preemptions),
+    ]
+    changed_gpus, done = [], 0
+    while done < len(steps) and not ((tried or done) and should_stop()):
+        changed_gpus.append(steps[done]())
+        done += 1
     reservations_write(plan.reservations)
     deferrals_write(plan.deferrals)
-    nodes = frozenset(Gpu.objects.filter(pk__in=merged + carved).values_list("node", flat=True))
+    gpus = Gpu.objects.filter(pk__in=[gpu for gpu in changed_gpus if gpu])
+    nodes = frozenset(gpus.values_list("node", flat=True))
     on_nodes_changed(nodes)
-    return CommitResult(len(placed), len(placements) - len(placed), nodes | _nodes_of(placed))
+    return CommitResult(
+        placed=len(placed),
+        stale=tried - len(placed),
+        remaining=len(placements) - tried + len(steps) - done,
+        nodes=nodes | _nodes_of(placed),
+    )
+
+
+# Each returns the GPU whose partition it changed, or "".
+
+
+def _merge(merge: Merge) -> str:
+    return merge.gpu if merge_commit(merge) else ""
+
+
+def _carve(carve: Carve) -> str:
+    return carve.gpu if carve_commit(carve) else ""
+
+
+def _preempt(preemption: Preemption) -> str:
+    preemption_commit(preemption)
+    return ""
 
 
 def _nodes_of(placed: Iterable[JobPlacement]) -> frozenset[UUID]:

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from portal.leases.models import TaskLease
-from portal.leases.services import run_exclusively
+from portal.leases.services import continuation_read, continuation_write, run_exclusively
 
 pytestmark = pytest.mark.django_db
 
@@ -57,3 +57,37 @@ def test_the_lease_of_a_dead_worker_is_taken_over_when_it_expires(seconds, is_ta
     expires_at = timezone.now() + timedelta(seconds=seconds)
     TaskLease.objects.create(name="plan", token="dead", expires_at=expires_at)
     assert run_exclusively(name="plan", work=lambda: None) is is_taken_over
+
+
+def test_a_worker_whose_time_is_up_leaves_the_next_round_to_a_task_of_its_own():
+    rounds, rings = [], []
+
+    def work():
+        rounds.append(1)
+        TaskLease.objects.update(rung=True)
+
+    def ring_again():
+        rings.append(TaskLease.objects.get().token)
+
+    assert run_exclusively(name="plan", work=work, seconds=0, ring_again=ring_again)
+    assert (rounds, rings) == ([1], [""]), "it rings when the lease is free again"
+
+
+def test_a_ring_that_is_left_after_the_last_round_is_not_lost():
+    rings = []
+
+    def work():
+        TaskLease.objects.update(rung=True)
+
+    run_exclusively(name="plan", work=work, rounds=2, ring_again=lambda: rings.append(1))
+    assert rings == [1]
+    run_exclusively(name="sweep", work=lambda: None, seconds=0, ring_again=lambda: rings.append(2))
+    assert rings == [1], "no ring, no further task"
+
+
+def test_a_continuation_is_kept_beside_the_lease():
+    assert continuation_read("plan") is None
+    run_exclusively(name="plan", work=lambda: continuation_write("plan", {"considered": ["1"]}))
+    assert continuation_read("plan") == {"considered": ["1"]}
+    run_exclusively(name="plan", work=lambda: continuation_write("plan", None))
+    assert continuation_read("plan") is None
