@@ -13,6 +13,7 @@ from agents.contract.documents import (
     DesiredReplica,
     DesiredReplicaState,
     GpuMode,
+    LauncherName,
     read_desired,
 )
 from agents.contract.errors import ContractError, ContractErrorCode
@@ -26,7 +27,7 @@ from tests.unit.agents.test_node_loop import a_document, obey, on_it
 
 # What no agent of today knows, as a newer portal would write it.
 STRANGE = {
-    "a launcher": {"launcher": "mpirun"},
+    "a launcher": {"launcher": "rocket"},
     "a backend": {"backend": "mpi"},
     "a field": {"secrets": ["token"]},
     "a value out of range": {"processes": 4_096},
@@ -82,9 +83,10 @@ def test_a_replica_of_a_newer_kind_is_refused_and_the_others_run(machine, strang
 
 
 def test_the_refusal_names_the_launcher_and_those_of_this_agent(machine):
-    obey(machine.agent(), two_replicas({"launcher": "mpirun"}))
+    obey(machine.agent(), two_replicas({"launcher": "rocket"}))
     _, sentence = failures(machine)["r-2"]
-    assert "launcher: 'mpirun' is unknown: expected one of none, torchrun" in sentence
+    known = ", ".join(LauncherName)
+    assert f"launcher: 'rocket' is unknown: expected one of {known}" in sentence
 
 
 def test_a_prepared_replica_never_starts_without_its_launcher(machine):
@@ -92,7 +94,7 @@ def test_a_prepared_replica_never_starts_without_its_launcher(machine):
     waits = {"world": 2, "rendezvous": None}
     obey(node, two_replicas({}, wish=DesiredReplicaState.PREPARE, **waits))
     assert machine.runtime.by_replica["r-2"].phase is ContainerPhase.CREATED
-    obey(node, two_replicas({"launcher": "mpirun"}))
+    obey(node, two_replicas({"launcher": "rocket"}))
     assert ("start", "r-2") not in [story[:2] for story in machine.runtime.story]
     assert failures(machine)["r-2"][0] == "unreadable"
 
@@ -109,7 +111,7 @@ def test_what_runs_already_goes_on_and_can_still_be_stopped(machine, strange):
 
 
 def test_an_agent_that_starts_again_still_refuses(machine):
-    obey(machine.agent(), two_replicas({"launcher": "mpirun"}))
+    obey(machine.agent(), two_replicas({"launcher": "rocket"}))
     again = machine.agent()
     assert [r.unreadable != "" for r in again.desired.replicas] == [False, True]
     obey(again)
@@ -163,7 +165,7 @@ def test_a_document_whose_entries_have_no_name_is_refused_whole(change, code):
 def test_a_response_with_a_new_field_is_read():
     answer = SyncResponse(1, 0, 60, 1, False, "2026-01-01T00:00:00Z", DesiredDocument("n-1", 1))
     data = encode(answer) | {"weather": "fine"}
-    data["desired"]["replicas"] = [encode(DesiredReplica("r-1", "j-1")) | {"launcher": "mpirun"}]
+    data["desired"]["replicas"] = [encode(DesiredReplica("r-1", "j-1")) | {"launcher": "rocket"}]
     transport = httpx.MockTransport(lambda request: httpx.Response(200, json=data))
 
     async def synced():
@@ -175,7 +177,7 @@ def test_a_response_with_a_new_field_is_read():
 
     read = asyncio.run(synced())
     assert (read.epoch, read.lease_seconds) == (1, 60)
-    assert "mpirun" in read.desired.replicas[0].unreadable
+    assert "rocket" in read.desired.replicas[0].unreadable
 
 
 def test_modes_of_a_gpu_are_those_of_the_contract():

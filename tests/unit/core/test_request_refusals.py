@@ -65,7 +65,7 @@ BAD = {
         ProblemCode.RANGE,
         "1024 words",
     ),
-    "launcher unknown": ({"launcher": "mpirun"}, "launcher", ProblemCode.VALUE, "none, torchrun"),
+    "launcher unknown": ({"launcher": "rocket"}, "launcher", ProblemCode.VALUE, "none, torchrun"),
     "no replicas": ({"replicas": 0}, "replicas", ProblemCode.RANGE, f"{COUNT} 1 to 64"),
     "minus one replica": ({"replicas": -1}, "replicas", ProblemCode.RANGE, f"{COUNT} 1 to 64"),
     "a thousand replicas": ({"replicas": 1_000}, "replicas", ProblemCode.RANGE, f"{COUNT} 1 to 64"),
