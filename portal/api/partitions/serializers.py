@@ -23,7 +23,7 @@ class GpuPartSerializer(serializers.Serializer[Any]):
 
 class PartitionStepSerializer(serializers.Serializer[Any]):
     step = serializers.ChoiceField(choices=choices_from_enum(PartitionAction), source="action")
-    sentence = serializers.CharField()
+    sentence = serializers.CharField(source="message.text")
 
 
 class GpuPartitionChangeSerializer(serializers.Serializer[Any]):
