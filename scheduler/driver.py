@@ -124,13 +124,13 @@ def _device(row: Allocation) -> Device:
     return Device(
         allocation=str(row.pk),
         slice=str(row.slice_id),
-        kind=SliceKind(row.slice.kind),
-        gpu_uuid=row.slice.gpu.uuid,
-        profile=row.slice.profile,
-        start=row.slice.start,
-        size=row.slice.size,
-        threads=row.slice.threads,
-        memory_mib=row.slice.memory_mib if row.slice.threads else 0,
+        kind=SliceKind(row.own_slice.kind),
+        gpu_uuid=row.own_slice.gpu.uuid,
+        profile=row.own_slice.profile,
+        start=row.own_slice.start,
+        size=row.own_slice.size,
+        threads=row.own_slice.threads,
+        memory_mib=row.own_slice.memory_mib if row.own_slice.threads else 0,
     )
 
 

@@ -8,19 +8,15 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents.contract.message import Message
-from portal.allocations.services import allocations_release
-from portal.audit.codes import EventCode
 from portal.audit.transitions import advance
-from portal.inventory.models import HelloNonce, Node
-from portal.jobs.lifecycle import job_rollup, job_stop, replica_lost
-from portal.jobs.models import Job, Replica, StopReason
+from portal.inventory.models import HelloNonce
+from portal.jobs.lifecycle import job_rollup, job_stop
+from portal.jobs.models import Job, StopReason
 from portal.jobs.querysets import values_of
-from portal.live.bell import ring, ring_drive, ring_plan
+from portal.live.bell import ring, ring_plan
 from portal.submission.admission import UNSATISFYING
-from scheduler.core.model.states import (
-    JobStatus,
-    NodeStatus,
-)
+from scheduler.core.model.states import JobStatus
+from scheduler.sites.reconcile import sites_drive, sites_observe
 
 log = logging.getLogger(__name__)
 
@@ -35,41 +31,7 @@ def sweep() -> None:
             step(now)
         except Exception:
             log.exception("sweep step %s failed", step.__name__)
-    ring_drive(list(Node.objects.active().values_list("pk", flat=True)))
     ring_plan()
-
-
-def _nodes_judge(now: datetime) -> None:
-    """Mark silent nodes as unreachable, later as lost; neither gets work. The knobs count from the
-    end of the longest call that a node may hold open."""
-    knobs = settings.PLATFORM
-    silent = now - timedelta(seconds=knobs.unreachable_seconds + knobs.hold_seconds)
-    gone = now - timedelta(seconds=knobs.lost_seconds + knobs.hold_seconds)
-    judged = [NodeStatus.ONLINE, NodeStatus.UNREACHABLE]
-    for node in Node.objects.filter(status__in=judged, last_seen_at__lt=silent):
-        last_contact = node.last_seen_at or gone
-        to = NodeStatus.LOST if last_contact <= gone else NodeStatus.UNREACHABLE
-        if node.status != to:
-            advance(
-                node,
-                to,
-                code=EventCode.SILENT,
-                message=Message("last contact at %(time)s", time=f"{last_contact:%H:%M:%S}"),
-            )
-            ring("cluster")
-
-
-def _replicas_judge(now: datetime) -> None:
-    """Give up replicas of a lost node, once its agent must have stopped them by itself."""
-    knobs = settings.PLATFORM
-    wait = timedelta(seconds=knobs.kill_grace_seconds + knobs.lease_margin_seconds)
-    live = Replica.objects.live()
-    stranded = live.filter(node__status=NodeStatus.LOST, node__lease_until__lt=now - wait)
-    for pk, name in stranded.values_list("pk", "node__name"):
-        replica_lost(
-            replica_id=pk,
-            message=Message("no contact with %(node)s until its lease expired", node=name),
-        )
 
 
 def _dependencies(now: datetime) -> None:
@@ -142,7 +104,6 @@ def _stop(pk: int, status: JobStatus, stop_reason: StopReason, message: Message)
 def _rollups(now: datetime) -> None:
     for pk in Job.objects.allocated().values_list("pk", flat=True):
         job_rollup(job_id=pk)
-    allocations_release()
 
 
 def _tidy(now: datetime) -> None:
@@ -150,11 +111,11 @@ def _tidy(now: datetime) -> None:
 
 
 STEPS = (
-    _nodes_judge,
-    _replicas_judge,
+    sites_observe,
     _deadlines,
     _unprepared,
     _rollups,
     _dependencies,
+    sites_drive,
     _tidy,
 )

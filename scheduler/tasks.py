@@ -4,8 +4,9 @@ twice or never."""
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from uuid import UUID
 
 from celery.signals import worker_init
@@ -25,6 +26,8 @@ from scheduler.core.plan import plan as decide
 from scheduler.driver import drive as drive_node
 from scheduler.estimates import EstimatePace, estimates_refresh
 from scheduler.jit_warmup import before_fork
+from scheduler.sites.reconcile import site_reconcile
+from scheduler.sites.registry import own_nodes
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +63,7 @@ def plan_once() -> None:
             continued=_continuation_from_json(continued),
         )
     decided = time.monotonic()
-    result = commit(plan, _drive_each, should_stop=_deadline(COMMIT_SECONDS))
+    result = commit(plan, own_nodes.drive_nodes, should_stop=_deadline(COMMIT_SECONDS))
     if plan.continuation or continued:
         continuation_write("plan", _continuation_as_json(plan.continuation))
     if plan.continuation or result.remaining:
@@ -115,11 +118,6 @@ def _continuation_from_json(data: dict[str, list[str]] | None) -> Continuation |
     return Continuation(tuple(data["considered"]), tuple(data["considered_again"]))
 
 
-def _drive_each(nodes: Iterable[UUID]) -> None:
-    for node_id in sorted(nodes):
-        drive_node(node_id=node_id)
-
-
 @app.task(name="scheduler.tasks.plan")
 def plan() -> bool:
     return run_exclusively(
@@ -135,6 +133,11 @@ def estimate() -> bool:
 @app.task(name="scheduler.tasks.drive")
 def drive(node_id: str) -> bool:
     return drive_node(node_id=UUID(node_id))
+
+
+@app.task(name="scheduler.tasks.site")
+def site(name: str) -> bool:
+    return run_exclusively(name=f"site {name}", work=partial(site_reconcile, name))
 
 
 @app.task(name="scheduler.tasks.sweep")

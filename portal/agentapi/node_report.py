@@ -1,26 +1,23 @@
 """Write a node's observed document into rows."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterator
 from uuid import UUID
 
 from django.db import transaction
-from django.utils import timezone
 
 from agents.contract.codec import encode
-from agents.contract.documents import ObservedDocument, ObservedReplica
+from agents.contract.documents import ObservedDocument
+from agents.contract.message import NO_MESSAGE, verbatim
 from portal.allocations.services import (
-    allocations_bind,
     allocations_mark_releasing,
     allocations_release,
 )
-from portal.audit.transitions import advance
 from portal.inventory.models import Node
 from portal.inventory.reports import gpu_reports_apply, slice_reports_apply
 from portal.jobs.lifecycle import job_rollup
-from portal.jobs.models import Replica
 from portal.live.bell import ring, ring_plan
-from scheduler.core.model.states import REPLICA_EDGES, ReplicaStatus, is_allowed
+from portal.sites.observations import Observation, observations_apply
+from scheduler.core.model.states import ReplicaStatus
 
 # Facts that decide which jobs a node may get.
 ELIGIBILITY = ("launchers", "share_clients", "blocks")
@@ -40,7 +37,8 @@ def node_report(
         changed |= gpu_reports_apply(node, observed)
         changed |= slice_reports_apply(node, observed)
         applied = node.applied_revision if applied_revision is None else applied_revision
-        jobs = _replicas_report(node, observed, applied)
+        seen = _observations(observed, applied)
+        jobs = observations_apply(seen, node=node, actor=f"node:{node.name}").jobs
         changed |= allocations_mark_releasing(node=node, listed={r.id for r in observed.replicas})
         ring("cluster")
     for job_id in sorted(jobs):
@@ -78,70 +76,23 @@ def _facts_report(node: Node, observed: ObservedDocument) -> bool:
     return any(before.get(name) != node.facts[name] for name in ELIGIBILITY)
 
 
-def _replicas_report(node: Node, observed: ObservedDocument, applied: int) -> set[int]:
-    """Advance each reported replica. The jobs whose replicas moved."""
-    reported = {r.id: r for r in observed.replicas}
-    rows = (
-        Replica.objects.filter(node=node, pk__in=_uuids(reported))
-        .select_related("attempt__job")
-        .lock_rows()
-    )
-    return {
-        row.attempt.job_id for row in rows if _replica_report(row, reported[str(row.pk)], applied)
-    }
-
-
-def _uuids(ids: Iterable[str]) -> list[UUID]:
-    """The ids that can be ours; others are ignored."""
-    uuids = []
-    for text in ids:
+def _observations(observed: ObservedDocument, applied: int) -> Iterator[Observation]:
+    """Of the replicas with ids that can be ours; others are ignored."""
+    for replica in observed.replicas:
         try:
-            uuids.append(UUID(text))
+            pk = UUID(replica.id)
         except ValueError:
             continue
-    return uuids
-
-
-def _replica_report(row: Replica, reported: ObservedReplica, applied: int) -> bool:
-    """True if the replica moved. Another fence says nothing about this attempt."""
-    if reported.fence != row.attempt.fence:
-        return False
-    old, new = ReplicaStatus(row.status), ReplicaStatus(str(reported.state))
-    if old is new or not is_allowed(REPLICA_EDGES, old, new):
-        return False
-    now = timezone.now()
-    advance(
-        row,
-        new,
-        actor=f"node:{row.node.name}",
-        code=reported.code,
-        sentence=reported.sentence,
-        at=now,
-        **_columns(row, reported, new, applied),
-    )
-    if new in (ReplicaStatus.READY, ReplicaStatus.RUNNING):
-        allocations_bind(replica=row, at=now)
-    return True
-
-
-def _columns(
-    row: Replica, reported: ObservedReplica, new: ReplicaStatus, applied: int
-) -> dict[str, Any]:
-    """The columns that change with the status. Times are ours: a node's clock is advisory."""
-    now = timezone.now()
-    columns: dict[str, Any] = {"container": reported.container}
-    if reported.address:
-        columns |= {"address": reported.address, "port": reported.port}
-    if new is ReplicaStatus.READY:
-        columns["ready_at"] = now
-    if new is ReplicaStatus.RUNNING or (new is ReplicaStatus.EXITED and row.started_at is None):
-        columns["started_at"] = now
-    if new is ReplicaStatus.EXITED:
-        columns["ended_unasked"] = row.stop_revision is None or applied < row.stop_revision
-    if new in (ReplicaStatus.EXITED, ReplicaStatus.FAILED, ReplicaStatus.LOST):
-        columns |= {
-            "finished_at": now,
-            "exit_code": reported.exit_code,
-            "memory_kill": reported.memory_kill,
-        }
-    return columns
+        yield Observation(
+            replica=pk,
+            fence=replica.fence,
+            status=ReplicaStatus(str(replica.state)),
+            exit_code=replica.exit_code,
+            memory_kill=replica.memory_kill,
+            code=replica.code,
+            message=verbatim(replica.sentence) if replica.sentence else NO_MESSAGE,
+            container=replica.container,
+            address=replica.address,
+            port=replica.port,
+            applied_revision=applied,
+        )

@@ -56,7 +56,7 @@ def jobs_on_node(node: Node) -> list[JobOnNode]:
         if row.node_id == node.pk:
             counts[row.attempt.job_id] += 1
         else:
-            others[row.attempt.job_id].add(row.node.name)
+            others[row.attempt.job_id].add(row.location)
     on_node = [
         JobOnNode(job, counts[pk], tuple(sorted(others[pk])), job.deadline_at, _comes_back(job))
         for pk, job in jobs.items()

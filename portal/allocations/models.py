@@ -9,13 +9,14 @@ from django.db.models import F, Q
 from portal.accounts.models import Project
 from portal.allocations.querysets import AllocationQuerySet
 from portal.choices import choices_from_enum, enum_check
+from portal.inventory.boards import board_quota_models, quota_model_names
 from portal.inventory.models import Slice
 from portal.jobs.models import Replica
 from scheduler.core.model.states import ALLOCATION_LIVE, AllocationStatus
 
 
 class Allocation(models.Model):
-    """A slice given to a replica for a time. Accounting is the sum of allocations.
+    """A device given to a replica for a time. Accounting is the sum of allocations.
 
     The first allocation of a replica carries all of its CPU and memory.
     """
@@ -24,7 +25,12 @@ class Allocation(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     replica = models.ForeignKey(Replica, on_delete=models.CASCADE, related_name="allocations")
-    slice = models.ForeignKey(Slice, on_delete=models.PROTECT, related_name="allocations")
+    slice = models.ForeignKey(
+        Slice, null=True, blank=True, on_delete=models.PROTECT, related_name="allocations"
+    )
+    """Null at a site that keeps its devices to itself; `board` is set instead."""
+    board = models.CharField(max_length=64, blank=True, default="", db_default="", editable=False)
+    """The board's key, where there is no slice."""
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="allocations")
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="allocations"
@@ -58,6 +64,9 @@ class Allocation(models.Model):
                 name="slice_allocated_once",
             ),
             models.CheckConstraint(
+                condition=Q(slice__isnull=False) | ~Q(board=""), name="allocation_device"
+            ),
+            models.CheckConstraint(
                 condition=Q(released_at__isnull=True) | Q(released_at__gte=F("reserved_at")),
                 name="allocation_interval",
             ),
@@ -65,7 +74,21 @@ class Allocation(models.Model):
         indexes = [models.Index(fields=("released_at",), name="allocation_released")]
 
     def __str__(self) -> str:
-        return f"{self.slice} allocated to {self.replica}"
+        return f"{self.slice or self.board} allocated to {self.replica}"
+
+    @property
+    def own_slice(self) -> Slice:
+        """The slice, on one of Tessera's own nodes. Raises ValueError elsewhere."""
+        if self.slice is None:
+            raise ValueError(f"{self} has no slice: its site keeps its devices to itself")
+        return self.slice
+
+    @property
+    def quota_models(self) -> frozenset[str]:
+        """The values of `Quota.model` that count it."""
+        if self.slice:
+            return quota_model_names(self.slice.gpu)
+        return board_quota_models(self.board)
 
 
 class AllocationSample(models.Model):

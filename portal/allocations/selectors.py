@@ -42,7 +42,7 @@ def slice_holders(user: User, *, condition: Q | None = None) -> dict[UUID, Slice
     job = "replica__attempt__job__"
     rows = (
         Allocation.objects.live()
-        .filter(condition or Q())
+        .filter(condition or Q(), slice__isnull=False)
         .values_list(
             *("slice_id", "project_id", job + "pk", job + "name", "project__slug"),
             *("user__username", "replica__rank", job + "deadline_at"),
@@ -72,8 +72,9 @@ def allocated_replicas() -> ReplicaQuerySet[Replica]:
 
 
 def attempts_of(job: Job) -> list[Attempt]:
-    """The job's attempts with replicas, nodes and devices, in four queries."""
-    devices = Allocation.objects.select_related("slice__gpu").order_by("slice__gpu__index", "id")
+    """The job's attempts with replicas, nodes and slices, in four queries."""
+    devices = Allocation.objects.filter(slice__isnull=False).select_related("slice__gpu")
+    devices = devices.order_by("slice__gpu__index", "id")
     replicas = Replica.objects.select_related("node").defer("node__desired").order_by("rank")
     replicas = replicas.prefetch_related(Prefetch("allocations", queryset=devices))
     rows = job.attempts.order_by("number")

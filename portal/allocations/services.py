@@ -17,7 +17,7 @@ from portal.allocations.querysets import AllocationQuerySet
 from portal.allocations.slices import slice_create
 from portal.audit.transitions import advance
 from portal.database.intervals import SECOND
-from portal.inventory.boards import quota_model_names
+from portal.inventory.boards import board_quota_models, quota_model_names
 from portal.inventory.models import Gpu, Node, Slice
 from portal.inventory.reports import slice_delete
 from portal.jobs.models import Attempt, DesiredState, Job, Replica
@@ -79,6 +79,35 @@ def gang_allocate(
     return attempt
 
 
+def gang_reserve(
+    *, job: Job, site: str, board: str, units: int, quotas: Iterable[Quota], at: datetime
+) -> Attempt:
+    """Start an attempt at a site that keeps its nodes and devices to itself: every replica has
+    `units` of a board there, taken from quotas.
+
+    Job and quotas are locked by the caller. Raises IntegrityError where a quota is taken meanwhile.
+    """
+    attempt = Attempt.objects.create(
+        job=job, site=site, number=job.attempts.count() + 1, created_at=at
+    )
+    for rank in range(job.replica_count):
+        # The site starts a gang together: there is no barrier here.
+        replica = Replica.objects.create(attempt=attempt, rank=rank, desired_state=DesiredState.RUN)
+        Allocation.objects.create(
+            replica=replica,
+            board=board,
+            project=job.project,
+            user=job.owner,
+            units=units,
+            cpu_milli=job.cpu_milli,
+            memory_mib=job.memory_mib,
+            reserved_at=at,
+        )
+    taken = dict.fromkeys(board_quota_models(board), units * job.replica_count)
+    quotas_take(quotas=quotas, units_by_model=taken)
+    return attempt
+
+
 def allocations_bind(*, replica: Replica, at: datetime) -> None:
     """The replica has its devices: their time counts from `at`."""
     rows = replica.allocations.filter(status=AllocationStatus.RESERVED)
@@ -98,6 +127,14 @@ def allocations_mark_releasing(*, node: Node, listed: set[str]) -> bool:
     for row in gone:
         advance(row, AllocationStatus.RELEASING)
     return bool(gone)
+
+
+def attempt_allocations_mark_releasing(*, attempt: Attempt) -> None:
+    """Mark the allocations of an ended attempt of which its site has nothing left."""
+    with transaction.atomic():
+        rows = Allocation.objects.in_use().filter(replica__attempt=attempt)
+        for row in rows.select_related("replica__attempt").lock_rows():
+            advance(row, AllocationStatus.RELEASING)
 
 
 def _to_be_removed(node: Node) -> AllocationQuerySet[Allocation]:
@@ -120,9 +157,8 @@ def _release(pk: UUID) -> int:
     with transaction.atomic():
         row = Allocation.objects.select_related("slice", "replica__attempt").get(pk=pk)
         quotas = Quota.objects.applying_to(row.project_id, row.user_id).lock_rows()
-        Gpu.objects.filter(pk=row.slice.gpu_id).lock_rows()
-        (device,) = Slice.objects.filter(pk=row.slice_id).select_related("gpu").lock_rows()
-        models = quota_model_names(device.gpu)
+        device = _lock_slice(row.slice)
+        models = quota_model_names(device.gpu) if device else board_quota_models(row.board)
         (row,) = Allocation.objects.filter(pk=pk).select_related("replica__attempt").lock_rows()
         if row.status != AllocationStatus.RELEASING:
             return 0
@@ -130,6 +166,15 @@ def _release(pk: UUID) -> int:
         used = max(0, (now - row.bound_at) // SECOND) if row.bound_at else 0
         advance(row, AllocationStatus.RELEASED, at=now, released_at=now, used_seconds=used)
         quotas_return(quotas=[q for q in quotas if q.model in models], units=row.units)
-        if device.kind != SliceKind.MIG:
+        if device and device.kind != SliceKind.MIG:
             slice_delete(device)
         return 1
+
+
+def _lock_slice(row: Slice | None) -> Slice | None:
+    """The slice, after its GPU; None at a site that keeps its devices to itself."""
+    if row is None:
+        return None
+    Gpu.objects.filter(pk=row.gpu_id).lock_rows()
+    (device,) = Slice.objects.filter(pk=row.pk).select_related("gpu").lock_rows()
+    return device

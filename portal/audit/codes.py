@@ -98,6 +98,9 @@ class EventCode(StrEnum):
     RETRIES = "retries"
     RETRY = "retry"
     SILENT = "silent"
+    SITE_ANSWERS = "site_answers"
+    SITE_LOST = "site_lost"
+    SITE_SILENT = "site_silent"
     SUBMITTED = "submitted"
     VANISHED = "vanished"
 
@@ -187,6 +190,9 @@ EVENT_LABELS: dict[EventCode, str] = {
     EventCode.RETRIES: "Retry of another job",
     EventCode.RETRY: "Queued again",
     EventCode.SILENT: "No contact",
+    EventCode.SITE_ANSWERS: "Its site answers again",
+    EventCode.SITE_LOST: "Lost by its site",
+    EventCode.SITE_SILENT: "No contact with its site",
     EventCode.SUBMITTED: "Submitted",
     EventCode.VANISHED: "Slice vanished",
 }

@@ -24,6 +24,12 @@ def quota_model_names(row: Gpu) -> frozenset[str]:
     return frozenset({"", board.key, board.model})
 
 
+def board_quota_models(key: str) -> frozenset[str]:
+    """The values of `Quota.model` that count a GPU of this board key."""
+    board = known_boards().get(key)
+    return frozenset({"", key, board.model if board else key})
+
+
 def cluster_boards() -> tuple[Board, ...]:
     """Every board of the cluster. One query, one row for each board."""
     names = ("board", "product_name", "memory_mib", "profiles")

@@ -1,12 +1,12 @@
 """What becomes of a placed job: it follows its replicas, stops, ends or is queued again.
 
-Called by agents' reports and by the sweeper. Every function re-reads its rows under lock and may be
-called twice.
+Called after what sites report, and by the sweeper. Every function re-reads its rows under lock and
+may be called twice.
 """
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
@@ -17,7 +17,7 @@ from portal.audit.transitions import SYSTEM, advance, event_record
 from portal.database.intervals import SECOND
 from portal.jobs.failures import failure_message
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
-from portal.live.bell import ring, ring_drive, ring_plan
+from portal.live.bell import ring, ring_drive, ring_plan, ring_site
 from scheduler.core.model.states import (
     JOB_ALLOCATED,
     REPLICA_ENDED,
@@ -76,7 +76,15 @@ def job_stop(*, job: Job, stop_reason: StopReason, message: Message, actor: str 
     for replica in replicas:
         _replica_stop(replica)
     _finish_when_ended(job, attempt, replicas)
-    ring_drive([r.node_id for r in replicas])
+    ring_replicas(replicas)
+
+
+def ring_replicas(replicas: Iterable[Replica]) -> None:
+    """Have the sites of these replicas carry out what their rows want."""
+    rows = list(replicas)
+    ring_drive([row.node_id for row in rows if row.node_id])
+    for site in sorted({row.attempt.site for row in rows if not row.node_id}):
+        ring_site(site)
 
 
 def _roll(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
@@ -125,7 +133,7 @@ def _release_barrier(replicas: list[Replica]) -> None:
     if not waiting:
         return
     Replica.objects.filter(pk__in=[r.pk for r in waiting]).update(desired_state=DesiredState.RUN)
-    ring_drive([r.node_id for r in waiting])
+    ring_replicas(waiting)
 
 
 def _fail(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
@@ -207,7 +215,7 @@ def _end(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
             finished_at=now,
             stop_reason=job.stop_reason,
         )
-    ring_drive([r.node_id for r in replicas])
+    ring_replicas(replicas)
     ring_plan()
 
 
@@ -256,22 +264,3 @@ def _requeue_preempted(job: Job) -> bool:
         attained_seconds=min(job.attained_seconds + ran, max(max_attained, job.attained_seconds)),
     )
     return True
-
-
-def replica_lost(*, replica_id: UUID, message: Message) -> None:
-    """Give up a replica whose node is lost: lease, kill grace and margin have passed."""
-    with transaction.atomic():
-        replica = Replica.objects.select_related("attempt__job").get(pk=replica_id)
-        Job.objects.filter(pk=replica.attempt.job_id).lock_rows()
-        (replica,) = Replica.objects.filter(pk=replica_id).lock_rows()
-        if ReplicaStatus(replica.status) in REPLICA_ENDED:
-            return
-        advance(
-            replica,
-            ReplicaStatus.LOST,
-            code=EventCode.NODE_LOST,
-            message=message,
-            finished_at=timezone.now(),
-        )
-        event_record(replica, EventCode.NODE_LOST, message)
-    job_rollup(job_id=replica.attempt.job_id)

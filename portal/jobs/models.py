@@ -109,12 +109,20 @@ class Job(models.Model):
         return f"J-{self.pk}"
 
 
+OWN_NODES = "own-nodes"
+"""The site of Tessera's own nodes."""
+
+
 class Attempt(models.Model):
     """One try at running a job's whole gang. Its id is the fence: it grows with every placement."""
 
     id = models.BigAutoField(primary_key=True)
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
     number = models.PositiveIntegerField()
+    site = models.CharField(max_length=24, default=OWN_NODES, db_default=OWN_NODES, editable=False)
+    """The name of the site that carries it out."""
+    silent_since = models.DateTimeField(null=True, blank=True, editable=False)
+    """Since when its site, or a node of it, has not answered; null while all do."""
     created_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)
     outcome = models.CharField(max_length=16, blank=True, default="")
@@ -170,7 +178,10 @@ class Replica(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="replicas")
     rank = models.PositiveSmallIntegerField()
-    node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="replicas")
+    node = models.ForeignKey(
+        Node, null=True, blank=True, on_delete=models.PROTECT, related_name="replicas"
+    )
+    """Null at a site that keeps its nodes to itself."""
     desired_state = models.CharField(
         max_length=8,
         choices=DesiredState.choices,
@@ -221,6 +232,11 @@ class Replica(models.Model):
 
     def __str__(self) -> str:
         return f"rank {self.rank} of {self.attempt}"
+
+    @property
+    def location(self) -> str:
+        """The name of its node, or of its site if that keeps its nodes to itself."""
+        return self.node.name if self.node else self.attempt.site
 
 
 class StartEstimate(models.Model):

@@ -20,6 +20,7 @@ from portal.live import sockets
 CHANNEL = "tessera:bell"
 PLAN_TASK = "scheduler.tasks.plan"
 DRIVE_TASK = "scheduler.tasks.drive"
+SITE_TASK = "scheduler.tasks.site"
 ESTIMATES_TASK = "scheduler.tasks.foretell"
 WHAT_IF_TASK = "portal.what_if.tasks.carry_out"
 # A web process that does not take a ring within this time learns of it by its own timeout.
@@ -52,6 +53,11 @@ def ring_drive(node_ids: Iterable[UUID]) -> None:
     """Start compiling the desired documents of these nodes after the commit."""
     names = [str(node_id) for node_id in node_ids]
     _on_commit(lambda: _send_each(DRIVE_TASK, names))
+
+
+def ring_site(name: str) -> None:
+    """Start a round with the site `name` after the commit."""
+    _on_commit(lambda: _send(SITE_TASK, name))
 
 
 def _on_commit(work: Callable[[], object]) -> None:

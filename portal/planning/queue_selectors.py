@@ -71,6 +71,7 @@ def next_jobs_to_end(count: int) -> list[EndingJob]:
     jobs = page_of(rows, ("deadline_at", "id"), size=count).rows
     nodes_of_job = (
         Replica.objects.filter(attempt__job__in=[job.pk for job in jobs], finished_at=None)
+        .filter(node__isnull=False)
         .order_by("node__name")
         .values_list("attempt__job_id", "node__name")
         .distinct()

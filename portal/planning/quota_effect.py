@@ -13,7 +13,6 @@ from agents.contract.boards import Board
 from portal.accounts.models import Project, User
 from portal.allocations.budgets import budget_views
 from portal.allocations.models import Allocation
-from portal.inventory.boards import quota_model_names
 from portal.jobs.models import Job
 from portal.planning.planner_input import planner_input, queued_jobs
 from portal.quotas.budgets import MAX_UNIT_SECONDS
@@ -143,9 +142,7 @@ def _live(project: Project, user: User | None, model: str) -> list[Allocation]:
     rows = rows.select_related("slice__gpu", "replica__attempt__job")
     if user is not None:
         rows = rows.filter(user=user)
-    return [
-        r for r in rows.order_by("-reserved_at", "-pk") if model in quota_model_names(r.slice.gpu)
-    ]
+    return [r for r in rows.order_by("-reserved_at", "-pk") if model in r.quota_models]
 
 
 def _beyond(rows: list[Allocation], limit: int, most: int) -> tuple[OverLimitJob, ...]:

@@ -34,9 +34,10 @@ class LiveAllocation:
 
 
 def live_allocations(now: datetime) -> list[LiveAllocation]:
-    """Every live allocation, by job, attempt and rank."""
+    """Every live allocation of a slice, by job, attempt and rank."""
     rows = (
         Allocation.objects.live()
+        .filter(slice__isnull=False)
         .order_by("replica__attempt__job_id", "replica__attempt_id", "replica__rank", "id")
         .values_list(
             "replica__attempt__job_id",

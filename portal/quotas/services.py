@@ -17,7 +17,6 @@ from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
-from portal.inventory.boards import quota_model_names
 from portal.live.bell import ring, ring_plan
 from portal.quotas.models import Quota
 
@@ -147,9 +146,7 @@ def _new_row(project: Project, user: User | None, model: str, project_row: Quota
     if user is not None:
         allocated = allocated.filter(user=user)
     used_units = sum(
-        row.units
-        for row in allocated.select_related("slice__gpu")
-        if model in quota_model_names(row.slice.gpu)
+        row.units for row in allocated.select_related("slice__gpu") if model in row.quota_models
     )
     return Quota(
         project=project,

@@ -16,9 +16,10 @@ from portal.audit.services import audit_record
 from portal.audit.transitions import event_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
+from portal.jobs.lifecycle import ring_replicas
 from portal.jobs.models import Job
 from portal.jobs.selectors import may_cancel
-from portal.live.bell import ring, ring_drive, ring_plan
+from portal.live.bell import ring, ring_plan
 from portal.quotas.approvals import approval_needed
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.model.states import JobStatus
@@ -61,7 +62,7 @@ def job_extend(*, job: Job, actor: User, seconds: int, max_seconds: int) -> Job:
         _require_approved(row, actor, units, wanted)
         _require_budget(row, units * seconds)
         _extend(row, actor, seconds)
-        ring_drive(row.attempts.latest("number").replicas.values_list("node_id", flat=True))
+        ring_replicas(row.attempts.latest("number").replicas.all())
     return row
 
 

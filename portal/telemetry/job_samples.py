@@ -45,7 +45,7 @@ def samples_record(node: Node, samples: Mapping[str, GpuSample], taken_at: datet
     measured = {
         allocation.pk: found
         for allocation in held
-        if (found := _measured(allocation, samples.get(allocation.slice.gpu.uuid)))
+        if (found := _measured(allocation, samples.get(allocation.own_slice.gpu.uuid)))
     }
     if not measured:
         return
@@ -74,7 +74,7 @@ def job_samples(job: Job) -> dict[Any, list[AllocationSample]]:
 def _measured(allocation: Allocation, sample: GpuSample | None) -> Measurement | None:
     if sample is None:
         return None
-    device = allocation.slice
+    device = allocation.own_slice
     if device.kind == "mps":
         return Measurement({}, dict.fromkeys(MEASURED_COLUMNS, SHARED_REASON))
     if device.kind == "mig":

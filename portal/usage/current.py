@@ -100,15 +100,16 @@ def current_allocations(
     rows: AllocationQuerySet[Allocation], now: datetime
 ) -> list[CurrentAllocation]:
     """The allocations that have run longest, at most MAX_ROWS. Four queries."""
-    live = rows.live().filter(bound_at__isnull=False).order_by("bound_at", "id")
+    live = rows.live().filter(bound_at__isnull=False, slice__isnull=False)
+    live = live.order_by("bound_at", "id")
     # The database sorts keys alone: full rows are long.
     found = list(_rows(list(live.values_list("pk", flat=True)[:MAX_ROWS])))
-    gpus = {row.slice.gpu_id for row in found}
+    gpus = {row.own_slice.gpu_id for row in found}
     fresh = LatestSample.objects.filter(gpu_id__in=gpus, taken_at__gte=now - MAX_SAMPLE_AGE)
     samples = {row.gpu_id: row.sample for row in fresh}
     recent = _recent([row.pk for row in found], now)
     return [
-        _current(row, samples.get(row.slice.gpu_id), recent.get(row.pk, RecentActivity()), now)
+        _current(row, samples.get(row.own_slice.gpu_id), recent.get(row.pk, RecentActivity()), now)
         for row in found
     ]
 
@@ -146,10 +147,10 @@ def _current(
         name=job.name,
         project=row.project.slug,
         user=row.user.username,
-        node=row.slice.gpu.node.name,
-        gpu=row.slice.gpu.index,
-        kind=row.slice.kind,
-        profile=row.slice.profile,
+        node=row.own_slice.gpu.node.name,
+        gpu=row.own_slice.gpu.index,
+        kind=row.own_slice.kind,
+        profile=row.own_slice.profile,
         units=row.units,
         since=since,
         active_percent=active,
@@ -164,15 +165,15 @@ def measured_activity(
 ) -> tuple[int | None, MissingReason | ActivityGap | None]:
     """Percent of the time in which anything ran on the device, or why that is not known. The sample
     of a whole GPU says nothing about one MPS share or one MIG slice of it."""
-    if row.slice.kind == SliceKind.MPS:
+    if row.own_slice.kind == SliceKind.MPS:
         return None, ActivityGap.SHARE
     if sample is None:
         return None, ActivityGap.NO_SAMPLE
-    if row.slice.kind == SliceKind.GPU:
+    if row.own_slice.kind == SliceKind.GPU:
         if sample.active_percent is None and sample.utilization_percent is not None:
             return sample.utilization_percent, None
         return _number(sample, "active_percent", "utilization_percent")
-    mine = (piece for piece in sample.slices if piece.uuid == row.slice.device_uuid)
+    mine = (piece for piece in sample.slices if piece.uuid == row.own_slice.device_uuid)
     piece = next(mine, None)
     return (None, ActivityGap.NO_SAMPLE) if piece is None else _number(piece, "active_percent")
 

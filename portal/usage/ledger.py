@@ -11,8 +11,10 @@ from datetime import datetime
 from itertools import accumulate, pairwise
 from typing import Any
 
-from django.db.models import F, Min, QuerySet, Sum
+from django.db.models import F, Min, QuerySet, Sum, Value
+from django.db.models.functions import Coalesce
 
+from agents.contract.documents import SliceKind
 from portal.allocations.models import Allocation
 from portal.database.intervals import (
     BOUND_SECOND,
@@ -70,8 +72,11 @@ def allocation_seconds(
 
 def unit_seconds_by_key(rows: QuerySet[Allocation], window: UsageWindow) -> dict[UsageKey, int]:
     """Unit-seconds by key, sorted by key. One query."""
-    names = ("project_id", "user_id", "slice__gpu__board", "slice__kind")
-    found = _summed(rows, window, names)
+    devices = rows.annotate(
+        device_board=Coalesce("slice__gpu__board", "board"),
+        device_kind=Coalesce("slice__kind", Value(SliceKind.GPU)),
+    )
+    found = _summed(devices, window, ("project_id", "user_id", "device_board", "device_kind"))
     return {UsageKey(*key): used for *key, used in sorted(found) if used}
 
 

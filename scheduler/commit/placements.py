@@ -1,6 +1,7 @@
 """Starts one job: locks the rows that its placement touches, checks it again, allocates."""
 
 import logging
+from datetime import datetime
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -66,6 +67,12 @@ def _commit(placement: JobPlacement, bypassed: tuple[str, ...]) -> bool:
         processes=waiting.processes,
         at=now,
     )
+    job_placed(job, placement, bypassed, now)
+    return True
+
+
+def job_placed(job: Job, placement: JobPlacement, bypassed: tuple[str, ...], now: datetime) -> None:
+    """Advance a job, locked by the caller, that has its devices; what it waited for is no more."""
     Job.objects.filter(pk__in=bypassed).count_bypass()
     StartEstimate.objects.filter(job=job, started_at=None).update(started_at=now)
     if job.reason is not None or job.estimate is not None:
@@ -73,4 +80,3 @@ def _commit(placement: JobPlacement, bypassed: tuple[str, ...]) -> bool:
     advance(job, JobStatus.PLACED, message=placement.message, position=None, reserved_at=None)
     ring(f"job:{job.pk}")
     ring("cluster")
-    return True

@@ -53,7 +53,7 @@ class AllocatedDeviceSerializer(serializers.ModelSerializer[Allocation]):
 
 
 class ReplicaSerializer(serializers.ModelSerializer[Replica]):
-    node = serializers.CharField(source="node.name")
+    node = serializers.CharField(source="location")
     devices = AllocatedDeviceSerializer(source="allocations", many=True)
 
     class Meta:

@@ -61,7 +61,7 @@ def job_metrics(job: Job, attempt: Attempt | None) -> JobMetrics:
 
 
 def _name(rank: int, allocation: Allocation) -> str:
-    device = allocation.slice
+    device = allocation.own_slice
     profile = f", {device.profile}" if device.profile else ""
     return f"r{rank}: GPU {device.gpu.index}{profile}"
 

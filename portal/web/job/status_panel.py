@@ -116,9 +116,9 @@ def _alternative(job: Job, stored: dict[str, Any]) -> PanelAlternative:
 
 
 def _starting(replicas: list[Replica]) -> StatusPanel:
-    nodes = ", ".join(sorted({replica.node.name for replica in replicas}))
+    nodes = ", ".join(sorted({replica.location for replica in replicas}))
     is_carving = any(
-        allocation.slice.status != SliceStatus.READY
+        allocation.own_slice.status != SliceStatus.READY
         for replica in replicas
         for allocation in replica.allocations.all()
     )

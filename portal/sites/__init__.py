@@ -1,0 +1,1 @@
+"""What sites report about the attempts that they carry out, written into rows."""

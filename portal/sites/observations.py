@@ -1,0 +1,132 @@
+"""What a site says about replicas, applied to rows. The only way in, for every kind of site.
+
+A site speaks about its own replicas alone, and about an attempt only with its fence. What it says
+late, twice or in the wrong order changes nothing: no edge of the state machine leads back.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from agents.contract.message import NO_MESSAGE, Message
+from portal.allocations.services import allocations_bind
+from portal.audit.transitions import advance
+from portal.inventory.models import Node
+from portal.jobs.models import OWN_NODES, Replica
+from scheduler.core.model.states import REPLICA_EDGES, REPLICA_ENDED, ReplicaStatus, is_allowed
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a site says about one replica."""
+
+    replica: UUID
+    fence: int
+    """Of the attempt that the site means."""
+    status: ReplicaStatus
+    exit_code: int | None = None
+    memory_kill: bool = False
+    code: str = ""
+    message: Message = NO_MESSAGE
+    container: str = ""
+    """What the site calls it: a container, a pod, a step of a batch job."""
+    address: str = ""
+    port: int | None = None
+    applied_revision: int | None = None
+    """The revision of its desired document that a node had applied."""
+    was_stopped: bool = False
+    """The site stopped it on request; it did not end by itself. For sites without revisions."""
+
+
+@dataclass(slots=True)
+class ObservationResult:
+    jobs: set[int] = field(default_factory=set)
+    """Jobs with a replica that moved."""
+    refused: list[Observation] = field(default_factory=list)
+    """About replicas that are not the site's, or with another fence."""
+
+
+def observations_apply(
+    observations: Iterable[Observation],
+    *,
+    actor: str,
+    site: str = OWN_NODES,
+    node: Node | None = None,
+) -> ObservationResult:
+    """Apply what a site, or one node of Tessera's own, says, in its order. One transaction."""
+    said: dict[UUID, list[Observation]] = defaultdict(list)
+    for observation in observations:
+        said[observation.replica].append(observation)
+    result = ObservationResult()
+    # No savepoint inside a report's own transaction.
+    with transaction.atomic(savepoint=False):
+        own = Q(node=node) if node else Q(attempt__site=site)
+        rows = Replica.objects.filter(own, pk__in=list(said)).select_related("attempt__job")
+        for row in rows.lock_rows():
+            for observation in said.pop(row.pk):
+                if observation.fence != row.attempt.fence:
+                    result.refused.append(observation)
+                elif _observe(row, observation, actor):
+                    result.jobs.add(row.attempt.job_id)
+    result.refused += chain.from_iterable(said.values())
+    if result.refused:
+        place = node.name if node else site
+        log.info("%s spoke about %s replicas that are not its own", place, len(result.refused))
+    return result
+
+
+def _observe(row: Replica, observation: Observation, actor: str) -> bool:
+    """True if the replica moved."""
+    old, new = ReplicaStatus(row.status), observation.status
+    if old is new or not is_allowed(REPLICA_EDGES, old, new):
+        return False
+    now = timezone.now()
+    advance(
+        row,
+        new,
+        actor=actor,
+        code=observation.code,
+        message=observation.message,
+        at=now,
+        **_columns(row, observation),
+    )
+    if new in (ReplicaStatus.READY, ReplicaStatus.RUNNING):
+        allocations_bind(replica=row, at=now)
+    return True
+
+
+def _columns(row: Replica, observation: Observation) -> dict[str, Any]:
+    """The columns that change with the status. Times are ours: a site's clock is advisory."""
+    now, new = timezone.now(), observation.status
+    columns: dict[str, Any] = {"container": observation.container}
+    if observation.address:
+        columns |= {"address": observation.address, "port": observation.port}
+    if new is ReplicaStatus.READY:
+        columns["ready_at"] = now
+    if new is ReplicaStatus.RUNNING or (new is ReplicaStatus.EXITED and row.started_at is None):
+        columns["started_at"] = now
+    if new is ReplicaStatus.EXITED:
+        columns["ended_unasked"] = _ended_by_itself(row, observation)
+    if new in REPLICA_ENDED:
+        columns |= {
+            "finished_at": now,
+            "exit_code": observation.exit_code,
+            "memory_kill": observation.memory_kill,
+        }
+    return columns
+
+
+def _ended_by_itself(row: Replica, observation: Observation) -> bool:
+    if observation.applied_revision is None or row.stop_revision is None:
+        return not observation.was_stopped
+    return observation.applied_revision < row.stop_revision

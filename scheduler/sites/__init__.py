@@ -1,0 +1,1 @@
+"""Sites: the places that carry out attempts."""

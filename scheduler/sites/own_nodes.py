@@ -1,0 +1,104 @@
+"""The site of Tessera's own nodes: the planner places, each node's desired document carries out.
+
+Nodes report by themselves (`portal/agentapi/node_report.py`); what only time brings about, a node
+that went silent, is seen here.
+"""
+
+from collections.abc import Collection, Iterator
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+
+from agents.contract.documents import SliceKind
+from agents.contract.message import Message
+from portal.allocations.services import allocations_release
+from portal.audit.codes import EventCode
+from portal.audit.transitions import advance
+from portal.inventory.boards import cluster_boards
+from portal.inventory.models import Node
+from portal.jobs.models import OWN_NODES, Replica
+from portal.live.bell import ring, ring_drive
+from portal.sites.observations import Observation
+from scheduler.commit.placements import placement_commit
+from scheduler.core.model.decisions import JobPlacement
+from scheduler.core.model.states import NodeStatus, ReplicaStatus
+from scheduler.driver import drive as drive_node
+from scheduler.sites.base import SiteCapabilities, SiteReport
+
+# The length of a gang is limited by requests, not by the site.
+MAX_REPLICAS = 10_000
+
+
+class OwnNodes:
+    name = OWN_NODES
+
+    def capabilities(self) -> SiteCapabilities:
+        boards = frozenset(board.key for board in cluster_boards())
+        return SiteCapabilities(boards, frozenset(SliceKind), MAX_REPLICAS)
+
+    def begin(self, placement: JobPlacement, bypassed: tuple[str, ...] = ()) -> bool:
+        return placement_commit(placement, bypassed)
+
+    def drive(self, attempts: Collection[int] | None = None) -> None:
+        """Of all attempts: by a bell for each node, also for nodes without any, whose partitions
+        change too."""
+        if attempts is None:
+            ring_drive(list(Node.objects.active().values_list("pk", flat=True)))
+            return
+        rows = Replica.objects.filter(attempt__in=attempts, node__isnull=False).order_by("node_id")
+        self.drive_nodes(frozenset(rows.values_list("node_id", flat=True)))
+
+    def drive_nodes(self, nodes: Collection[UUID]) -> None:
+        for node_id in sorted(nodes):
+            drive_node(node_id=node_id)
+
+    def observe(self, now: datetime) -> SiteReport:
+        _nodes_judge(now)
+        unreachable = (
+            Replica.objects.live()
+            .filter(node__status__in=[NodeStatus.UNREACHABLE, NodeStatus.LOST])
+            .order_by("pk")
+            .values_list("attempt_id", "node__name")
+        )
+        return SiteReport(tuple(_stranded(now)), dict(unreachable))
+
+    def release(self) -> int:
+        return allocations_release()
+
+
+def _nodes_judge(now: datetime) -> None:
+    """Mark silent nodes as unreachable, later as lost; neither gets work. The knobs count from the
+    end of the longest call that a node may hold open."""
+    knobs = settings.PLATFORM
+    silent = now - timedelta(seconds=knobs.unreachable_seconds + knobs.hold_seconds)
+    gone = now - timedelta(seconds=knobs.lost_seconds + knobs.hold_seconds)
+    judged = [NodeStatus.ONLINE, NodeStatus.UNREACHABLE]
+    for node in Node.objects.filter(status__in=judged, last_seen_at__lt=silent):
+        last_contact = node.last_seen_at or gone
+        to = NodeStatus.LOST if last_contact <= gone else NodeStatus.UNREACHABLE
+        if node.status != to:
+            advance(
+                node,
+                to,
+                code=EventCode.SILENT,
+                message=Message("last contact at %(time)s", time=f"{last_contact:%H:%M:%S}"),
+            )
+            ring("cluster")
+
+
+def _stranded(now: datetime) -> Iterator[Observation]:
+    """Replicas of a lost node, once its agent must have stopped them by itself: lease, kill grace
+    and margin have passed."""
+    knobs = settings.PLATFORM
+    wait = timedelta(seconds=knobs.kill_grace_seconds + knobs.lease_margin_seconds)
+    live = Replica.objects.live()
+    stranded = live.filter(node__status=NodeStatus.LOST, node__lease_until__lt=now - wait)
+    for pk, fence, name in stranded.values_list("pk", "attempt_id", "node__name"):
+        yield Observation(
+            replica=pk,
+            fence=fence,
+            status=ReplicaStatus.LOST,
+            code=EventCode.NODE_LOST,
+            message=Message("no contact with %(node)s until its lease expired", node=name),
+        )

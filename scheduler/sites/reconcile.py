@@ -1,0 +1,74 @@
+"""One round with the sites: what they see goes into rows, what the rows want goes to them."""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from django.utils import timezone
+
+from portal.jobs.lifecycle import job_rollup
+from portal.jobs.models import Attempt
+from portal.live.bell import ring_plan
+from portal.sites.observations import observations_apply
+from portal.sites.silence import silence_note
+from scheduler.sites.base import Site, SiteUnreachableError
+from scheduler.sites.registry import all_sites, site_named
+
+log = logging.getLogger(__name__)
+
+
+def sites_observe(now: datetime) -> None:
+    """Take in what every site sees. A site that fails does not keep the others from it."""
+    for site in all_sites():
+        _attempted(site, lambda site: site_observe(site, now), now)
+    names = [site.name for site in all_sites()]
+    unknown = Attempt.objects.open().exclude(site__in=names).order_by()
+    for name in unknown.values_list("site", flat=True).distinct():
+        _all_silent(name, now)
+
+
+def sites_drive(now: datetime) -> None:
+    """Have every site carry out what the rows want, and free what it has ended."""
+    for site in all_sites():
+        _attempted(site, _drive, now)
+
+
+def site_reconcile(name: str) -> None:
+    """Both, for one site, as soon as something changed there."""
+    if site := site_named(name):
+        now = timezone.now()
+        if _attempted(site, lambda site: site_observe(site, now), now):
+            _attempted(site, _drive, now)
+
+
+def site_observe(site: Site, now: datetime) -> None:
+    """Raises SiteUnreachableError."""
+    report = site.observe(now)
+    result = observations_apply(report.observations, site=site.name, actor=report.actor)
+    silence_note(site=site.name, silent=report.silent, at=now)
+    for job_id in sorted(result.jobs):
+        job_rollup(job_id=job_id)
+
+
+def _drive(site: Site) -> None:
+    site.drive()
+    if site.release():
+        ring_plan()
+
+
+def _attempted(site: Site, work: Callable[[Site], None], now: datetime) -> bool:
+    try:
+        work(site)
+    except SiteUnreachableError as error:
+        log.warning("site %s does not answer: %s", site.name, error)
+        _all_silent(site.name, now)
+        return False
+    except Exception:
+        log.exception("site %s failed", site.name)
+        return False
+    return True
+
+
+def _all_silent(name: str, now: datetime) -> None:
+    attempts = Attempt.objects.open().filter(site=name).values_list("pk", flat=True)
+    silence_note(site=name, silent=dict.fromkeys(attempts, name), at=now)
