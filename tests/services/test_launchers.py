@@ -1,0 +1,67 @@
+"""Launchers as real processes: a portal, two agents, and ranks that really add up.
+
+`torchrun_stand_in` starts the ranks as torchrun does; `test_torchrun.py` runs PyTorch's own.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.services.stack import ROOT, Stack, until
+
+pytestmark = [pytest.mark.services, pytest.mark.timeout(240)]
+STAND_IN = str(Path(__file__).with_name("torchrun_stand_in"))
+PROGRAM = [str(ROOT / "docs" / "examples" / "distributed_sum.py"), "--rounds", "20"]
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    with Stack(var=tmp_path_factory.mktemp("launchers")) as running:
+        yield running
+
+
+def results(stack, job, count):
+    """The last line of each rank, once all are there."""
+
+    def read():
+        logs = (stack.call("GET", f"/jobs/{job}/logs", params={"rank": rank}) for rank in (0, 1))
+        lines = [line for log in logs for line in log.splitlines() if line.startswith("{")]
+        ends = [end for end in map(json.loads, lines) if end["event"] == "result"]
+        return ends if len(ends) == count else None
+
+    return until(read, what=f"{count} results")
+
+
+@pytest.mark.parametrize(("launcher", "ranks"), [("none", 2), ("torchrun", 4)])
+def test_the_ranks_of_two_nodes_are_one_world_under_every_launcher(stack, launcher, ranks):
+    job = stack.submit(
+        [sys.executable, *PROGRAM],
+        launcher=launcher,
+        device={"gpus": 2},
+        replicas=2,
+        topology="any",
+        env={"PYTHONPATH": STAND_IN},
+    )
+    assert stack.until_status(job, "succeeded", "failed", seconds=120)["status"] == "succeeded"
+    found = results(stack, job, ranks)
+    assert {end["rank"] for end in found} == set(range(ranks))
+    assert all(end["allreduce_ok"] and end["world"] == ranks for end in found)
+
+
+def test_a_nested_torchrun_is_refused_and_its_mended_request_runs(stack):
+    nested = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *PROGRAM]
+    body = {
+        **{"project": "vision", "name": "nested", "image": "tessera-example:latest"},
+        **{"command": nested, "launcher": "torchrun", "device": {"gpus": 2}, "replicas": 2},
+        **{"topology": "any", "time_limit": "10m", "cpu": "100m", "memory": "128MiB"},
+        "env": {"PYTHONPATH": STAND_IN},
+    }
+    headers = {"Authorization": f"Token {stack.seeded['token']}"}
+    refused = stack.http.post(f"{stack.url}/api/v1/jobs", json=body, headers=headers)
+    assert refused.status_code == 400
+    (error,) = refused.json()["errors"]
+    job = str(stack.call("POST", "/jobs", json=body | error["suggestion"])["id"])
+    assert stack.until_status(job, "succeeded", "failed", seconds=120)["status"] == "succeeded"
+    assert {end["rank"] for end in results(stack, job, 4)} == {0, 1, 2, 3}
