@@ -6,12 +6,22 @@ counted: at once what is ready or can be carved, within seconds what needs idle 
 
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
+from random import Random
 
+import pytest
+from django.test import Client
+from django.utils import timezone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.contract.documents import SliceKind
 from agents.contract.units import UNITS_PER_GPU
+from portal.accounts.models import TokenScope
+from portal.accounts.services import token_create
+from portal.inventory.models import Node
+from portal.jobs.services import job_cancel
+from portal.planning.planner_input import planner_input
 from scheduler.core.availability.cluster import cluster_availability
 from scheduler.core.availability.counts import MPS_SHARE, WHOLE_GPU, Category, DeviceKind
 from scheduler.core.forecast.runtime_model import RuntimeModel
@@ -21,7 +31,11 @@ from scheduler.core.model.snapshot import Priority
 from scheduler.core.plan import plan
 from scheduler.core.queue_trial import QueueTrial
 from tests.property.core.worlds import worlds
-from tests.support.snapshots import a_cluster, a_job
+from tests.support.cli_runner import cli_output
+from tests.support.faces import assert_one_answer, cli_face, page_faces, rest_face
+from tests.support.rows import HonestNode, a_job, a_node, a_project, a_user, settle
+from tests.support.snapshots import a_cluster
+from tests.support.snapshots import a_job as a_waiting_job
 
 FIRST_WORLDS, QUEUED_WORLDS = 700, 300
 
@@ -32,7 +46,7 @@ def probes(kind: DeviceKind, board: str, count: int) -> list:
     device |= {"gpus": 1} if kind == WHOLE_GPU else {}
     device |= {"mig": kind.profile} if kind.kind is SliceKind.MIG else {}
     return [
-        a_job(
+        a_waiting_job(
             f"probe-{number:03}",
             **device,
             models=(board,),
@@ -101,3 +115,58 @@ def test_behind_a_queue_as_many_of_each_kind_start_as_are_counted(world, data):
     counted = cluster_availability(world, trial.places, trial.plan.merges)
     adds_up(counted)
     is_the_planners_answer(world, counted, policy, data.draw)
+
+
+def shuffle_devices(random: Random, olga, team) -> list[HonestNode]:
+    """Nodes with jobs of all kinds, of which some have ended, and some trouble."""
+    nodes = [
+        a_node(f"n{i}", gpus=random.choice([1, 2, 3])) for i in range(random.choice([1, 2, 3]))
+    ]
+    devices = [{"mig": "1g.18gb"}, {"mig": "2g.35gb"}, {"mig": "3g.71gb"}, {"gpus": 1}]
+    devices += [{"mps": {"threads": 25, "memory": "8GiB"}}]
+    jobs = [a_job(olga, team, device=random.choice(devices)) for _ in range(random.randint(1, 7))]
+    settle(*nodes)
+    for job in random.sample(jobs, len(jobs) // 2):
+        job_cancel(job=job, actor="olga")
+    settle(*nodes)
+    node = random.choice(nodes)
+    match random.choice(["busy", "fault", "block", "cordon", "queue", "nothing"]):
+        case "busy":
+            node.busy = {0: "python of somebody"}
+        case "fault":
+            node.faults = {0: "XID 79"}
+        case "block":
+            node.blocks = ("no driver",)
+        case "cordon":
+            Node.objects.filter(pk=node.row.pk).update(schedulable=False)
+        case "queue":
+            # Jobs that the next pass places: their devices are reserved.
+            jobs += [a_job(olga, team, device=random.choice(devices)) for _ in range(2)]
+    node.report()
+    return nodes
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("seed", range(12))
+def test_every_face_shows_the_count_of_the_planner(seed, tmp_path):
+    olga = a_user("olga")
+    shuffle_devices(Random(seed), olga, a_project("vision", olga, gpus=20))
+    _, token = token_create(user=olga, name="cli", scope=TokenScope.READ, ttl=timedelta(days=1))
+    client = Client()
+    client.force_login(olga)
+    answer = assert_one_answer(
+        page_faces(lambda path: client.get(path).content.decode())
+        | {"rest": rest_face(client.get("/api/v1/availability?nodes=true").json())}
+        | {"cli": cli_face(lambda *words: cli_output(token, tmp_path, *words))}
+    )
+    snapshot = planner_input(now=timezone.now(), policy=Policy())
+    trial = QueueTrial(snapshot, Policy(), RuntimeModel.from_snapshot(snapshot))
+    counted = cluster_availability(snapshot, trial.places, trial.plan.merges)
+    adds_up(counted)
+    assert answer["free"] == counted.total.free_gpus
+    for board in counted.boards:
+        for kind in (WHOLE_GPU, DeviceKind(SliceKind.MIG, "3g.71gb")):
+            count = counted.total.of(kind)
+            jobs = probes(kind, board, count.available + 1)
+            assert sum(started(snapshot, Policy(), jobs)) == count.available
+    assert answer["3g.71gb available"] == counted.total.of(kind).available
