@@ -1,7 +1,7 @@
 """The planner's snapshot of now, with one pass over it, for questions that people ask.
 
     current_snapshot()    ─▶ CachedSnapshot: snapshot, policy, runtime model, QueueTrial
-    cached.availability   ─▶ what is free, see scheduler.core.availability
+    current_availability()─▶ what is free, see scheduler.core.availability
     with cached.locked(): cached.trial.try_job(job), cached.start_estimator.estimate(job, …)
 
 A process keeps its last snapshot. While no event and no audit line was written since, it can miss
@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 MAX_AGE_SECONDS, LARGE_MAX_AGE_SECONDS = 60, 10
 # GPUs, waiting and running jobs together, from which a snapshot is large: reading takes 0.5 s.
 LARGE = 5_000
+# Counts of what is free, which most pages show, may be a second older for each of so many.
+ROWS_PER_SECOND, COUNTS_MAX_AGE_SECONDS = 500, 30
 Version = tuple[int, int, int, int, int]
 
 
@@ -124,11 +126,16 @@ class CachedSnapshot:
             self.snapshot, self.policy, self.runtime_model, plan, self.past_estimates
         )
 
-    @property
-    def is_large(self) -> bool:
+    @cached_property
+    def row_count(self) -> int:
+        """GPUs, waiting and running jobs."""
         snapshot = self.snapshot
         gpus = sum(len(node.gpus) for node in snapshot.nodes)
-        return gpus + len(snapshot.jobs) + len(snapshot.running) >= LARGE
+        return gpus + len(snapshot.jobs) + len(snapshot.running)
+
+    @property
+    def is_large(self) -> bool:
+        return self.row_count >= LARGE
 
     def prepare(self) -> None:
         """Make the derived parts now, so that no question waits for them."""
@@ -142,6 +149,12 @@ class CachedSnapshot:
         if version == self.version and age < timedelta(seconds=MAX_AGE_SECONDS):
             return True
         return self.is_large and age < timedelta(seconds=LARGE_MAX_AGE_SECONDS)
+
+    def may_serve_counts(self, now: datetime) -> bool:
+        """Whether its counts may be shown although something may have happened since. On a small
+        cluster never: it is read again in no time."""
+        seconds = min(self.row_count // ROWS_PER_SECOND, COUNTS_MAX_AGE_SECONDS)
+        return timedelta(0) <= now - self.at < timedelta(seconds=seconds)
 
     def may_serve_stale(self, now: datetime) -> bool:
         """Whether it may answer while a new snapshot is read."""
@@ -161,6 +174,14 @@ def current_snapshot() -> CachedSnapshot:
         if cached := _cached():
             return cached
         return _store(_read())
+
+
+def current_availability() -> ClusterAvailability:
+    """What is free, by the cached snapshot: at most COUNTS_MAX_AGE_SECONDS old."""
+    cached = _last[0] if _last else None
+    if cached and cached.history is process_history() and cached.may_serve_counts(timezone.now()):
+        return cached.availability
+    return current_snapshot().availability
 
 
 def clear() -> None:

@@ -13,6 +13,7 @@ from portal.availability.nodes import node_summaries, totals_by_board
 from portal.availability.selectors import availability_for
 from portal.inventory.models import Node
 from portal.jobs.services import job_cancel
+from portal.planning import snapshot_cache
 from scheduler.core.availability.counts import MPS_SHARE, WHOLE_GPU, Category
 from tests.support.cli_runner import cli_output
 from tests.support.faces import Facts, assert_one_answer, cli_face, page_faces, rest_face
@@ -171,3 +172,18 @@ def test_more_nodes_are_no_more_queries(olga):
         for more in range(number, number + 5):
             a_node(f"n{more}")
     assert counted[0] == counted[1]
+
+
+def test_counts_of_a_large_cluster_are_kept_for_seconds_and_those_of_a_small_one_are_not(
+    olga, monkeypatch
+):
+    a_node("n1")
+    assert availability_for(olga).total.free_gpus == 1
+    a_node("n2")
+    assert availability_for(olga).total.free_gpus == 2
+    # As if each GPU were worth ten seconds.
+    monkeypatch.setattr(snapshot_cache, "ROWS_PER_SECOND", 0.1)
+    a_node("n3")
+    assert availability_for(olga).total.free_gpus == 2
+    monkeypatch.setattr(snapshot_cache, "COUNTS_MAX_AGE_SECONDS", 0)
+    assert availability_for(olga).total.free_gpus == 3

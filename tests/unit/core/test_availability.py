@@ -9,7 +9,9 @@ from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.availability.cluster import cluster_availability
 from scheduler.core.availability.counts import MPS_SHARE, WHOLE_GPU, Category, DeviceKind
 from scheduler.core.forecast.runtime_model import RuntimeModel
+from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.policy import Policy
+from scheduler.core.model.snapshot import Priority, RunningJob
 from scheduler.core.queue_trial import QueueTrial
 from tests.support.snapshots import (
     H200,
@@ -105,3 +107,14 @@ def test_what_the_pass_keeps_for_a_waiting_job_is_reserved():
     placed = after_a_pass(a_cluster(a_node(a_gpu(idle())), jobs=[a_job(mig="2g.35gb")]))
     assert placed.units == {Category.RESERVED: 2 * SEVENTH, Category.FREE: 5 * SEVENTH}
     assert placed.free_gpus == 0
+
+
+def test_a_job_that_waits_for_another_to_stop_reserves_what_is_free_already():
+    low = a_job("low", gpus=1, priority=Priority.LOW, preemptible=True)
+    device = DevicePlacement("n1/0", SliceKind.GPU, "", 0, 8, UNITS_PER_GPU, 0, slice="n1/0/gpu@0")
+    running = RunningJob(low, (ReplicaPlacement(0, "n1", (device,)),), NOW - 86_400)
+    node = a_node(a_gpu(a_slice("")), a_gpu())
+    waiting = a_job("high", gpus=2, priority=Priority.HIGH)
+    found = after_a_pass(a_cluster(node, jobs=[waiting], running=[running]))
+    assert found.units == {Category.HELD: UNITS_PER_GPU, Category.RESERVED: UNITS_PER_GPU}
+    assert not found.has_room
