@@ -1,6 +1,6 @@
 # Every command for people and CI. `make` lists them; with DEMO_EXIT=1, `make demo` ends by itself.
 .DEFAULT_GOAL := help
-.PHONY: help install lint type test test-gpu demo run migrate docs bench-latency bench-adoption bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams screenshots lock clean
+.PHONY: help install lint type test mutants test-gpu demo run migrate docs bench-latency bench-adoption bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams screenshots lock clean
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 # Slow levels first, so that the workers of `make test` finish together.
@@ -24,11 +24,14 @@ lint: install type ## style, format, types, layers, and no file over 400 lines
 	$(BIN)/python -m tests.environment size
 
 type: install ## only the static types
-	TESSERA_VAR=var $(BIN)/mypy --explicit-package-bases $(OWN) manage.py requirements tests/environment docs/examples
+	TESSERA_VAR=var $(BIN)/mypy --explicit-package-bases $(OWN) manage.py requirements tests/environment tests/mutants docs/examples
 
 test: install ## install missing servers, start them, run all tests, stop them
 	$(BIN)/python -m tests.environment install
 	$(BIN)/python -m pytest --levels-must-run -q -n auto --maxprocesses 8 $(LEVELS)
+
+mutants: install ## break the code on purpose, as JSON what no test noticed; takes hours; ARGS=--help
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 test-gpu: ## check this machine's NVIDIA driver, read-only; needs no install
 	@$(or $(wildcard $(BIN)/python),python3) -m tests.gpu
