@@ -141,6 +141,7 @@ def _record(trial: Trial, items: list[pytest.Item]) -> dict[str, Any]:
     coverage = importlib.import_module("coverage")
     files = [str(REPOSITORY / path) for found in area_files().values() for path in found]
     recorder = coverage.Coverage(data_file=None, config_file=False, include=files, messages=False)
+    recorder.set_option("run:disable_warnings", ["no-data-collected"])
     outcomes, seconds = Outcomes(), {}
     recorder.start()
     for item, following in _with_next(items):
