@@ -20,9 +20,9 @@ def local_refusal(
         return ReplicaFailure("policy", why)
     kinds = [device.kind for device in replica.devices]
     if refusal := backend_refusal(replica.backend, kinds, replica.world * replica.processes):
-        return ReplicaFailure("backend", refusal.text)
+        return ReplicaFailure("backend", refusal.text, refusal)
     if refusal := processes_refusal(replica.launcher, replica.processes):
-        return ReplicaFailure("processes", refusal.text)
+        return ReplicaFailure("processes", refusal.text, refusal)
     gpus = kinds.count(SliceKind.GPU)
     if too_many := too_many_processes(gpus, replica.processes):
         return ReplicaFailure("processes", f"{too_many}; this replica has {gpus}")

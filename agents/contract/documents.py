@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from agents.contract.codec import decode, encode, omitted_by_default, rule
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.topology import NodeTopology
+from agents.contract.wire_messages import WireMessage
 
 PROTOCOL = 1
 OLDEST_PROTOCOL = 1
@@ -265,6 +266,8 @@ class ObservedReplica:
     memory_kill: bool = False
     code: str = field(default="", metadata=rule(max_length=64))
     sentence: str = field(default="", metadata=rule(max_length=1_024))
+    # What `sentence` was made of, for other languages.
+    message: WireMessage | None = field(default=None, metadata=omitted_by_default())
     started_at: str = field(default="", metadata=rule(max_length=40))
     finished_at: str = field(default="", metadata=rule(max_length=40))
     log_bytes: int = field(default=0, metadata=rule(minimum=0))

@@ -14,6 +14,8 @@ from typing import Any
 # (singular, plural, number) -> the text to fill in. `plural` is "" for a text without a plural.
 Translate = Callable[[str, str, int], str]
 PLACEHOLDER = re.compile(r"%\((\w+)\)s")
+# What is filled in: no width or precision, as a key may come from a node.
+FILLED = re.compile(r"%(?:\((\w+)\)s|%)")
 # What a name looks like, so that one of another version is not taken for English.
 NAME = re.compile(r"[a-z_]+(\.[a-z_]+)+")
 SEPARATOR = ", "
@@ -117,7 +119,8 @@ def render(message: Message, translate: Translate) -> str:
     text = translate(template.singular, template.plural, message.count)
     if not message.values:
         return text
-    return text % {name: _shown(value, translate) for name, value in message.values.items()}
+    shown = {name: _shown(value, translate) for name, value in message.values.items()}
+    return FILLED.sub(lambda hole: shown[hole[1]] if hole[1] else "%", text)
 
 
 def in_english(singular: str, plural: str, number: int) -> str:

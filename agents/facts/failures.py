@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from agents.contract.message import NO_MESSAGE, Message
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFailure:
@@ -9,3 +11,5 @@ class ReplicaFailure:
 
     code: str
     sentence: str
+    message: Message = NO_MESSAGE
+    """What the sentence was made of, where the portal can translate it."""

@@ -16,6 +16,7 @@ from agents.contract.documents import (
     ReplicaState,
     SliceProblem,
 )
+from agents.contract.wire_messages import to_wire
 from agents.facts.device_keys import DeviceKey, whole_gpu_key
 from agents.facts.failures import ReplicaFailure
 from agents.facts.gpus import GpuFacts, InstanceFacts
@@ -96,6 +97,7 @@ def _replica(
             state=ReplicaState.FAILED,
             code=failure.code,
             sentence=failure.sentence,
+            message=to_wire(failure.message),
         )
     if status is not None and not _starts_by_itself(desired, status):
         return _from_status(status)

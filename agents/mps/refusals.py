@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agents.contract.documents import DesiredReplica, GpuMode, SliceKind
+from agents.contract.message import NO_MESSAGE, Message
 from agents.contract.shares import too_few_threads, too_little_memory
 from agents.facts.device_keys import DeviceKey, device_key
 
@@ -28,6 +29,8 @@ class ShareRefusal:
 
     code: ShareCode
     sentence: str
+    message: Message = NO_MESSAGE
+    """What the sentence was made of, where the portal can translate it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +165,9 @@ def _amounts(
         sentence = f"shares would have {threads} % of the SMs of GPU {claim.place[0]} together"
         return ShareRefusal(ShareCode.OVER_THREADS, sentence)
     if why := too_few_threads(claim.threads, claim.processes):
-        return ShareRefusal(ShareCode.OVER_THREADS, why.text)
+        return ShareRefusal(ShareCode.OVER_THREADS, why.text, why)
     if why := too_little_memory(claim.memory_mib, claim.processes):
-        return ShareRefusal(ShareCode.OVER_MEMORY, why.text)
+        return ShareRefusal(ShareCode.OVER_MEMORY, why.text, why)
     if capacity is None:
         return None
     memory = claim.memory_mib + sum(other.memory_mib for other in overlapping)

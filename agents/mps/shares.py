@@ -128,7 +128,7 @@ class NodeShares:
             _modes(gpus, view.desired),
             self.support.unavailable_reason,
         )
-        return {key: ReplicaFailure(str(r.code), r.sentence) for key, r in found.items()}
+        return {key: ReplicaFailure(str(r.code), r.sentence, r.message) for key, r in found.items()}
 
     def prepare_devices(
         self, replica: DesiredReplica, devices: Sequence[str], view: ReplicaView, journal: Journal

@@ -7,7 +7,7 @@ from django.db import transaction
 
 from agents.contract.codec import encode
 from agents.contract.documents import ObservedDocument
-from agents.contract.message import NO_MESSAGE, verbatim
+from agents.contract.wire_messages import from_wire
 from portal.allocations.services import (
     allocations_mark_releasing,
     allocations_release,
@@ -90,7 +90,7 @@ def _observations(observed: ObservedDocument, applied: int) -> Iterator[Observat
             exit_code=replica.exit_code,
             memory_kill=replica.memory_kill,
             code=replica.code,
-            message=verbatim(replica.sentence) if replica.sentence else NO_MESSAGE,
+            message=from_wire(replica.message, replica.sentence),
             container=replica.container,
             address=replica.address,
             port=replica.port,

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from agents.contract.message import Message
 from portal.audit.codes import EventCode
+from portal.audit.models import Event
 from portal.audit.transitions import SYSTEM, advance, event_record
 from portal.database.intervals import SECOND
 from portal.jobs.failures import failure_message
@@ -155,7 +156,11 @@ def _first_failure(replicas: list[Replica]) -> dict[str, Any]:
     ]
     latest = timezone.now() + timedelta(days=1)
     first = min(failed, key=lambda r: (r.finished_at or latest, r.rank))
-    return {
+    # What the sentence was made of, for other languages.
+    written = Event.objects.filter(noun=first.NOUN, noun_id=str(first.pk), new=first.status)
+    data = written.order_by("-id").values_list("data", flat=True).first() or {}
+    said = {"said": data["said"]} if "said" in data else {}
+    return said | {
         "rank": first.rank,
         "status": first.status,
         "exit_code": first.exit_code,

@@ -66,6 +66,11 @@ class PartitionStep:
     action: PartitionAction
     message: Message
 
+    @property
+    def sentence(self) -> str:
+        """The message in English."""
+        return self.message.text
+
 
 @dataclass(frozen=True, slots=True)
 class GpuChange:

@@ -96,7 +96,7 @@ def test_the_victims_people_read_why_and_nothing_of_who():
 
 @pytest.mark.parametrize("cause", PreemptionCause)
 def test_every_cause_has_words_for_people(cause):
-    assert preemptions.SENTENCES[cause]
+    assert preemptions.CAUSES[cause]
 
 
 def test_who_may_not_be_stopped_is_not():
