@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from portal.planning.history_cache import process_history
 from portal.planning.planner_input import planner_input
 from portal.quotas.policy import current_policy
 from scheduler import sweeper
+from scheduler.commit.order import owners_in_turn
 from scheduler.commit.plan import commit
 from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.model.decisions import Continuation
@@ -63,6 +65,7 @@ def plan_once() -> None:
             continued=_continuation_from_json(continued),
         )
     decided = time.monotonic()
+    plan = replace(plan, placements=owners_in_turn(plan.placements, snapshot.jobs))
     result = commit(plan, own_nodes.drive_nodes, should_stop=_deadline(COMMIT_SECONDS))
     if plan.continuation or continued:
         continuation_write("plan", _continuation_as_json(plan.continuation))

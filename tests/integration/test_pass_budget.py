@@ -4,12 +4,14 @@ pass, which is rung at once, does the rest."""
 import pytest
 from django.utils import timezone
 
+from portal.accounts.models import Project, User
 from portal.jobs.models import Job
 from portal.leases.models import TaskLease
 from portal.leases.services import continuation_read
 from portal.live import bell
 from portal.planning.planner_input import planner_input
 from scheduler import tasks
+from scheduler.commit import plan as commit_plan
 from scheduler.commit.plan import commit
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.states import JobStatus
@@ -17,6 +19,7 @@ from scheduler.core.plan import plan as decide
 from scheduler.tasks import plan_once
 from tests.support.many_jobs import many_jobs
 from tests.support.rows import a_job, a_node, a_project, a_user
+from tests.support.times import at_epoch
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,7 +37,7 @@ def queue(monkeypatch):
     """Six jobs of one GPU that wait for the four GPUs of a node; no bell starts a pass."""
     monkeypatch.setattr(bell, "_send", lambda *task: None)
     alice = a_user("alice")
-    vision = a_project("vision", alice, gpus=8)
+    vision = a_project("vision", alice, a_user("bob"), gpus=8)
     like = a_job(alice, vision, device={"gpus": 1})
     many_jobs(like, 5, reason=None)
     a_node("only", gpus=4)
@@ -96,3 +99,20 @@ def test_what_a_commit_has_no_time_for_is_counted(queue):
 
     result = commit(found, should_stop=should_stop)
     assert (result.placed, result.stale, result.remaining) == (2, 0, 2)
+
+
+def test_owners_take_turns_in_a_commit_that_is_cut(queue, rings, monkeypatch):
+    """Bob's only job stands behind all jobs of alice that find a place, in every pass."""
+    monkeypatch.setattr(tasks, "COMMIT_SECONDS", 0.0)
+    bob = User.objects.get(username="bob")
+    later = a_job(bob, Project.objects.get(), device={"gpus": 1}, time_limit="2h")
+    Job.objects.filter(owner__username="alice").update(queued_at=at_epoch(1_000_000))
+    a_node("another", gpus=4)
+    plan_once()
+    assert Job.objects.get(pk=later.pk).status == JobStatus.QUEUED
+    monkeypatch.setattr(tasks, "COMMIT_SECONDS", 60.0)
+    order = []
+    monkeypatch.setattr(commit_plan, "placement_commit", lambda p, _: order.append(p.job) or True)
+    plan_once()
+    assert order.index(str(later.pk)) == 1
+    assert len(order) == 6
