@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.people import SECONDS
 from tests.services.stack import Stack
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.browser
 NARROW = {"width": 390, "height": 844}
 DEVICE = {
     "protocol": "ctap2",

@@ -14,7 +14,7 @@ from playwright.sync_api import expect, sync_playwright
 from tests.environment.chromium import CHROMIUM_ARGS
 from tests.environment.programs import Program, free_port
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.browser
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 SERVE = ("-m", "uvicorn", "portal.asgi:application", "--host", "127.0.0.1", "--port")
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.people import NARROW, SECONDS, people, seeded_stack
 from tests.services.stack import Stack
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.browser
 # What a browser writes when the server goes away under a stream, and while it stays away.
 AWAY = re.compile(
     r"Failed to load resource: net::ERR_(CONNECTION_(REFUSED|RESET)|INCOMPLETE_CHUNKED_ENCODING)"

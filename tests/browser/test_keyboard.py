@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.people import SECONDS, people
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.browser
 RUNNING = 60 * SECONDS
 # More than any page has: whoever needs them all has lost the way.
 MOST_TABS = 60

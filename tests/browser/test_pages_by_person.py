@@ -11,7 +11,7 @@ from tests.browser.people import listen
 from tests.browser.seeded_web import signed_in
 from tests.support.pages import PAGES
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.browser
 ALICE, PAUL, ADMIN = "alice", "paul", "admin"
 PEOPLE = (ALICE, PAUL, ADMIN)
 ALL, TEAM, LEADERS, ROOT = {*PEOPLE}, {ALICE, PAUL}, {PAUL, ADMIN}, {ADMIN}

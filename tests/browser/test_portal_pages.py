@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.people import NARROW, SECONDS, listen, sign_in
 from tests.services.stack import Stack
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.browser
 # One's own pieces on the large map.
 MINE = "svg.map rect.mine[height='43']"
 

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.people import NARROW, people, seeded_stack
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")

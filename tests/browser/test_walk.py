@@ -16,7 +16,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.people import SECONDS, listen
 from tests.services.stack import Stack, until
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.browser
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "walk"
 SMALL = {"width": 960, "height": 640}
 RUNNING = 60 * SECONDS

@@ -16,7 +16,7 @@ from agents.simdriver.install import uninstall
 from docs.examples.build_image import IMAGE
 
 EVERY = 97  # a prime: the points are spread over all acts and over every kind of call
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.docker
 # Made by everything that `docker_script` does.
 CALLS = {
     "GET info",

@@ -28,7 +28,6 @@ from tests.environment.levels import skip_without
 
 pytestmark = [
     pytest.mark.docker,
-    pytest.mark.timeout(180),
     # The SDK leaves the socket of a request that got no answer to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

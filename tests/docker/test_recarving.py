@@ -6,7 +6,7 @@ import pytest
 from tests.services.stack import Stack, until
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES="
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.docker
 BEAT = """
 import itertools, time
 for number in itertools.count():

@@ -140,7 +140,6 @@ def operation_of(two: Two, route: str, method: str) -> Any:
 ROUTES = sorted(row for row in offered() if row[0] not in STREAMS)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("route", "method"), ROUTES, ids=str)
 def test_every_answer_is_in_the_schema_and_shows_nothing_foreign(two: Two, route: str, method: str):
     operation = operation_of(two, route, method)

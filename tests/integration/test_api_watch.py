@@ -182,7 +182,6 @@ def test_a_stream_ends_when_the_server_goes_down(job, monkeypatch):
     assert asyncio.run(until_it_ends()) == ["retry: 1000\n\n"]
 
 
-@pytest.mark.timeout(120)
 def test_a_long_poll_answers_when_the_server_goes_down(job, monkeypatch):
     def drains(row: Job) -> int:
         if not drained:

@@ -18,7 +18,7 @@ from tests.support.pages import PAGES, address
 from tests.support.rights import World, a_world
 from tests.support.rows import a_job
 
-pytestmark = [pytest.mark.django_db, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.django_db
 HOSTILE = {
     "controls": "a\x00b\x1b[31mc\x07\x9bd",
     "turned around": "a\u202egnp.exe\u2066b",

@@ -17,7 +17,7 @@ from tests.support.markup import Markup
 from tests.support.pages import EXCUSED, FILE, PAGES, address
 from tests.support.scale_rows import client_of, known, seeded
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.django_db(transaction=True)
 SIZE = ClusterSize(jobs=120, nodes=8, users=12, projects=3)
 # Files that are sent in pieces: test_page_rights asks for them.
 SENT = {name for name, why in EXCUSED.items() if why == FILE}

@@ -18,7 +18,7 @@ from portal.planning import history_cache, snapshot_cache
 from tests.support.pages import PAGES, REST, address, gone, unlisted
 from tests.support.scale_rows import client_of, known, seeded
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.django_db(transaction=True)
 FILE = Path(__file__).with_name("page_budgets.json")
 MOST = 20
 PASSWORD = "a long password of nobody"

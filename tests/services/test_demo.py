@@ -14,7 +14,7 @@ import pytest
 
 from tests.services.stack import ROOT, environ, until
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.services
 DEMO = [sys.executable, "manage.py", "demo"]
 
 

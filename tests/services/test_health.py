@@ -9,7 +9,7 @@ import pytest
 
 from tests.services.stack import Stack, until
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.services
 
 NODE = "node-a"
 WAIT = ["python3", "-c", "import time; time.sleep(600)"]

@@ -9,7 +9,7 @@ import pytest
 from tests.environment.redis import running_redis
 from tests.services.stack import Stack, until
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.services
 
 # Counts its own starts in a file, runs until a file appears, then ends well.
 PROGRAM = """

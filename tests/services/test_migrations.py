@@ -5,7 +5,7 @@ import pytest
 from tests.support.migrations import allocations_moved_and_back
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.services
 
 
 @pytest.mark.usefixtures("postgres_django")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.services.stack import Stack, until
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.services
 
 # Saves what it reached when it is told to stop, and ends well once it finds that.
 PROGRAM = """

@@ -9,7 +9,7 @@ import pytest
 
 from tests.services.stack import Stack, until
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.services
 
 NODE = "node-a"
 NAMES = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "TESSERA_BACKEND")

@@ -12,7 +12,7 @@ from scheduler.core.model.policy import Policy
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 from tests.support.times import at_epoch
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.services
 
 WEEK = 7 * 86_400
 

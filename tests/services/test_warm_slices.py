@@ -5,7 +5,7 @@ import pytest
 
 from tests.services.stack import Stack, until
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.services
 
 SLEEP = ["python3", "-c", "import time; time.sleep(600)"]
 SMALL = {"device": {"mig": "2g.35gb"}}
