@@ -8,8 +8,11 @@ WORKDIR /srv/tessera
 
 # Packages have a layer of their own, so a change of the code does not install them again.
 FROM base AS portal-packages
-COPY requirements/portal.lock requirements/
+COPY requirements/portal.lock requirements/s3.lock requirements/
 RUN python -m venv /opt/tessera && pip install --require-hashes -r requirements/portal.lock
+# `docker compose build --build-arg S3=yes`: logs may be kept in an S3-compatible store.
+ARG S3=no
+RUN if [ "$S3" = yes ]; then pip install --require-hashes -r requirements/s3.lock; fi
 
 FROM base AS agent-packages
 COPY requirements/agent.lock requirements/

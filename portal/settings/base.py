@@ -267,6 +267,7 @@ CELERY_IMPORTS = [
     "portal.webhooks.tasks",
     "portal.usage.tasks",
     "portal.idempotency.tasks",
+    "portal.retention.tasks",
 ]
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_RESULT_BACKEND = None
@@ -293,6 +294,11 @@ CELERY_BEAT_SCHEDULE = {
         "task": "portal.idempotency.tasks.expire",
         "schedule": 600.0,
         "options": {"expires": 600.0},
+    },
+    "retention": {
+        "task": "portal.retention.tasks.remove",
+        "schedule": 60.0,
+        "options": {"expires": 60.0},
     },
     "webhooks": {
         "task": "portal.webhooks.tasks.deliver",

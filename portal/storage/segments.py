@@ -25,7 +25,8 @@ SEGMENT_BYTES = 1 << 20
 # When this many segments below one of these sizes end a stream, the oldest of them are merged.
 MERGE_COUNT = 32
 MERGE_BELOW = (4 << 10, 64 << 10, 512 << 10)
-DELETE_BATCH = 500
+# Before the names of streams that are to be removed.
+FORGOTTEN = "forgotten/"
 
 log = logging.getLogger(__name__)
 
@@ -152,17 +153,28 @@ def _delete_objects(objects: Sequence[tuple[ObjectStore, str]]) -> None:
             log.warning("an object that is no longer used stays in its store: %s", error)
 
 
-def delete_stream(stream: str) -> bool:
-    """Remove all bytes of the stream, in every store that this process can reach; raises
-    StoreUnavailable. Whether nothing is left: a folder of another host is not reached."""
+def forget_stream(stream: str) -> None:
+    """Make the stream unknown, in the caller's transaction; `delete_forgotten` removes its bytes
+    later, also after a crash."""
+    Segment.objects.filter(stream=stream).update(stream=FORGOTTEN + stream)
+
+
+def delete_forgotten(limit: int, seconds: float = 20) -> int:
+    """Remove the bytes of at most `limit` forgotten streams, in the stores that this process can
+    reach, and begin with no other one after `seconds`. How many. Raises StoreUnavailable."""
+    end = time.monotonic() + seconds
     reachable = reachable_stores()
-    for key, store in reachable.items():
-        rows = Segment.objects.filter(stream=stream, store__key=key)
-        for name in set(rows.values_list("object_name", flat=True)):
-            store.delete(name)
-        rows.delete()
-    # Objects that were uploaded and never recorded.
-    for store in reachable.values():
-        for name in store.names(stream)[:DELETE_BATCH]:
-            store.delete(name)
-    return not Segment.objects.filter(stream=stream).exists()
+    rows = Segment.objects.filter(stream__startswith=FORGOTTEN, store__key__in=list(reachable))
+    streams = list(rows.order_by("stream").values_list("stream", flat=True).distinct()[:limit])
+    for number, stream in enumerate(streams):
+        if time.monotonic() > end:
+            return number
+        for key, store in reachable.items():
+            own = rows.filter(stream=stream, store__key=key)
+            for name in set(own.values_list("object_name", flat=True)):
+                store.delete(name)
+            # Objects that were uploaded and never recorded.
+            for name in store.names(stream.removeprefix(FORGOTTEN)):
+                store.delete(name)
+            own.delete()
+    return len(streams)

@@ -16,7 +16,8 @@ from portal.storage.errors import OtherHost
 from portal.storage.models import ByteStore
 from portal.storage.objects import ObjectStore
 
-FOLDER_ID = ".store-id"
+# Beside the logs: with containers, only this folder outlives one.
+FOLDER_ID = "logs/.store-id"
 # `ByteStore.used_at` is this exact.
 USED_EVERY = timedelta(minutes=10)
 
@@ -68,8 +69,8 @@ def folder_id(folder: Path) -> str:
     folder, or a new host with the old disk, have the same id."""
     path = folder / FOLDER_ID
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        fresh = folder / f"{FOLDER_ID}.{uuid.uuid4().hex}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(f".{uuid.uuid4().hex}")
         fresh.write_text(uuid.uuid4().hex)
         # The first one wins, also over other processes.
         with contextlib.suppress(FileExistsError):

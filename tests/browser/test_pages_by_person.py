@@ -124,6 +124,7 @@ TABLE: dict[str, Row] = {
     "web:preview": console(),
     "web:images": console(link__Edit=ROOT),
     "web:image_policy": console(button__Save=ROOT),
+    "web:storage": console(heading__Storage=ROOT),
     "web:audit": console(link__CSV=ROOT),
     "api:docs": Row(),
 }

@@ -88,6 +88,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:approval", "post"): (404, 404, 404, 404, 404, 302),
     ("web:approvals", "get"): (404, 404, 200, 200, 200, 302),
     ("web:approvals", "post"): (404, 404, 400, 400, 400, 302),
+    ("web:storage", "get"): (404, 404, 404, 404, 200, 302),
+    ("web:storage", "post"): (404, 404, 404, 404, 405, 302),
     ("web:audit", "get"): (404, 404, 404, 404, 200, 302),
     ("web:audit", "post"): (404, 404, 404, 404, 200, 302),
     ("web:audit_csv", "get"): (404, 404, 404, 404, 200, 302),

@@ -15,7 +15,14 @@ from portal.jobs.models import Replica
 from portal.storage import objects
 from portal.storage.errors import OtherHost, SizeMismatch, StoreUnavailable
 from portal.storage.models import ByteStore, Segment
-from portal.storage.segments import delete_stream, discard, merge_end, record, upload
+from portal.storage.segments import (
+    delete_forgotten,
+    discard,
+    forget_stream,
+    merge_end,
+    record,
+    upload,
+)
 from portal.storage.stores import current_store, folder_id, reachable_stores
 from portal.storage.streams import open_streams
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
@@ -105,7 +112,10 @@ def test_two_hosts_with_folders_of_their_own_each_name_the_other(tmp_path):
 
 def test_hosts_that_share_a_folder_have_one_store(tmp_path):
     assert folder_id(tmp_path / "new") == folder_id(tmp_path / "new")
-    assert list((tmp_path / "new").iterdir()) == [tmp_path / "new" / ".store-id"]
+    assert list((tmp_path / "new").rglob("*")) == [
+        tmp_path / "new" / "logs",
+        tmp_path / "new" / "logs" / ".store-id",
+    ]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO])
@@ -177,18 +187,23 @@ def test_a_stream_is_removed_with_uploads_that_never_counted():
     upload("logs/a", b"a process died after this\n")
     discard(upload("logs/a", b"sent twice\n"))
     assert len(current_store().names("logs/a")) == 2
-    assert delete_stream("logs/a")
+    forget_stream("logs/a")
+    with pytest.raises(SizeMismatch):
+        read("logs/a", 8)
+    assert delete_forgotten(10) == 1
     assert (current_store().names("logs/a"), Segment.objects.count()) == ([], 0)
-    assert delete_stream("logs/a")
+    assert delete_forgotten(10) == 0
 
 
 def test_bytes_on_another_hosts_disk_are_not_forgotten(tmp_path):
     with a_host(tmp_path / "web-2"):
         write("logs/a", 0, b"there\n")
-    assert not delete_stream("logs/a")
+    forget_stream("logs/a")
+    assert delete_forgotten(10) == 0
     assert Segment.objects.count() == 1
     with a_host(tmp_path / "web-2"):
-        assert delete_stream("logs/a")
+        assert delete_forgotten(10) == 1
+    assert Segment.objects.count() == 0
 
 
 def a_replica() -> Replica:
@@ -209,7 +224,8 @@ def test_a_file_of_an_older_tessera_is_read_and_grows():
     write(stream_name(replica), 9, b"new line\n")
     replica.log_bytes = 18
     assert read_log(replica, 0, 100) == b"old line\nnew line\n"
-    assert delete_stream(stream_name(replica))
+    forget_stream(stream_name(replica))
+    assert delete_forgotten(10) == 1
     assert not path.exists()
 
 

@@ -62,6 +62,7 @@ PAGES: dict[str, PageOf] = {
     "web:preview": PageOf(ROOT, ("{node}",)),
     "web:images": PageOf(ROOT),
     "web:image_policy": PageOf(ROOT, ("{project}",)),
+    "web:storage": PageOf(ROOT),
     "web:audit": PageOf(ROOT),
     "api:docs": PageOf(),
 }

@@ -15,6 +15,7 @@ from portal.allocations.budgets import current_budgets
 from portal.inventory.models import Gpu, Node
 from portal.jobs.models import Job
 from portal.leases.models import TaskLease
+from portal.storage.models import ByteStore
 from portal.submission.approvals import jobs_to_approve
 from portal.web.wording.labels import duration
 from scheduler.core.model.reasons import REASON_KINDS, ReasonClass, ReasonCode
@@ -24,6 +25,8 @@ from scheduler.core.model.states import GpuHealth, JobStatus, NodeStatus
 NEAR_PERCENT = 90
 # The sweep is due every 5 s and a rung duty at once; one this late is not being done.
 OVERDUE_AFTER = timedelta(seconds=60)
+# Bytes were written to a folder this recently.
+FOLDERS_WITHIN = timedelta(days=1)
 MAX_NAMES = 4
 ADMIN_REASONS = [
     str(code) for code, kind in REASON_KINDS.items() if kind.reason_class is ReasonClass.ASK
@@ -49,9 +52,21 @@ class Alert:
 
 
 def active_alerts(user: User) -> list[Alert]:
-    """Most urgent first. Seven queries."""
+    """Most urgent first. Eight queries."""
     alerts = [*_nodes(), *_gpus(), *_duties(), *_approvals(user), *_waiting(), *_budgets()]
+    alerts += _folders()
     return [alert for alert in alerts if alert.count]
+
+
+def _folders() -> list[Alert]:
+    """Several hosts keep logs in folders of their own: each shows only a part of them."""
+    rows = ByteStore.objects.exclude(host="").filter(used_at__gt=timezone.now() - FOLDERS_WITHIN)
+    names = [str(row) for row in rows]
+    if len(names) < 2:
+        return []
+    title = _("%(n)s web hosts keep logs on disks of their own") % {"n": len(names)}
+    shown = tuple(names[:MAX_NAMES])
+    return [Alert("folders", "ask", "alert", len(names), title, reverse("web:storage"), shown)]
 
 
 def _approvals(user: User) -> list[Alert]:

@@ -12,6 +12,7 @@ from portal.web.console import (
     nodes,
     projects,
     quotas,
+    storage,
 )
 
 urlpatterns = [
@@ -34,6 +35,7 @@ urlpatterns = [
     path("console/nodes/<str:name>/preview", nodes.preview, name="preview"),
     path("console/images/", catalogue.images, name="images"),
     path("console/images/<slug:slug>/", catalogue.image_policy, name="image_policy"),
+    path("console/storage/", storage.storage, name="storage"),
     path("console/audit/", audit.audit, name="audit"),
     path("console/audit.csv", audit.audit_csv, name="audit_csv"),
 ]

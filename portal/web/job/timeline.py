@@ -27,6 +27,8 @@ class TimelineStep:
 def timeline(events: Iterable[Event]) -> list[TimelineStep]:
     """The last steps of a job, the oldest first."""
     changes = [event for event in events if event.noun == "job" and event.new]
+    if not changes:  # retention has removed them
+        return []
     steps = []
     for event, later in zip(changes, [*changes[1:], None], strict=True):
         badge = BADGES[event.new]

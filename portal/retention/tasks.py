@@ -1,0 +1,42 @@
+"""The task that removes what is kept long enough, one worker at a time."""
+
+import logging
+
+from django.conf import settings
+from django.utils import timezone
+
+from portal.celery import app
+from portal.leases.services import run_exclusively
+from portal.retention.events import events_remove
+from portal.retention.limits import RetentionLimits
+from portal.retention.logs import logs_remove
+from portal.storage.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+
+@app.task(name="portal.retention.tasks.remove")
+def remove() -> bool:
+    return run_exclusively(name="retention", work=retention_run, rounds=1)
+
+
+def log_limits() -> RetentionLimits:
+    platform = settings.PLATFORM
+    return RetentionLimits(platform.log_retention_days, platform.log_retention_mib)
+
+
+def event_limits() -> RetentionLimits:
+    platform = settings.PLATFORM
+    return RetentionLimits(platform.event_retention_days, platform.event_retention_mib)
+
+
+def retention_run() -> None:
+    """One batch of each kind. A store that does not answer delays logs only."""
+    now = timezone.now()
+    if removed := events_remove(limits=event_limits(), now=now):
+        log.info("retention removed %s events", removed)
+    try:
+        if removed := logs_remove(limits=log_limits(), now=now):
+            log.info("retention removed %s logs", removed)
+    except StoreError as error:
+        log.warning("retention waits for the log store: %s", error)

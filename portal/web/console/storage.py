@@ -1,0 +1,48 @@
+"""Where logs are kept, how much there is of logs and events, and when they are removed."""
+
+from dataclasses import dataclass
+
+from django.db.models import Sum
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from portal.retention.events import events_use
+from portal.retention.limits import MIB, StoredUse
+from portal.retention.logs import logs_use
+from portal.retention.tasks import event_limits, log_limits
+from portal.storage.models import ByteStore
+from portal.storage.stores import current_store, reachable_stores
+from portal.web.console.access import platform_admins_only
+from portal.web.http import AuthenticatedHttpRequest
+
+
+@dataclass(frozen=True, slots=True)
+class UseRow:
+    """A line of the table of what is stored."""
+
+    name: str
+    use: StoredUse
+    is_estimate: bool = False
+
+    @property
+    def max_bytes(self) -> int:
+        return self.use.limits.mib * MIB
+
+
+@platform_admins_only
+@require_safe
+def storage(request: AuthenticatedHttpRequest) -> HttpResponse:
+    rows = ByteStore.objects.annotate(bytes=Sum("segments__size")).order_by("-used_at")
+    store = current_store()
+    context = {
+        "uses": [
+            UseRow(_("Logs"), logs_use(log_limits())),
+            UseRow(_("Events"), events_use(event_limits()), is_estimate=True),
+        ],
+        "stores": [(row, row.key == store.key, row.key in reachable_stores()) for row in rows],
+        "current": store,
+        "is_failing": store.is_failing,
+    }
+    return render(request, "web/console/storage.html", context)
