@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from django.conf import settings
 from django.test import override_settings
+from django.urls import reverse
 from django.utils import timezone
 
 from portal.audit.models import AuditEntry, Event
@@ -162,8 +163,8 @@ def test_the_log_page_and_rest_say_what_was_removed(add, now, client):
     with override_settings(PLATFORM=replace(settings.PLATFORM, log_retention_days=30)):
         retention_run()
     client.force_login(job.owner)
-    for page in (f"/jobs/{job.label}/logs", f"/jobs/{job.label}/log"):
-        text = client.get(page).content.decode()
+    for page in ("web:job_logs", "web:logs_full"):
+        text = client.get(reverse(page, args=[job.label])).content.decode()
         assert "This log (3.0 MiB) was removed by retention, 31 d after the job ended" in text
     events_remove(limits=RetentionLimits(days=30, mib=0), now=now)
     text = client.get(f"/jobs/{job.label}/events").content.decode()
