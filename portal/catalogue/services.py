@@ -17,6 +17,7 @@ from portal.catalogue.selectors import may_change_template
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from scheduler.core.request import RequestLimits, parse_request, request_as_dict
+from scheduler.core.request_fields import FIELDS, SPELLINGS
 
 # Fields of a single job, which no template stores.
 PER_JOB_FIELDS = frozenset({"project", "begin_at", "begin_in", "after"})
@@ -178,12 +179,16 @@ def _require_version(row: Template, version: int | None) -> None:
 def _valid_request(
     request: Mapping[str, Any], project: Project | None, limits: RequestLimits
 ) -> dict[str, Any]:
-    """The canonical request, validated as for a submit, without PER_JOB_FIELDS."""
+    """The canonical request, validated as for a submit, without PER_JOB_FIELDS. Amounts that follow
+    the device are stored only if they were written down."""
     fields = {name: value for name, value in request.items() if name not in PER_JOB_FIELDS}
     fields |= {"project": project.slug if project else "any"}
     fields.setdefault("name", "job")
     canonical = request_as_dict(parse_request(fields, limits))
-    return {name: value for name, value in canonical.items() if name not in PER_JOB_FIELDS}
+    written = {spelling: field.name for spelling, field in SPELLINGS.items()}
+    chosen = {written.get(name, name) for name in fields}
+    left_out = PER_JOB_FIELDS | {f.name for f in FIELDS if f.follows_device} - chosen
+    return {name: value for name, value in canonical.items() if name not in left_out}
 
 
 def _valid_name(name: str) -> str:

@@ -1,12 +1,16 @@
 """What every job request is checked against, and what it gets where it does not say."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.conf import settings
 
 from portal.planning.host_nodes import host_nodes
 from scheduler.core.model.snapshot import DeviceRequest
 from scheduler.core.placement.host_shares import HostNode, host_share
-from scheduler.core.request import RequestLimits
+from scheduler.core.request import RequestLimits, parse_stored_request, request_as_dict
 from scheduler.core.request.values import HostShare
+from scheduler.core.request_fields import FIELDS
 
 
 def request_limits() -> RequestLimits:
@@ -20,6 +24,19 @@ def request_limits() -> RequestLimits:
         image_allow=tuple(p.strip() for p in platform.image_allow.split(",") if p.strip()),
         host_share=ClusterHostShares(),
     )
+
+
+def chosen_fields(stored: Mapping[str, Any], limits: RequestLimits) -> dict[str, Any]:
+    """A stored request without the amounts that its device would bring anyway: they follow where
+    the device is changed."""
+    fields = dict(stored)
+    for field in FIELDS:
+        if field.follows_device and field.name in fields:
+            rest = {name: value for name, value in fields.items() if name != field.name}
+            filled = request_as_dict(parse_stored_request(rest, limits.host_share))
+            if filled[field.name] == fields[field.name]:
+                fields = rest
+    return fields
 
 
 class ClusterHostShares:

@@ -20,6 +20,7 @@ from portal.jobs.models import Job
 from portal.jobs.selectors import job_not_waiting
 from portal.jobs.services import job_cancel
 from portal.live.bell import ring
+from portal.submission.limits import chosen_fields
 from portal.submission.services import job_submit
 from scheduler.core.model.states import JOB_WAITING, JobStatus
 from scheduler.core.request import RequestLimits, parse_request
@@ -56,7 +57,7 @@ def job_replace(*, job: Job, actor: User, changes: Mapping[str, Any], limits: Re
                 "%(job)s has run already: cancel it and submit a new job", job=old.label
             )
             raise Refused(ErrorCode.HAS_RUN, sentence)
-        request = parse_request(_changed_request(old, changes), limits)
+        request = parse_request(_changed_request(old, changes, limits), limits)
         job_cancel(job=old, actor=actor.username)
         new = job_submit(user=actor, request=request)
         _take_over(old, new, actor)
@@ -64,11 +65,13 @@ def job_replace(*, job: Job, actor: User, changes: Mapping[str, Any], limits: Re
     return new
 
 
-def _changed_request(job: Job, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The stored request with the changes. A begin time stays only while it lies ahead; the number
-    of processes follows a changed device."""
-    left_out = {"begin_at"} | ({"processes"} if "device" in changes else set())
-    stored = {name: value for name, value in job.request.items() if name not in left_out}
+def _changed_request(job: Job, changes: Mapping[str, Any], limits: RequestLimits) -> dict[str, Any]:
+    """The stored request with the changes. A begin time stays only while it lies ahead; processes
+    and amounts that nobody chose follow a changed device."""
+    stored = chosen_fields(job.request, limits) if "device" in changes else dict(job.request)
+    stored.pop("begin_at", None)
+    if "device" in changes:
+        stored.pop("processes", None)
     if job.begin_at and job.begin_at > timezone.now():
         stored["begin_at"] = job.begin_at.isoformat(timespec="seconds")
     return stored | dict(changes)

@@ -24,8 +24,9 @@ from agents.simdriver.install import install, uninstall
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
 from portal.api.jobs.submit_serializer import JobSubmitRequestSerializer
-from portal.web.request.choices import form_choices
+from portal.web.request.choices import choice_labels
 from scheduler.core.request import RequestLimits, parse_request, request_as_dict
+from scheduler.core.request_fields import BY_NAME
 from tests.support.chinese import in_chinese
 from tests.unit.agents.documents import a_replica
 from tests.unit.agents.nodes import MemoryRuntime
@@ -98,7 +99,7 @@ def test_the_form_offers_it_with_words_in_both_languages(name):
     english, chinese = {}, {}
     for language, labels in (("en", english), ("zh-hans", chinese)):
         with override(language):
-            labels |= {value: str(label) for value, label in form_choices()["launchers"]}
+            labels |= {value: str(label) for value, label in choice_labels(BY_NAME["launcher"])}
     summary = LAUNCHERS[name].summary
     assert english[name] == f"{name}: {summary}"
     assert in_chinese(summary, "", 1) != summary and in_chinese(summary, "", 1) in chinese[name]

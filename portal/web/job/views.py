@@ -27,7 +27,7 @@ from portal.web.job.context import TABS, job_context, tab_context
 from portal.web.job.stream import stream_address
 from portal.web.logs.address import log_view
 from portal.web.request.form import new_idempotency_key
-from portal.web.request.form_conditions import parse_changes
+from portal.web.request.form_fields import parse_changes
 from scheduler.core.model.states import JOB_FINAL, JOB_WAITING, JobStatus
 from scheduler.core.request import InvalidRequest, parse_stored_request
 

@@ -15,6 +15,7 @@ from portal.web.request.form import FilledForm, amount_model, parse_form
 from portal.web.wording.reason_badges import reason_badge
 from portal.web.wording.start_estimates import start_from_estimate
 from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.request import RequestLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +27,13 @@ class CardStart:
     text: str
 
 
-def card_starts(user: User, form: FilledForm, amounts: Iterable[str]) -> dict[str, CardStart]:
+def card_starts(
+    user: User, form: FilledForm, amounts: Iterable[str], limits: RequestLimits
+) -> dict[str, CardStart]:
     """By amount. A form with errors has no estimates."""
     if form.request is None:
         return dict.fromkeys(amounts, CardStart("wait", "clock", _("no estimate yet")))
-    forms = {amount: parse_form(_with_amount(form.values, amount)) for amount in amounts}
+    forms = {amount: parse_form(_with_amount(form.values, amount), limits) for amount in amounts}
     requests = {amount: each.request for amount, each in forms.items() if each.request}
     estimates = expected_starts(user=user, requests=list(requests.values()))
     starts = {amount: _card_start(start) for amount, start in zip(requests, estimates, strict=True)}

@@ -12,7 +12,7 @@ from portal.accounts.models import User
 from portal.availability.selectors import availability_for
 from portal.inventory.boards import cluster_boards
 from portal.web.request.form import BY_MEMORY, MPS_SHARE, WHOLE_GPUS, amount_model
-from portal.web.request.form_conditions import split_words
+from portal.web.request.form_fields import split_words
 from portal.web.wording.capacity import device_breakdown
 from portal.web.wording.labels import NBSP, gigabytes
 from scheduler.core.availability.counts import MPS_SHARE as MPS

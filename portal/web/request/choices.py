@@ -1,4 +1,4 @@
-"""The choices of the request form's lists."""
+"""The labels of the choices of a request, by field of the table."""
 
 from collections.abc import Mapping
 
@@ -10,6 +10,8 @@ from agents.contract.documents import CollectiveBackend
 from agents.launchers.base import Launcher
 from agents.launchers.registry import LAUNCHERS
 from scheduler.core.model.snapshot import Isolation, Priority, Topology
+from scheduler.core.request.choices import choices_of
+from scheduler.core.request_fields import RequestField
 
 
 def _launcher_label(launcher: Launcher) -> Promise:
@@ -17,28 +19,28 @@ def _launcher_label(launcher: Launcher) -> Promise:
 
 
 CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
-    "topologies": {
+    "topology": {
         Topology.BEST: gettext_lazy("best: as close together as possible"),
         Topology.SAME_NODE: gettext_lazy("all on one node"),
         Topology.NVLINK: gettext_lazy("connected by NVLink"),
         Topology.ANY: gettext_lazy("anywhere"),
     },
-    "launchers": {name: _launcher_label(launcher) for name, launcher in LAUNCHERS.items()},
-    "backends": {
+    "launcher": {name: _launcher_label(launcher) for name, launcher in LAUNCHERS.items()},
+    "backend": {
         CollectiveBackend.AUTO: gettext_lazy("auto: nccl on whole GPUs, gloo on slices"),
         CollectiveBackend.NCCL: "nccl",
         CollectiveBackend.GLOO: "gloo",
     },
-    "isolations": {
+    "device.isolation": {
         Isolation.HARDWARE: gettext_lazy("hardware: a slice or a whole GPU"),
         Isolation.ANY: gettext_lazy("any: an MPS share is enough"),
     },
-    "preemptible_choices": {
+    "preemptible": {
         "": gettext_lazy("only at low priority"),
         "yes": gettext_lazy("yes"),
         "no": gettext_lazy("no"),
     },
-    "priorities": {
+    "priority": {
         Priority.LOW: gettext_lazy("low"),
         Priority.NORMAL: gettext_lazy("normal"),
         Priority.HIGH: gettext_lazy("high"),
@@ -46,9 +48,8 @@ CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
 }
 
 
-def form_choices() -> dict[str, list[tuple[str, str | Promise]]]:
-    """Values and labels, by the name of the list in the template."""
-    return {
-        name: [(str(value), label) for value, label in choices.items()]
-        for name, choices in CHOICES.items()
-    }
+def choice_labels(field: RequestField) -> list[tuple[str, str | Promise]]:
+    """Values and labels; a word without a label is its own. Empty for a field without choices."""
+    labels = CHOICES.get(field.name, {})
+    words = choices_of(field) or tuple(map(str, labels))
+    return [(word, labels.get(word, word)) for word in words]

@@ -13,14 +13,10 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from portal.jobs.models import Job
-from portal.submission.limits import request_limits
-from portal.web.request.form_conditions import (
-    EXTRAS,
-    RETRIES,
-    amount_values,
-    condition_values,
-    parse_amounts,
-    parse_conditions,
+from portal.submission.limits import chosen_fields
+from portal.web.request.form_fields import (
+    field_values,
+    parse_fields,
     parse_number,
     split_words,
     start_condition_values,
@@ -29,36 +25,33 @@ from portal.web.wording.messages import message_text
 from scheduler.core.request import (
     InvalidRequest,
     JobRequest,
+    RequestLimits,
     parse_request,
     request_as_dict,
 )
+from scheduler.core.request.choices import choices_of
+from scheduler.core.request_fields import BY_NAME, FIELDS
 
 # Values of the field `amount` that are not a MIG profile. Whole GPUs of one model are "gpus:H200".
 WHOLE_GPUS, MPS_SHARE, BY_MEMORY = "gpus", "mps", "memory"
 # Runs in every runtime and image, and prints the device it was given.
 EXAMPLE_COMMAND = ("sh", "-c", 'echo "Hello from $NVIDIA_VISIBLE_DEVICES"; sleep 20; echo done')
-DEFAULTS = {
+# What a fresh form starts with. An empty field is left out of the request and gets its default.
+STARTS = {
     "name": "hello",
     "image": "tessera-example:latest",
     "command": shlex.join(EXAMPLE_COMMAND),
-    "amount": "",
     "gpus": "1",
     "threads": "25",
     "share_memory": "8GiB",
     "device_memory": "16GiB",
-    "isolation": "hardware",
-    "models": "",
     "replicas": "1",
-    "time_limit": "30m",
-    "topology": "best",
-    "launcher": "none",
-    "priority": "normal",
-    "backend": "auto",
-    "cpu": "500m",
-    "memory": "512MiB",
-    "env": "",
-    **EXTRAS,
 }
+# A list has no empty choice, except where its default depends on another field.
+CHOSEN = {field.form_name: str(field.default) for field in FIELDS if choices_of(field)} | {
+    "kind": ""
+}
+DEFAULTS = {field.form_name: "" for field in FIELDS} | CHOSEN | STARTS
 
 
 @dataclass(slots=True)
@@ -90,38 +83,23 @@ def new_form_values(project: str) -> dict[str, str]:
 
 
 def values_from_job(
-    job: Job, project: str, changes: Mapping[str, Any] | None = None
+    job: Job, project: str, changes: Mapping[str, Any], limits: RequestLimits
 ) -> dict[str, str]:
-    """The values that request the same job, with these fields of the request changed."""
-    fields = job.request | (changes or {})
-    return values_from_request(fields, project, job.request["device"]) | start_condition_values(job)
+    """The values that request the same job, with these fields of the request changed. Amounts that
+    nobody chose follow a changed device."""
+    fields = chosen_fields(job.request, limits) | dict(changes)
+    return values_from_request(fields, project) | start_condition_values(job)
 
 
-def values_from_request(
-    fields: Mapping[str, Any], project: str, device: Mapping[str, Any] | None = None
-) -> dict[str, str]:
-    """The values that describe a stored request. `device`: that of the original request, where
-    `fields` have been changed."""
-    filled = {
-        name: str(fields[name])
-        for name in ("name", "image", "replicas", "time_limit", "topology", "launcher")
-    }
-    filled |= {name: str(fields[name]) for name in ("priority", "cpu", "memory")}
-    filled["backend"] = fields.get("backend", DEFAULTS["backend"])
-    filled["command"] = shlex.join(fields["command"])
-    filled["env"] = "\n".join(f"{name}={value}" for name, value in fields["env"].items())
-    extras = amount_values(fields, device or fields["device"]) | condition_values(fields)
-    return new_form_values(project) | filled | _device_values(fields["device"]) | extras
+def values_from_request(fields: Mapping[str, Any], project: str) -> dict[str, str]:
+    """The values that describe a request; without its begin time and dependencies."""
+    values = new_form_values(project) | field_values(fields) | _device_values(fields["device"])
+    return values | {"project": project}
 
 
 def with_changes(values: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
     """The values with these fields of the request changed, and everything else as typed."""
-    plain = ("replicas", "time_limit", "topology", "launcher", "processes")
-    filled = {name: str(changes[name]) for name in plain if name in changes}
-    if "command" in changes:
-        filled["command"] = shlex.join(changes["command"])
-    if "needs" in changes:
-        filled["needs"] = " ".join(changes["needs"])
+    filled = field_values(changes)
     if "device" in changes:
         filled |= _device_values(changes["device"])
     return {**values, **filled}
@@ -148,35 +126,21 @@ def curl_command(request: JobRequest, url: str) -> str:
     return f'curl -H "Authorization: Bearer $TESSERA_TOKEN" {rest}'
 
 
-def parse_form(data: Mapping[str, str]) -> FilledForm:
+def parse_form(data: Mapping[str, str], limits: RequestLimits) -> FilledForm:
     """A checked request, or an error for every invalid field. All values are kept as typed."""
     values = {name: data.get(name, "")[:65_536] for name in (*DEFAULTS, "project", "key")}
     form = FilledForm(values)
-    body = _body(values, form.errors)
+    body = parse_fields(values, form.errors)
+    if device := _device(values, form.errors):
+        body["device"] = device
     try:
-        request = parse_request(body, request_limits())
+        request = parse_request(body, limits)
     except InvalidRequest as refused:
         for error in refused.errors:
             form.add_error(error.field, message_text(error.message))
-            form.suggestions += [dict(error.suggestion)] if error.suggestion else []
     else:
         form.request = request if not form.errors else None
     return form
-
-
-def _body(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        name: values[name]
-        for name in ("project", "name", "image", "time_limit", "topology", "launcher", "priority")
-    }
-    body["backend"] = values["backend"] or DEFAULTS["backend"]
-    body |= {name: values[name] for name in ("cpu", "memory") if values[name]}
-    body["replicas"] = parse_number(values["replicas"])
-    body["command"] = _command(values["command"], errors)
-    body["env"] = _env(values["env"], errors)
-    if device := _device(values, errors):
-        body["device"] = device
-    return body | parse_amounts(values) | parse_conditions(values)
 
 
 def _device(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
@@ -214,24 +178,6 @@ def amount_model(amount: str) -> str:
     return amount.partition(":")[2] if is_gpu_count(amount) else ""
 
 
-def _command(text: str, errors: dict[str, str]) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:
-        errors["command"] = _("a quotation mark is not closed")
-        return ["?"]
-
-
-def _env(text: str, errors: dict[str, str]) -> dict[str, str]:
-    env = {}
-    for line in filter(None, map(str.strip, text.splitlines())):
-        name, equals, value = line.partition("=")
-        if not equals:
-            errors["env"] = _("write one NAME=value per line")
-        env[name.strip()] = value
-    return env
-
-
 def _form_field(path: str, amount: str) -> str:
     """The form field that shows an error in a field of the request."""
     head = path.split(".")[0]
@@ -245,7 +191,8 @@ def _form_field(path: str, amount: str) -> str:
         if path.startswith("device.models"):
             return "models"
         return "gpus" if is_gpu_count(amount) else parts.get(path, "amount")
+    if path in BY_NAME:
+        return BY_NAME[path].form_name
     if head == "retries":
-        retry_fields = {kind: name for name, kind in RETRIES.items()}
-        return retry_fields.get(path.removeprefix("retries."), "infrastructure_retries")
+        return "infrastructure_retries"
     return head or "name"

@@ -20,9 +20,10 @@ from portal.web.request.form import (
     values_from_job,
     values_from_request,
 )
-from portal.web.request.form_conditions import parse_changes
+from portal.web.request.form_fields import parse_changes
 from portal.web.request.quick_starts import quick_start_values
 from portal.web.wording.messages import refusal_text
+from scheduler.core.request import RequestLimits
 
 MAX_DIGITS = 18
 
@@ -39,7 +40,11 @@ class Prefill:
 
 
 def prefill(
-    user: User, query: Mapping[str, str], projects: Sequence[Project], cards: RequestCards
+    user: User,
+    query: Mapping[str, str],
+    projects: Sequence[Project],
+    cards: RequestCards,
+    limits: RequestLimits,
 ) -> Prefill:
     """`query` may name a job (`like`, with a `change`), a `template` or a `start` (a quick
     start), and besides a `project` and an `amount`."""
@@ -57,13 +62,14 @@ def prefill(
     candidates = (query.get("project", ""), origin_slug, *slugs)
     project = next((slug for slug in candidates if slug in slugs), "")
     if source:
-        values = values_from_job(source, project, parse_changes(query.get("change", "")))
+        changes = parse_changes(query.get("change", ""))
+        values = values_from_job(source, project, changes, limits)
     elif template:
         values = values_from_request(template.request, project)
     else:
         values = {**new_form_values(project), **(start or {})}
     values["amount"] = query.get("amount") or values["amount"] or cards.default_amount
-    form = _checked(cards.normalized(values), projects)
+    form = _checked(cards.normalized(values), projects, limits)
     if job and origin_slug not in slugs and not query.get("project"):
         text = _(
             "You cannot submit jobs to %(project)s, the project of this job. Choose another project"
@@ -81,9 +87,11 @@ def _last_job(user: User) -> Job | None:
     return Job.objects.filter(owner=user).select_related("project").order_by("-id").first()
 
 
-def _checked(values: dict[str, str], projects: Sequence[Project]) -> FilledForm:
+def _checked(
+    values: dict[str, str], projects: Sequence[Project], limits: RequestLimits
+) -> FilledForm:
     """The parsed form, checked against today's limits and the image policy of its project."""
-    form = parse_form(values)
+    form = parse_form(values, limits)
     project = next((p for p in projects if p.slug == values["project"]), None)
     if project:
         try:

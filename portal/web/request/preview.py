@@ -25,41 +25,15 @@ from portal.web.wording.messages import message_text, refusal_text, stored_text
 from portal.web.wording.reason_badges import REASON_STYLES
 from portal.web.wording.start_estimates import start_from_estimate
 from scheduler.core.model.reasons import ReasonClass
+from scheduler.core.request.quantities import write_cpu, write_memory
+from scheduler.core.request_fields import FIELDS
 
 MAX_COMMAND_LABEL = 80
-FIELD_LABELS = {
-    "name": gettext_lazy("Name"),
-    "project": gettext_lazy("Project"),
-    "image": gettext_lazy("Image"),
-    "command": gettext_lazy("Command"),
+# By form field.
+FIELD_LABELS = {field.form_name: gettext_lazy(field.label) for field in FIELDS} | {
     "amount": gettext_lazy("How much GPU memory?"),
-    "replicas": gettext_lazy("Replicas"),
-    "gpus": gettext_lazy("Whole GPUs per replica"),
     "threads": gettext_lazy("GPU threads of the share, in percent"),
     "share_memory": gettext_lazy("GPU memory of the share"),
-    "time_limit": gettext_lazy("Time limit"),
-    "cpu": gettext_lazy("CPU per replica"),
-    "memory": gettext_lazy("Memory per replica"),
-    "disk": gettext_lazy("Disk per replica"),
-    "shm": gettext_lazy("Shared memory per replica"),
-    "processes": gettext_lazy("Processes per replica"),
-    "grace": gettext_lazy("Grace period"),
-    "infrastructure_retries": gettext_lazy("Retries after a node failure"),
-    "user_retries": gettext_lazy("Retries after a command failure"),
-    "kind": gettext_lazy("Kind"),
-    "topology": gettext_lazy("Topology"),
-    "launcher": gettext_lazy("Launcher"),
-    "backend": gettext_lazy("Backend"),
-    "priority": gettext_lazy("Priority"),
-    "env": gettext_lazy("Environment"),
-    "device_memory": gettext_lazy("Minimum GPU memory"),
-    "isolation": gettext_lazy("Isolation"),
-    "models": gettext_lazy("GPU models"),
-    "begin_at": gettext_lazy("Begin time"),
-    "after": gettext_lazy("After these jobs"),
-    "needs": gettext_lazy("Required node labels"),
-    "tolerates": gettext_lazy("Tolerated taints"),
-    "preemptible": gettext_lazy("Preemptible"),
 }
 
 
@@ -89,6 +63,8 @@ class PreviewPanel:
     """The devices that it would get."""
     limits: list[tuple[str, bool]] = field(default_factory=list)
     """Each quota and budget after this job, and whether it is exceeded."""
+    warnings: list[str] = field(default_factory=list)
+    """What is allowed, but will probably fail."""
     code: str = ""
     """Of the reason."""
     evidence: list[tuple[str, str]] = field(default_factory=list)
@@ -114,12 +90,32 @@ def preview_request(user: User, form: FilledForm) -> PreviewPanel:
     if not is_never:
         panel.figures = _figures(result)
     panel.limits = limit_lines(result)
+    panel.warnings = [message_text(warning.message) for warning in result.warnings]
     panel.alternatives_title = _("Could run here") if is_never else _("Would start now")
     panel.alternatives = [
         PreviewAlternative(message_text(each.message), json.dumps(each.changes, sort_keys=True))
         for each in result.alternatives
     ]
     return panel
+
+
+def host_line(form: FilledForm) -> str:
+    """What each replica gets of its node; empty while the form has errors."""
+    if form.request is None:
+        return ""
+    words = {
+        "cpu": write_cpu(form.request.cpu_milli),
+        "memory": write_memory(form.request.memory_mib),
+        "shm": write_memory(form.request.shm_mib),
+    }
+    if form.values["cpu"].strip() or form.values["memory"].strip():
+        text = _("Each replica gets %(cpu)s CPU, %(memory)s of memory, %(shm)s of it shared.")
+        return text % words
+    text = _(
+        "Each replica gets the share of the node that its device is: %(cpu)s CPU, %(memory)s of "
+        "memory, %(shm)s of it shared."
+    )
+    return text % words
 
 
 def pending_preview(form: FilledForm) -> PreviewPanel:

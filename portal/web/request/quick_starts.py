@@ -29,7 +29,7 @@ QUICK_STARTS = (
         "slice",
         gettext_lazy("A slice, to try it out"),
         gettext_lazy("The smallest slice of a GPU for half an hour. It prints which slice it got."),
-        {},
+        {"time_limit": "30m"},
     ),
     QuickStart(
         "gpu",
@@ -45,6 +45,7 @@ QUICK_STARTS = (
         ),
         {
             "name": "together",
+            "time_limit": "30m",
             "replicas": "2",
             "topology": "any",
             "command": "sh -c 'echo \"rank $RANK of $WORLD_SIZE meets at "

@@ -10,7 +10,7 @@ from portal.catalogue.models import Template
 from portal.catalogue.services import template_save
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
-from portal.submission.limits import request_limits
+from portal.submission.limits import chosen_fields, request_limits
 from portal.web.request.form import FilledForm
 from portal.web.wording.messages import refusal_text
 from scheduler.core.request import request_as_dict
@@ -55,14 +55,15 @@ def save_as_template(
         saving.errors[NAME] = _("Correct the fields of the request first, then save it")
         saving.status = 400
         return saving
+    limits = request_limits()
     try:
         saving.saved = template_save(
             actor=user,
             name=typed[NAME],
             description=typed[DESCRIPTION],
             project=_project(typed[PROJECT], projects),
-            request=request_as_dict(form.request),
-            limits=request_limits(),
+            request=chosen_fields(request_as_dict(form.request), limits),
+            limits=limits,
         )
     except Refused as refused:
         fields = {"description": DESCRIPTION, "project": PROJECT}

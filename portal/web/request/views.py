@@ -16,12 +16,13 @@ from portal.accounts.selectors import projects_to_work_in
 from portal.cli.as_command import as_command
 from portal.errors import Refused
 from portal.idempotency.services import call_digest
+from portal.submission.limits import request_limits
 from portal.submission.services import job_submit
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.idempotency import job_page_once
 from portal.web.request.card_starts import card_starts, unknown_card_starts
 from portal.web.request.cards import RequestCards, all_amounts, cards_now
-from portal.web.request.choices import form_choices
+from portal.web.request.choices import choice_labels
 from portal.web.request.form import (
     FilledForm,
     curl_command,
@@ -29,9 +30,10 @@ from portal.web.request.form import (
     parse_form,
     with_changes,
 )
-from portal.web.request.form_conditions import EXTRAS, MENDABLE, parse_changes
+from portal.web.request.form_fields import MENDABLE, parse_changes
+from portal.web.request.inputs import ADVANCED, advanced_inputs, input_help
 from portal.web.request.prefill import prefill
-from portal.web.request.preview import PreviewPanel, pending_preview, preview_request
+from portal.web.request.preview import PreviewPanel, host_line, pending_preview, preview_request
 from portal.web.request.template_picker import template_picker
 from portal.web.request.template_saving import (
     TemplateSave,
@@ -40,12 +42,11 @@ from portal.web.request.template_saving import (
     unsaved_template,
 )
 from portal.web.wording.messages import refusal_text
-from scheduler.core.request import request_as_dict, request_as_yaml
+from scheduler.core.request import RequestLimits, request_as_dict, request_as_yaml
+from scheduler.core.request_fields import BY_NAME
 
 # A form with an error in one of these is shown with its advanced part unfolded.
-ADVANCED_FIELDS = frozenset(
-    {"cpu", "memory", "env", "topology", "launcher", "backend", "priority", "models", *EXTRAS}
-)
+ADVANCED_FIELDS = frozenset(field.form_name for field in ADVANCED)
 
 
 @login_required
@@ -54,10 +55,11 @@ def request_page(request: AuthenticatedHttpRequest) -> HttpResponse:
         return _post(request)
     user, cards = request.user, cards_now(request.user)
     projects = _projects(user)
-    start = prefill(user, request.GET, projects, cards)
+    limits = request_limits()
+    start = prefill(user, request.GET, projects, cards, limits)
     notices = {"copy_of": start.copy_of, "template": start.template, "missing": start.missing}
     saving = unsaved_template(start.form, is_open="save" in request.GET)
-    return _page(request, start.form, cards, projects, saving, notices=notices)
+    return _page(request, start.form, cards, projects, saving, limits, notices=notices)
 
 
 @login_required
@@ -67,12 +69,13 @@ def request_preview(request: AuthenticatedHttpRequest) -> HttpResponse:
 
     On a large cluster each takes a while: `?of=preview` and `?of=cards` ask for one of them.
     """
-    form, of = parse_form(request.POST), request.GET.get("of", "")
+    limits, of = request_limits(), request.GET.get("of", "")
+    form = parse_form(request.POST, limits)
     context: dict[str, Any] = {}
     if of != "cards":
         context |= _preview_context(request, form, preview_request(request.user, form))
     if of != "preview":
-        context["starts"] = card_starts(request.user, form, all_amounts())
+        context["starts"] = card_starts(request.user, form, all_amounts(), limits)
     return render(request, "web/request/preview_update.html", context)
 
 
@@ -87,11 +90,12 @@ def template_search(request: AuthenticatedHttpRequest) -> HttpResponse:
 
 def _post(request: AuthenticatedHttpRequest) -> HttpResponse:
     """Submit the job; or only take an alternative, preview, or save a template."""
-    user, form = request.user, parse_form(request.POST)
+    user, limits = request.user, request_limits()
+    form = parse_form(request.POST, limits)
     projects = _projects(user)
     saving, status = unsaved_template(form), 200
     if changes := parse_changes(request.POST.get("alternative", ""), MENDABLE):
-        form = parse_form(with_changes(form.values, changes))
+        form = parse_form(with_changes(form.values, changes), limits)
     elif "preview" in request.POST:
         pass
     elif is_template_save(request.POST):
@@ -103,7 +107,7 @@ def _post(request: AuthenticatedHttpRequest) -> HttpResponse:
         status = 400
     cards = cards_now(user)
     form.values = cards.normalized(form.values)
-    return _page(request, form, cards, projects, saving, status=status)
+    return _page(request, form, cards, projects, saving, limits, status=status)
 
 
 def _submit(user: User, form: FilledForm) -> str | None:
@@ -140,6 +144,7 @@ def _page(
     cards: RequestCards,
     projects: Sequence[Project],
     saving: TemplateSave,
+    limits: RequestLimits,
     *,
     notices: Mapping[str, Any] | None = None,
     status: int = 200,
@@ -150,15 +155,20 @@ def _page(
     amounts = [card.value for card in shown.cards]
     # On a large cluster the planner takes a while: the page's script asks for the preview.
     is_immediate = request.method == "POST" or not cards.is_large
-    starts = card_starts(user, form, amounts) if is_immediate else unknown_card_starts(amounts)
+    starts = (
+        card_starts(user, form, amounts, limits) if is_immediate else unknown_card_starts(amounts)
+    )
     panel = preview_request(user, form) if is_immediate else pending_preview(form)
-    context = _preview_context(request, form, panel) | form_choices() | dict(notices or {})
+    context = _preview_context(request, form, panel) | dict(notices or {})
     context |= {
         "values": form.values,
         "errors": form.errors,
         "request_cards": shown,
         "cards": [(card, starts[card.value]) for card in shown.cards],
         "is_open": not ADVANCED_FIELDS.isdisjoint(form.errors),
+        "advanced": advanced_inputs(form.values, form.errors, limits),
+        "isolations": choice_labels(BY_NAME["device.isolation"]),
+        "time_limit_help": input_help(BY_NAME["time_limit"], limits),
         "projects": projects,
         "image_allow": settings.PLATFORM.image_allow,
         "picker": template_picker(user, projects, query),
@@ -173,10 +183,10 @@ def _preview_context(
 ) -> dict[str, Any]:
     """The preview panel, and the same request as YAML, as a REST call and as a command."""
     job_request = form.request
+    shown = {"preview": panel, "host_line": host_line(form)}
     if job_request is None:
-        return {"preview": panel, "yaml": "", "curl": "", "command_line": ""}
-    return {
-        "preview": panel,
+        return shown | {"yaml": "", "curl": "", "command_line": ""}
+    return shown | {
         "yaml": request_as_yaml(job_request),
         "curl": curl_command(job_request, request.build_absolute_uri(reverse("api:jobs"))),
         "command_line": as_command(request_as_dict(job_request)),

@@ -10,11 +10,13 @@ from scheduler.core.request.formats import request_as_dict, request_as_yaml
 from scheduler.core.request.reader import RequestReader
 from scheduler.core.request.values import (
     FieldError,
+    HostShares,
     InvalidRequest,
     JobKind,
     JobRequest,
     ProblemCode,
     RequestLimits,
+    fixed_host_share,
 )
 
 __all__ = [
@@ -47,8 +49,8 @@ def _checked(reader: RequestReader) -> JobRequest:
     return request
 
 
-def parse_stored_request(data: Any) -> JobRequest:
+def parse_stored_request(data: Any, host_share: HostShares = fixed_host_share) -> JobRequest:
     """A request that was checked when it was submitted. Today's limits and today's rules about
     combinations of fields do not apply to it."""
-    limits = RequestLimits(max_time_limit_seconds=2**30, max_replicas=4_096)
+    limits = RequestLimits(max_time_limit_seconds=2**30, max_replicas=4_096, host_share=host_share)
     return _checked(RequestReader(data, limits, check_combinations=False))

@@ -60,6 +60,9 @@ RULE_HELP = {
 }
 
 
+FOLLOWING = (DefaultRule.HOST_SHARE, DefaultRule.HALF_MEMORY, DefaultRule.LAUNCHER)
+
+
 @dataclass(frozen=True, slots=True)
 class RequestField:
     """One row: a field, or a part of one if its name has a dot."""
@@ -113,6 +116,11 @@ class RequestField:
     @property
     def is_required(self) -> bool:
         return self.default is DefaultRule.REQUIRED
+
+    @property
+    def follows_device(self) -> bool:
+        """Whether its default depends on the device, so that it changes with it."""
+        return self.default in FOLLOWING
 
     @property
     def option(self) -> str:
