@@ -270,7 +270,9 @@ def test_info_offers_and_top_tell_what_is_free(
     (row,) = json.loads(cli("info", "-o", "json").stdout)
     assert row["free_gpus"] == 0 and "#" in row["picture"]
     offers = json.loads(cli("offers", "-o", "json").stdout)
-    assert {(o["kind"], o["free"], o["all"]) for o in offers} == {("gpu", 0, 1), ("mig", 0, 1)}
+    counts = {(o["kind"], o["profile"]): (o["free"], o["all"]) for o in offers}
+    assert counts["gpu", ""] == counts["mps", ""] == (0, 1)
+    assert counts["mig", "2g.35gb"] == (2, 3)
     assert "1 running" in cli("top", "--once").stdout
 
 

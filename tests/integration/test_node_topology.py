@@ -161,6 +161,7 @@ def test_more_nodes_take_no_more_queries(page):
     few = queries()
     for number in range(6, 12):
         told(f"n{number}", SWITCHED)
+    page()
     assert queries() <= few
 
 
