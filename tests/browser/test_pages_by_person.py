@@ -27,7 +27,9 @@ TABS_OF_JOB = {
     **{"link Cancel job": ALL, "link Clone": TEAM, "link Save as template": TEAM},
 }
 TABS_OF_CONSOLE = {
-    **dict.fromkeys((f"link {tab}" for tab in ("Attention", "Nodes", "Images", "Audit")), ROOT),
+    **dict.fromkeys(
+        (f"link {tab}" for tab in ("Attention", "Nodes", "Images", "Storage", "Audit")), ROOT
+    ),
     **{"link Policy": ROOT, "link Database": ROOT, "link Approvals": LEADERS},
     **{"link Projects": ALL, "link Templates": ALL},
 }

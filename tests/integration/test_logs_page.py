@@ -8,9 +8,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 
 from portal.job_logs.storage import write_log
 from portal.jobs.models import Attempt, Job, Replica
+from portal.storage.models import Segment
+from portal.storage.stores import current_store
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -113,3 +116,30 @@ def test_nobody_else_finds_it(client, job):
     assert client.get(address)["Location"].startswith("/sign-in/")
     client.force_login(a_user("eve"))
     assert client.get(address).status_code == 404
+
+
+def test_a_store_that_does_not_answer_is_reported_and_its_lines_come_later(
+    page, client, job, monkeypatch
+):
+    def fail(name, mode="rb"):
+        raise OSError("away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(current_store()._storage, "open", fail)
+        for text in (page(), client.get(f"/jobs/{job.label}/logs").content.decode()):
+            assert "The log store does not answer. Nothing is lost" in text
+            assert "No output yet" not in text
+        raw = client.get(reverse("web:raw_log", args=[job.label]))
+        assert (raw.status_code, b"does not answer" in raw.content) == (503, True)
+    monkeypatch.setattr(current_store(), "_paused_until", 0.0)
+    assert "does not answer" not in page()
+    assert "step 2500" in page()
+
+
+def test_a_log_that_lost_bytes_is_an_error_and_no_zeros(page, client, job):
+    Segment.objects.filter(stream__endswith="/0").delete()
+    text = page()
+    assert "The stored log does not agree with the database" in text
+    assert "\x00" not in text
+    refused = client.get(reverse("web:raw_log", args=[job.label]))
+    assert refused.status_code == 503

@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import socket
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from portal.job_logs.adoption import file_name
 from portal.job_logs.storage import read_log, stream_name
 from portal.jobs.models import Replica
 from portal.storage import objects
+from portal.storage.checks import store_check
 from portal.storage.errors import OtherHost, SizeMismatch, StoreUnavailable
 from portal.storage.models import ByteStore, Segment
 from portal.storage.segments import (
@@ -251,3 +253,34 @@ def test_an_old_file_that_is_too_short_is_an_error():
 
 def test_this_process_reaches_its_own_folder():
     assert list(reachable_stores()) == [f"folder:{folder_id(settings.PLATFORM.var)}"]
+
+
+def test_a_bucket_that_accepts_calls_and_never_answers_is_given_up_in_time():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        bucket = {"s3_bucket": "b", "s3_endpoint": endpoint, "s3_region": "us-east-1"}
+        keys = {"s3_access_key": "a", "s3_secret_key": "s", "s3_timeout_seconds": 1}
+        with override_settings(PLATFORM=replace(settings.PLATFORM, **bucket, **keys)):
+            with pytest.raises(StoreUnavailable, match=r"[Tt]imed? ?out"):
+                upload("logs/a", b"x")
+            with pytest.raises(StoreUnavailable, match="a moment ago"):
+                upload("logs/a", b"x")
+
+
+def test_a_bucket_that_is_closed_is_unavailable_and_old_logs_in_the_folder_are_read():
+    end = write("logs/old", 0, b"before the bucket\n")
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    bucket = {"s3_bucket": "b", "s3_endpoint": f"http://127.0.0.1:{port}", "s3_region": "r"}
+    keys = {"s3_access_key": "a", "s3_secret_key": "s"}
+    with override_settings(PLATFORM=replace(settings.PLATFORM, **bucket, **keys)):
+        with pytest.raises(StoreUnavailable):
+            upload("logs/a", b"x")
+        assert read("logs/old", end) == b"before the bucket\n"
+
+
+def test_a_bucket_without_its_packages_is_refused_at_the_start(monkeypatch):
+    assert store_check() == []
+    monkeypatch.setattr("portal.storage.checks.find_spec", lambda name: None)
+    with override_settings(PLATFORM=replace(settings.PLATFORM, s3_bucket="b")):
+        assert "install.py s3" in store_check()[0].hint
