@@ -43,6 +43,7 @@ from portal.web.request.template_saving import (
 )
 from portal.web.wording.messages import refusal_text
 from scheduler.core.request import RequestLimits, request_as_dict, request_as_yaml
+from scheduler.core.request.quantities import write_seconds
 from scheduler.core.request_fields import BY_NAME
 
 # A form with an error in one of these is shown with its advanced part unfolded.
@@ -168,6 +169,7 @@ def _page(
         "is_open": not ADVANCED_FIELDS.isdisjoint(form.errors),
         "advanced": advanced_inputs(form.values, form.errors, limits),
         "isolations": choice_labels(BY_NAME["device.isolation"]),
+        "time_limit_default": write_seconds(limits.default_time_limit_seconds),
         "time_limit_help": input_help(BY_NAME["time_limit"], limits),
         "projects": projects,
         "image_allow": settings.PLATFORM.image_allow,

@@ -70,7 +70,7 @@ FIELDS: tuple[RequestField, ...] = (
         directives=("--nodes",),
     ),
     RequestField(
-        *("processes", _COUNT, _HOST, "Processes per replica"),
+        *("processes", _COUNT, _WHAT, "Processes per replica"),
         "Processes that the launcher starts in each replica.",
         default=DefaultRule.LAUNCHER,
         attribute="processes",
