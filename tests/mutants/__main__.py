@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from tests.mutants.areas import AREAS, LEVELS, REPOSITORY
@@ -31,9 +32,9 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     options = arguments()
-    run = MutationRun(options)
-    run.record()
-    run.try_all()
+    with closing(MutationRun(options)) as run:
+        run.record()
+        run.try_all()
     json.dump(run.summary(), sys.stdout, indent=2)
     print()
 

@@ -12,7 +12,7 @@ AREAS = {
     "sync": ("portal/agentapi/sync.py", "agents/portal/sync.py"),
     "carver": ("agents/partitioning/*.py",),
     "reconcile": ("agents/loop/*.py",),
-    "availability": ("portal/availability/*.py",),
+    "availability": ("portal/availability/*.py", "scheduler/core/availability/*.py"),
     "planner": ("scheduler/core/**/*.py",),
 }
 # Wiring and pages of Django's admin: declarations.

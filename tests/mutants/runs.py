@@ -51,6 +51,7 @@ class MutationRun:
         self._sources = Sources(self._tree)
         self._records = Records(self._state / "records", self._sources)
         self._results = Results(self._state / "results.jsonl")
+        self._workers: dict[int, Worker] = {}
         self.mutants = sample(self._population(), options.sample, options.seed)
 
     def _population(self) -> list[Mutant]:
@@ -112,21 +113,29 @@ class MutationRun:
         for item in items:
             queue.put(item)
 
-        def drain() -> None:
-            if queue.empty():
-                return
-            with Worker(self._tree, self._options.levels.split(",")) as worker:
-                while time.monotonic() < self._ends_at:
-                    try:
-                        work(queue.get_nowait(), worker)
-                    except Empty:
-                        return
+        def drain(number: int) -> None:
+            while time.monotonic() < self._ends_at:
+                try:
+                    item = queue.get_nowait()
+                except Empty:
+                    return
+                if number not in self._workers:
+                    self._workers[number] = Worker(self._tree, self._options.levels.split(","))
+                work(item, self._workers[number])
 
-        threads = [threading.Thread(target=drain) for _ in range(self._options.processes)]
+        threads = [
+            threading.Thread(target=drain, args=(number,))
+            for number in range(self._options.processes)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+
+    def close(self) -> None:
+        """End the workers."""
+        for worker in self._workers.values():
+            worker.close()
 
     def summary(self) -> dict[str, Any]:
         found = [
@@ -181,10 +190,7 @@ class Worker:
         theirs.close()
         self.tests = self._receive()
 
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._connection.close()
         self._process.communicate()
 

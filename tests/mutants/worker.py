@@ -45,8 +45,8 @@ class Trial:
 
     tests: Sequence[str]
     mutant: Mutant | None = None
-    cpu_seconds: int = 600
-    wall_seconds: int = 1_800
+    cpu_seconds: int = 1_800
+    wall_seconds: int = 7_200
 
 
 @dataclass(slots=True, eq=False)
@@ -113,7 +113,7 @@ def _forked(parent: Connection, trial: Trial, work: Callable[[], Any]) -> dict[s
             raise ParentGone
         return {"status": "timeout"}
     except EOFError:
-        # Killed by the limit of CPU time, or a crash of the interpreter.
+        # It died without a result: by its limit of CPU time, or the interpreter crashed.
         return {"status": "timeout"}
     finally:
         with contextlib.suppress(OSError):

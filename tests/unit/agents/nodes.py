@@ -73,6 +73,9 @@ class MemoryRuntime:
     def close(self):
         pass
 
+    def tidy(self):
+        pass
+
     def tell(self, what, replica):
         self.story.append((what, replica, self.slices()))
 

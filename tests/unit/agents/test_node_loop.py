@@ -261,3 +261,29 @@ def test_the_log_of_a_container_that_a_person_removed_goes_with_its_replica(mach
     obey(node, a_document(machine, revision=2))
     assert machine.runtime.logs == {}
     assert machine.journal.failures() == {}
+
+
+def test_silence_of_the_engine_is_reported_once_and_ends_with_the_next_answer(machine):
+    """The node takes no new work meanwhile; its replicas stay as they were last seen."""
+    node = machine.agent()
+    node.report_silence("it never answered yet")
+    assert machine.reported == [], "nothing is known that could be reported"
+    obey(node, a_document(machine, on_it(machine)))
+    reports = len(machine.reported)
+    node.report_silence("connection refused")
+    node.report_silence("connection refused")
+    assert len(machine.reported) == reports + 1
+    (block,) = machine.reported[-1].facts.blocks
+    assert "connection refused" in block
+    assert states(machine) == {"r-1": ReplicaState.RUNNING}
+    obey(node)
+    assert machine.reported[-1].facts.blocks == ()
+    assert states(machine) == {"r-1": ReplicaState.RUNNING}
+
+
+def test_a_demonstration_that_ends_stops_and_removes_what_runs(machine):
+    node = machine.agent()
+    obey(node, a_document(machine, on_it(machine)))
+    node.stop_jobs()
+    assert [word for word, *_ in machine.runtime.story][-2:] == ["stop", "remove"]
+    assert machine.runtime.containers() == {}

@@ -14,7 +14,7 @@ from tests.support.carving import LOW, Carving
 AMPERE = "A100-80GB"
 SLICE = ("3g.40gb", 0, 4)
 PASSED_THROUGH = 1
-HERE = str(Path(__file__).resolve().parents[2])
+HERE = str(Path(__file__).resolve().parents[3])
 # Stands for nvidia-smi: resets the simulated GPU as the real program does the real one.
 RESETS = """#!{python}
 import pathlib, sys
