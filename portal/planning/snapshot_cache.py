@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from threading import Lock, Thread
+from typing import Any
 
 from django.db import Error, connections
-from django.db.models import Count, Max, Q
+from django.db.models import Count, Max, Q, QuerySet, Subquery, Value
 from django.utils import timezone
 
 from agents.contract.boards import Board
@@ -48,7 +49,7 @@ MAX_AGE_SECONDS, LARGE_MAX_AGE_SECONDS = 60, 10
 LARGE = 5_000
 # Counts of what is free, which most pages show, may be a second older for each of so many.
 ROWS_PER_SECOND, COUNTS_MAX_AGE_SECONDS = 500, 30
-Version = tuple[int, int, int, int, int]
+Version = tuple[Any, ...]
 
 
 def _in_thread(work: Callable[[], None]) -> None:
@@ -238,10 +239,21 @@ def _freeze_garbage_collector() -> None:
 def _version() -> Version:
     """Changes with every status and with every decision of a person that the planner reads: both
     write an event or an audit line in their transaction. GPUs appear, fail and are used by foreign
-    processes, and nodes block themselves, without one."""
-    last, is_out = Max("id", default=0), ~Q(busy="", health=GpuHealth.OK)
-    event, entry = (m.objects.aggregate(last=last)["last"] for m in (Event, AuditEntry))
-    gpus = Gpu.objects.aggregate(count=Count("pk"), out=Count("pk", filter=is_out))
+    processes, and nodes block themselves, without one. One query, as every answer asks it."""
+    event, entry = (_last_id(model) for model in (Event, AuditEntry))
     takes_work = Q(status=NodeStatus.ONLINE, schedulable=True, facts__blocks__0__isnull=True)
-    closed = Node.objects.exclude(takes_work).count()
-    return event, entry, gpus["count"], gpus["out"], closed
+    closed = Node.objects.exclude(takes_work).order_by().annotate(all=Value(1)).values("all")
+    found = Gpu.objects.aggregate(
+        event=Max(Subquery(event)),
+        entry=Max(Subquery(entry)),
+        count=Count("pk"),
+        out=Count("pk", filter=~Q(busy="", health=GpuHealth.OK)),
+        closed=Max(Subquery(closed.annotate(count=Count("pk")).values("count"))),
+    )
+    if not found["count"]:
+        found |= {"event": event.first(), "entry": entry.first()}
+    return tuple(found.values())
+
+
+def _last_id(model: type[Event] | type[AuditEntry]) -> QuerySet[Any, Any]:
+    return model.objects.order_by("-id").values_list("id", flat=True)[:1]
