@@ -308,8 +308,8 @@ TEMPLATES.update(PLANNER_TEMPLATES)
 
 
 def make_message(key: str, **values: Any) -> Message:
-    """A message of this table. Raises KeyError for an unknown key or a missing value."""
-    PLANNER_TEMPLATES[key]
+    """A message with a name. Raises KeyError for an unknown name or a missing value."""
+    TEMPLATES[key]
     return Message(key, **values)
 
 
