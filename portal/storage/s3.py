@@ -4,7 +4,9 @@ from boto3.exceptions import Boto3Error
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from django.core.files.base import ContentFile
 from storages.backends.s3 import S3Storage
+from storages.utils import clean_name
 
 from portal.platform import Platform
 
@@ -12,10 +14,23 @@ FAILURES: tuple[type[Exception], ...] = (Boto3Error, BotoCoreError, ClientError,
 CONNECT_SECONDS = 3
 
 
+class SingleRequestStorage(S3Storage):  # type: ignore[misc]  # django-storages has no types
+    """Reads an object with one request; the library's own file asks for its size twice first."""
+
+    def _open(self, name: str, mode: str = "rb") -> "ContentFile[bytes]":
+        item = self.bucket.Object(self._normalize_name(clean_name(name)))
+        try:
+            return ContentFile(item.get()["Body"].read(), name=name)
+        except ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+                raise FileNotFoundError(name) from error
+            raise
+
+
 def s3_storage(platform: Platform) -> S3Storage:
     """Django's storage API over the bucket. Each request is tried once, within the timeout: the
     callers retry by themselves, and nobody waits for a store that hangs."""
-    return S3Storage(
+    return SingleRequestStorage(
         bucket_name=platform.s3_bucket,
         endpoint_url=platform.s3_endpoint or None,
         region_name=platform.s3_region or None,
