@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable
 
-from agents.contract.message import Message
+from agents.contract.message import Message, verbatim
 from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.snapshot import NodeView, WaitingJob
 
@@ -11,9 +11,10 @@ NO_LAUNCHER = "node.no_launcher"
 
 def exclusion_message(node: NodeView, job: WaitingJob) -> Message | None:
     """Why the job may not run on the node now; None if it may."""
+    values: dict[str, str]
     if not node.available:
-        key, values = _unavailability(node)
-    elif label := _missing_label(node, job):
+        return _unavailability(node)
+    if label := _missing_label(node, job):
         key, values = "node.no_label", {"node": node.name, "label": label}
     elif taint := _untolerated_taint(node, job):
         key, values = "node.tainted", {"node": node.name, "taint": taint}
@@ -49,12 +50,11 @@ def allows(
     )
 
 
-def _unavailability(node: NodeView) -> tuple[str, dict[str, str]]:
-    """Why the node accepts no jobs: the key of a message, and its values."""
-    reason = node.unavailable_reason
+def _unavailability(node: NodeView) -> Message:
+    """Why the node accepts no jobs."""
     if key := node.unavailable_key:
-        return key, {"node": node.name, "why": reason}
-    return ("words", {"words": reason}) if reason else ("nothing", {})
+        return make_message(key, node=node.name, why=node.unavailable_reason)
+    return verbatim(node.unavailable_reason)
 
 
 def _missing_label(node: NodeView, job: WaitingJob) -> str:

@@ -19,6 +19,7 @@ Rank = tuple[int, int, float]
 # When a job was queued, its id as a sort key, and its index among the jobs; smallest first among
 # jobs of equal rank.
 Arrival = tuple[int, tuple[int, str], int]
+BEFORE_ALL: Arrival = (-(1 << 62), (0, ""), -1)
 
 
 class WorkEstimator(Protocol):
@@ -163,34 +164,37 @@ class QueueIterator:
 
     def _fair(self) -> Iterator[tuple[WaitingJob, Rank]]:
         groups = self._groups()
-        # An entry is a lower bound: ranks only grow, so a group whose entry is still right comes
-        # before all others.
+        # An entry is a lower bound: ranks only grow, so a group whose first job, as of now, does
+        # not come after any other entry comes before all jobs of the others.
         heap = [(*group.first(), number) for number, group in enumerate(groups)]
         heapq.heapify(heap)
         while heap:
-            rank, arrival, number = heap[0]
+            number = heap[0][-1]
             group = groups[number]
-            current = group.first()
-            if current > (rank, arrival):
-                heapq.heapreplace(heap, (*current, number))
+            entry = (*group.first(), number)
+            if len(heap) > 1 and (heap[1] < entry or (len(heap) > 2 and heap[2] < entry)):
+                heapq.heapreplace(heap, entry)
                 continue
             group.remove_first()
-            yield self._jobs[arrival[2]], rank
+            yield self._jobs[entry[1][2]], entry[0]
             if group:
-                heapq.heapreplace(heap, (*group.first(), number))
+                heapq.heapreplace(heap, (group.bound(), BEFORE_ALL, number))
             else:
                 heapq.heappop(heap)
 
     def _groups(self) -> list["_OwnerQueue"]:
         order = self._order
-        members: dict[object, list[tuple[float, Arrival]]] = defaultdict(list)
+        members: dict[tuple[str, str, int, bool], list[tuple[float, Arrival]]] = defaultdict(list)
         for index, job in enumerate(self._jobs):
             overdue = order.is_overdue(job)
             # Jobs at the bypass limit go by arrival alone.
-            key = 0.0 if overdue else order.waiting_key(job)
-            group = (job.project, job.user, job.priority, overdue)
+            key = float(job.queued_at) if overdue else order.waiting_key(job)
+            group = (job.project, job.user, PRIORITY_RANK[job.priority], overdue)
             members[group].append((key, _arrival(index, job)))
-        return [_OwnerQueue(self._jobs, order, each) for each in members.values()]
+        return [
+            _OwnerQueue(order, self._jobs[each[0][1][2]], band, overdue, each)
+            for (_, _, band, overdue), each in members.items()
+        ]
 
 
 class _OwnerQueue:
@@ -201,11 +205,20 @@ class _OwnerQueue:
     and the first jobs of neighbouring keys are compared (at most three, as no factor is below 0.5).
     """
 
+    __slots__ = ("_band", "_by_key", "_factor", "_first", "_in_turn", "_job", "_order")
+
     def __init__(
-        self, jobs: list[WaitingJob], order: QueueOrder, members: list[tuple[float, Arrival]]
+        self,
+        order: QueueOrder,
+        job: WaitingJob,
+        band: int,
+        overdue: bool,
+        members: list[tuple[float, Arrival]],
     ) -> None:
-        self._jobs, self._order = jobs, order
-        self._factor = 0.0
+        """`job`: any of them."""
+        self._order, self._job, self._band = order, job, band
+        self._in_turn = 0 if overdue else 1
+        self._factor = 1.0 if overdue else 0.0
         # Last job first, so that jobs are taken from the end.
         self._by_key: list[tuple[float, list[Arrival]]] = []
         for key, arrival in sorted(members, reverse=True):
@@ -219,20 +232,25 @@ class _OwnerQueue:
 
     def first(self) -> tuple[Rank, Arrival]:
         """The first job's rank, as of now, and its arrival."""
-        order, jobs, by_key = self._order, self._jobs, self._by_key
-        arrival = by_key[-1][1][-1]
-        # Stopping a job for another may shrink its owner's use; ranks must not shrink.
-        self._factor = max(self._factor, order.owner_factor(jobs[arrival[2]]))
-        best = order.rank(jobs[arrival[2]], by_key[-1][0], self._factor), arrival
-        self._first = len(by_key) - 1
-        for position in range(len(by_key) - 2, -1, -1):
+        if self._in_turn:
+            # Stopping a job for another may shrink its owner's use; ranks must not shrink.
+            self._factor = max(self._factor, self._order.owner_factor(self._job))
+        by_key, factor = self._by_key, self._factor
+        position = self._first = len(by_key) - 1
+        key, arrivals = by_key[position]
+        product, arrival = key * factor, arrivals[-1]
+        while position:
+            position -= 1
             key, arrivals = by_key[position]
-            rank = order.rank(jobs[arrivals[-1][2]], key, self._factor)
-            if rank != best[0]:
+            if key * factor != product:
                 break
-            if arrivals[-1] < best[1]:
-                best, self._first = (rank, arrivals[-1]), position
-        return best
+            if arrivals[-1] < arrival:
+                arrival, self._first = arrivals[-1], position
+        return (self._band, self._in_turn, product), arrival
+
+    def bound(self) -> Rank:
+        """No job of the group has a rank below this one, now or later."""
+        return (self._band, self._in_turn, self._by_key[-1][0] * self._factor)
 
     def remove_first(self) -> None:
         """Remove the job that `first` has named."""

@@ -47,9 +47,7 @@ def project_quota_reason(
 
 def user_quota_reason(project: str, user: str, units: int, model: str, own: QuotaAccount) -> Reason:
     message = _limit_message(owner_label(project, user), own, model, own.borrow)
-    message = make_message(
-        "clause.colon", first=message, then=_left_message(own, units, own.borrow)
-    )
+    message = Message("clause.colon", first=message, then=_left_message(own, units, own.borrow))
     return Reason(ReasonCode.QUOTA_USER, message, _evidence(own, units), _UNBLOCKS)
 
 
