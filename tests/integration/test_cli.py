@@ -121,7 +121,7 @@ def test_every_flag_of_submit_is_a_field_that_rest_reads(cli: Person):
         *("submit", "--image", "tessera-example:latest", "--gpu-memory", "30G"),
         *("--model", "H200", "--isolation", "hardware", "--name", "all", "--kind", "batch"),
         *("--nodes", "1", "--launcher", "torchrun", "--processes", "2", "--shm", "1G"),
-        *("--cpu", "1", "--mem", "1G", "--topology", "any", "--time", "30:00"),
+        *("--cpu", "1", "--mem", "1G", "--topology", "any", "--time", "30m"),
         *("--priority", "low", "--preemptible", "--begin", "+2h", "--after", first),
         *("--needs", "nvme", "--tolerates", "x=y", "--dry-run", "-o", "json", "--", "true"),
     )

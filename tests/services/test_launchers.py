@@ -5,14 +5,13 @@
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.services.stack import ROOT, Stack, until
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(240)]
-STAND_IN = str(Path(__file__).with_name("torchrun_stand_in"))
+pytestmark = pytest.mark.services
+STAND_IN = str(ROOT / "tests" / "support" / "torchrun_stand_in")
 PROGRAM = [str(ROOT / "docs" / "examples" / "distributed_sum.py"), "--rounds", "20"]
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.unit.mps.stage import DIE, LIVE, SAY, a_client, a_share, is_gone, unt
 
 RUNNING, ABSENT = ("running", ""), ("exited", "")
 SAY_AND_LIVE = f"{SAY}; {LIVE}"
+TORCHRUN = {"PYTHONPATH": str(Path(__file__).parents[2] / "support" / "torchrun_stand_in")}
 
 
 def at_risk(stage):
@@ -21,17 +23,22 @@ def at_risk(stage):
 def test_two_shares_of_a_project_run_at_once_over_one_daemon_with_their_own_limits(stage):
     stage.agent()
     one = a_client("r-1", a_share(stage.gpu, 25, 20_000), program=SAY_AND_LIVE)
-    two = a_client("r-2", a_share(stage.gpu, 50, 40_000), program=SAY_AND_LIVE, processes=2)
+    launched = {"launcher": "torchrun", "processes": 2, "env": TORCHRUN}
+    two = a_client("r-2", a_share(stage.gpu, 50, 40_000), program=SAY_AND_LIVE, **launched)
     stage.obey(stage.document(one, two))
     assert stage.states() == {"r-1": RUNNING, "r-2": RUNNING}
     (daemon,) = stage.daemons().values()
     (server,) = daemon.control.servers()
     assert stage.is_exclusive()
     assert stage.server_processes() == [server]
-    until(lambda: stage.log("r-1") and stage.log("r-2"), "both to say what they were given")
+
+    def lines(replica):
+        return stage.log(replica).splitlines()
+
+    until(lambda: (len(lines("r-1")), len(lines("r-2"))) == (1, 2), "each process to say its share")
     for replica, threads, limit in (("r-1", "25", "0=20000M"), ("r-2", "25", "0=20000M")):
-        env = dict(eval(stage.log(replica)))
-        assert env == {
+        (env,) = {tuple(eval(line)) for line in lines(replica)}
+        assert dict(env) == {
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": threads,
             "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": limit,
