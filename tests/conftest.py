@@ -3,6 +3,7 @@
 import pytest
 
 from portal.planning import history_cache, snapshot_cache
+from portal.storage.stores import forget_stores
 from scheduler.tasks import estimate_pace
 
 pytest_plugins = [
@@ -24,3 +25,4 @@ def clear_caches() -> None:
     history_cache.clear_all()
     snapshot_cache.clear()
     estimate_pace.reset()
+    forget_stores()

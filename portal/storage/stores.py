@@ -52,6 +52,12 @@ def store_by_key(key: str) -> ObjectStore:
     raise OtherHost(row.host, row.location)
 
 
+def forget_stores() -> None:
+    """Forget failures and settings of earlier calls: tests change the stores."""
+    _folder.cache_clear()
+    _bucket.cache_clear()
+
+
 def store_row(store: ObjectStore) -> ByteStore:
     """The row that segments in this store refer to."""
     now = timezone.now()

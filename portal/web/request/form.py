@@ -138,6 +138,7 @@ def parse_form(data: Mapping[str, str], limits: RequestLimits) -> FilledForm:
     except InvalidRequest as refused:
         for error in refused.errors:
             form.add_error(error.field, message_text(error.message))
+            form.suggestions += [dict(error.suggestion)] if error.suggestion else []
     else:
         form.request = request if not form.errors else None
     return form
