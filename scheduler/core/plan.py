@@ -97,26 +97,32 @@ class Pass:
     ) -> Continuation | None:
         """Give every waiting job its turn, or stop earlier: where to go on.
 
-        At least one job has its turn that had none in the passes before, so a queue of n jobs is
-        walked through after n passes at the latest."""
+        At least one job starts, or has its turn that had none in the passes before, so that the
+        passes come to the end of the queue."""
         state, advanced, taken = self.state, False, 0
         considered = set(continued.considered) if continued else set()
         left_out = considered - set(continued.considered_again) if continued else set()
         waiting: list[str] = []
         turns = QueueIterator(state.snapshot.jobs, state.order)
         for job, rank in state.reclaim.lenders_first(turns, state.requirements.options):
-            if job.id in left_out:
+            if job.id in left_out and self._may_leave_out():
                 waiting.append(job.id)
                 continue
             if advanced and should_stop(taken):
                 return self._continuation(considered, waiting)
             reason = take_turn(state, state.turn(job, rank))
             taken += 1
-            advanced = advanced or job.id not in considered
+            advanced = advanced or job.id not in considered or reason is None
             if reason is not None:
                 waiting.append(job.id)
                 state.deferrals.append(Deferral(job.id, reason, len(waiting)))
         return None
+
+    def _may_leave_out(self) -> bool:
+        """Whether a job that had its turn in an earlier pass may have none in this one. Without
+        backfill only behind a blocked job: the one that it stood behind may have started."""
+        state = self.state
+        return state.policy.backfill is not BackfillMode.NONE or bool(state.blocked)
 
     def _continuation(self, before: set[str], waiting: list[str]) -> Continuation:
         state, placed = self.state, {placement.job for placement in self.state.placements}

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.core.model.policy import BackfillMode, Policy, PreemptionMode
+from scheduler.core.model.policy import BackfillMode, OrderMode, Policy, PreemptionMode
 from scheduler.core.plan import plan
 from tests.property.core.partial_commits import begun, stopped
 from tests.property.core.test_crash_and_replay import POLICIES, a_world
+from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
 from tests.support.snapshots import as_bytes
 
 WORLDS = 60
@@ -101,3 +102,21 @@ def test_positions_count_the_jobs_that_are_left_out():
             continue
         second = plan(world, Policy(), continued=first.continuation)
         assert {d.job: d.position for d in second.deferrals}.items() <= whole.items()
+
+
+def test_without_backfill_a_continued_pass_starts_nothing_before_a_job_that_is_left_out():
+    """When the first blocked job has started, the one behind it is the next one, in any pass."""
+    policy = Policy(order=OrderMode.FIFO, backfill=BackfillMode.NONE, preemption=PreemptionMode.OFF)
+    run = a_run(waiting("90", gpus=2), "n1/1", "n1/2")
+    jobs = [
+        waiting("1", gpus=2, queued_at=1),
+        waiting("2", gpus=2, queued_at=2),
+        waiting("3", queued_at=3),
+    ]
+    world = a_busy_cluster([3], running=[run], jobs=jobs)
+    first = plan(world, policy, should_stop=after(2))
+    assert [each.job for each in first.deferrals] == ["1", "2"]
+    ended = a_busy_cluster([3], running=[], jobs=jobs)
+    second = plan(ended, policy, continued=first.continuation)
+    assert [each.job for each in second.placements] == ["1"]
+    assert [each.job for each in second.deferrals] == ["2", "3"]
