@@ -65,10 +65,12 @@ def plan_once() -> None:
             continued=_continuation_from_json(continued),
         )
     decided = time.monotonic()
+    if plan.continuation or continued:
+        # Before the commit: one that fails, or is ended by the time limit, must not hold up the
+        # jobs that had no turn yet. Jobs that are to start now had one, but are not left out.
+        continuation_write("plan", _continuation_as_json(plan.continuation))
     plan = replace(plan, placements=owners_in_turn(plan.placements, snapshot.jobs))
     result = commit(plan, own_nodes.drive_nodes, should_stop=_deadline(COMMIT_SECONDS))
-    if plan.continuation or continued:
-        continuation_write("plan", _continuation_as_json(plan.continuation))
     if plan.continuation or result.remaining:
         ring_plan()
     if plan.placements or plan.continuation or result.remaining:

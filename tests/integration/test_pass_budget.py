@@ -2,9 +2,11 @@
 pass, which is rung at once, does the rest."""
 
 import pytest
+from celery.exceptions import SoftTimeLimitExceeded
 from django.utils import timezone
 
 from portal.accounts.models import Project, User
+from portal.inventory.models import Node
 from portal.jobs.models import Job
 from portal.leases.models import TaskLease
 from portal.leases.services import continuation_read
@@ -75,6 +77,29 @@ def test_a_pass_whose_time_is_up_is_continued_by_the_next_one(queue, rings, monk
     assert [(bool(job.reason), job.position) for job in queue] == [(True, 1), (True, 2)]
     plan_once()
     assert len(rings) == 6, "then it begins at the front again"
+
+
+def test_a_commit_that_fails_does_not_hold_up_the_jobs_behind(queue, rings, monkeypatch):
+    """The pass after it goes on behind the jobs that had their turn; what was to start, starts."""
+    decided, real = [], tasks.commit
+
+    def failing(plan, *arguments, **options):
+        decided.append([each.job for each in (*plan.placements, *plan.deferrals)])
+        raise SoftTimeLimitExceeded
+
+    Node.objects.update(schedulable=False)
+    monkeypatch.setattr(tasks, "DECIDE_SECONDS", 0.0)
+    monkeypatch.setattr(tasks, "commit", failing)
+    for _ in range(3):
+        with pytest.raises(SoftTimeLimitExceeded):
+            plan_once()
+    assert len({job for each in decided for job in each}) == 3, "each pass reached another job"
+    Node.objects.update(schedulable=True)
+    monkeypatch.setattr(tasks, "commit", real)
+    monkeypatch.setattr(tasks, "DECIDE_SECONDS", 60.0)
+    plan_once()
+    plan_once()
+    assert queue.count() == 2
 
 
 def test_a_pass_with_time_enough_rings_no_other(queue, rings):
