@@ -28,7 +28,7 @@ from scheduler.core.plan import plan as decide
 from scheduler.driver import drive as drive_node
 from scheduler.estimates import EstimatePace, estimates_refresh
 from scheduler.jit_warmup import before_fork
-from scheduler.sites.reconcile import site_reconcile
+from scheduler.sites.reconcile import site_lease, site_reconcile
 from scheduler.sites.registry import own_nodes
 
 log = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ def drive(node_id: str) -> bool:
 
 @app.task(name="scheduler.tasks.site")
 def site(name: str) -> bool:
-    return run_exclusively(name=f"site {name}", work=partial(site_reconcile, name))
+    return run_exclusively(name=site_lease(name), work=partial(site_reconcile, name))
 
 
 @app.task(name="scheduler.tasks.sweep")

@@ -18,7 +18,7 @@ LEASE_DURATION = timedelta(seconds=60)
 def run_exclusively(
     *,
     name: str,
-    work: Callable[[], None],
+    work: Callable[[], object],
     rounds: int = 20,
     seconds: float = inf,
     ring_again: Callable[[], None] = lambda: None,

@@ -27,7 +27,11 @@ def silence_note(*, site: str, silent: Mapping[int, str], at: datetime) -> None:
 
 
 def _note(attempt: Attempt, place: str, at: datetime) -> None:
-    Attempt.objects.filter(pk=attempt.pk).update(silent_since=at if place else None)
+    since = at if place else None
+    same = Attempt.objects.open().filter(pk=attempt.pk, silent_since=attempt.silent_since)
+    if not same.update(silent_since=since):
+        # It has ended, or another worker has noted the same.
+        return
     if place:
         message = Message("No contact with %(place)s. The job stays as it is", place=place)
         event_record(attempt.job, EventCode.SITE_SILENT, message)

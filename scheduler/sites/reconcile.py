@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 from django.utils import timezone
 
 from portal.jobs.lifecycle import job_rollup
-from portal.jobs.models import Attempt
-from portal.live.bell import ring_plan
+from portal.jobs.models import OWN_NODES, Attempt
+from portal.leases.services import run_exclusively
+from portal.live.bell import ring_plan, ring_site
 from portal.sites.observations import observations_apply
 from portal.sites.silence import silence_note
 from scheduler.sites.base import Site, SiteUnreachableError
@@ -20,7 +22,7 @@ log = logging.getLogger(__name__)
 def sites_observe(now: datetime) -> None:
     """Take in what every site sees. A site that fails does not keep the others from it."""
     for site in all_sites():
-        _attempted(site, lambda site: site_observe(site, now), now)
+        _alone(site, lambda site: site_observe(site, now), now)
     names = [site.name for site in all_sites()]
     unknown = Attempt.objects.open().exclude(site__in=names).order_by()
     for name in unknown.values_list("site", flat=True).distinct():
@@ -30,11 +32,16 @@ def sites_observe(now: datetime) -> None:
 def sites_drive(now: datetime) -> None:
     """Have every site carry out what the rows want, and free what it has ended."""
     for site in all_sites():
-        _attempted(site, _drive, now)
+        _alone(site, _drive, now)
+
+
+def site_lease(name: str) -> str:
+    """The name of the lease under which a round with a site runs."""
+    return f"site {name}"
 
 
 def site_reconcile(name: str) -> None:
-    """Both, for one site, as soon as something changed there."""
+    """Both, for one site, as soon as something changed there. Under the site's lease."""
     if site := site_named(name):
         now = timezone.now()
         if _attempted(site, lambda site: site_observe(site, now), now):
@@ -54,6 +61,21 @@ def _drive(site: Site) -> None:
     site.drive()
     if site.release():
         ring_plan()
+
+
+def _alone(site: Site, work: Callable[[Site], None], now: datetime) -> None:
+    """Attempt the work under the site's lease: of two rounds at a time, the one that read the rows
+    earlier could order again what the other one has just cancelled and forgotten. If a round is in
+    progress, it is followed by another. Own nodes lock their own rows."""
+    if site.name == OWN_NODES:
+        _attempted(site, work, now)
+        return
+    run_exclusively(
+        name=site_lease(site.name),
+        work=partial(_attempted, site, work, now),
+        rounds=1,
+        ring_again=lambda: ring_site(site.name),
+    )
 
 
 def _attempted(site: Site, work: Callable[[Site], None], now: datetime) -> bool:

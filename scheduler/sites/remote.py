@@ -5,7 +5,7 @@ own agent dials out; the adapter keeps what it last reported and hands it the or
 """
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -36,7 +36,7 @@ from scheduler.core.model.decisions import JobPlacement
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.model.states import ReplicaStatus
 from scheduler.core.request import JobRequest, parse_stored_request
-from scheduler.sites.base import SiteCapabilities, SiteReport
+from scheduler.sites.base import SiteCapabilities, SiteReport, SiteUnreachableError
 
 log = logging.getLogger(__name__)
 
@@ -99,22 +99,34 @@ class RemoteSite:
             return False
 
     def drive(self, attempts: Collection[int] | None = None) -> None:
+        """An attempt whose order fails does not keep the others from theirs."""
         for attempt in self._attempts(attempts):
-            replicas = list(attempt.replicas.all())
-            if attempt.ended_at is None and _is_to_run(replicas):
-                self.cluster.submit(_order(attempt, replicas))
-            else:
-                self.cluster.cancel(attempt.pk)
+            try:
+                self._drive(attempt)
+            except SiteUnreachableError:
+                raise
+            except Exception:
+                log.exception("site %s: the order for attempt %s failed", self.name, attempt.pk)
 
     def observe(self, now: datetime) -> SiteReport:
+        # Read before the report, which then is no older: what another round learns meanwhile is
+        # not missing from it.
+        listed = self._listed()
         seen = tuple(self.cluster.report())
-        return SiteReport((*seen, *self._missing(seen)), actor=f"site:{self.name}")
+        return SiteReport((*seen, *self._missing(listed, seen)), actor=f"site:{self.name}")
 
     def release(self) -> int:
         for attempt in self._attempts(None).exclude(ended_at=None):
             if self.cluster.forget(attempt.pk):
                 attempt_allocations_mark_releasing(attempt=attempt)
         return allocations_release()
+
+    def _drive(self, attempt: Attempt) -> None:
+        replicas = list(attempt.replicas.all())
+        if attempt.ended_at is None and _is_to_run(replicas):
+            self.cluster.submit(_order(attempt, replicas))
+        else:
+            self.cluster.cancel(attempt.pk)
 
     def _begin(self, placement: JobPlacement, bypassed: tuple[str, ...]) -> bool:
         queued = Job.objects.queued().filter(pk=placement.job)
@@ -157,13 +169,19 @@ class RemoteSite:
         rows = rows.select_related("job__project", "job__owner")
         return rows.prefetch_related("replicas")
 
-    def _missing(self, seen: Iterable[Observation]) -> Iterator[Observation]:
-        rows = Replica.objects.filter(attempt__site=self.name, status__in=LISTED)
-        rows = rows.exclude(pk__in=[observation.replica for observation in seen])
-        for pk, fence in rows.values_list("pk", "attempt_id"):
+    def _listed(self) -> dict[UUID, int]:
+        """The replicas that a report has to name, with their fences."""
+        rows = Replica.objects.filter(attempt__site=self.name, status__in=LISTED).order_by("pk")
+        return dict(rows.values_list("pk", "attempt_id"))
+
+    def _missing(
+        self, listed: Mapping[UUID, int], seen: Iterable[Observation]
+    ) -> Iterator[Observation]:
+        named = {observation.replica for observation in seen}
+        for pk in (pk for pk in listed if pk not in named):
             yield Observation(
                 replica=pk,
-                fence=fence,
+                fence=listed[pk],
                 status=ReplicaStatus.LOST,
                 code=EventCode.SITE_LOST,
                 message=Message("%(site)s no longer knows it", site=self.name),

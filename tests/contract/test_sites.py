@@ -1,6 +1,7 @@
 """What every site keeps, held to Tessera's own nodes and to a cluster in memory."""
 
 from collections.abc import Iterator
+from copy import copy
 from datetime import timedelta
 
 import pytest
@@ -15,10 +16,14 @@ from portal.audit.models import Event
 from portal.jobs.lifecycle import job_stop
 from portal.jobs.models import Attempt, Job, Replica, StopReason
 from portal.jobs.services import job_cancel
+from portal.leases.models import TaskLease
+from portal.leases.services import run_exclusively
 from portal.quotas.models import Quota
+from portal.sites import silence
 from portal.sites.observations import Observation
 from scheduler.core.model.states import AllocationStatus, JobStatus, ReplicaStatus
 from scheduler.sites.base import SiteCapabilities
+from scheduler.sites.reconcile import site_lease, sites_observe
 from scheduler.sites.registry import register, unregister
 from scheduler.sites.remote import RemoteSite
 from scheduler.sweeper import sweep
@@ -389,6 +394,75 @@ def test_a_site_that_fails_does_not_stop_the_others(cluster, alice, vision, monk
     monkeypatch.setattr(cluster.cluster, "report", lambda: 1 / 0)
     own.lose()
     assert status_of(mine) in (JobStatus.FAILED, JobStatus.QUEUED)
+
+
+def test_an_order_that_fails_does_not_keep_others_from_theirs(cluster, alice, vision, monkeypatch):
+    """The attempt of the first job; the second one is cancelled."""
+    first, second = a_gang(alice, vision), a_gang(alice, vision)
+    cluster.begin(first)
+    cluster.begin(second)
+    cluster.settle()
+    submit, bad = cluster.cluster.submit, Attempt.objects.get(job=first).fence
+
+    def refuses_one(order):
+        if order.fence == bad:
+            raise ValueError("no such partition")
+        submit(order)
+
+    monkeypatch.setattr(cluster.cluster, "submit", refuses_one)
+    job_cancel(job=second, actor="alice")
+    cluster.settle()
+    assert status_of(second) == JobStatus.CANCELLED
+
+
+def test_what_another_round_learned_meanwhile_is_not_lost(cluster, alice, vision, monkeypatch):
+    """The report was made before the cluster took the job, and arrives afterwards."""
+    job = a_gang(alice, vision)
+    cluster.begin(job)
+    replicas = list(Replica.objects.all())
+
+    def report():
+        cluster.say([_seen(replica, ReplicaStatus.PREPARING) for replica in replicas])
+        return []
+
+    monkeypatch.setattr(cluster.cluster, "report", report)
+    sites_observe(timezone.now())
+    assert status_of(job) != JobStatus.FAILED
+    assert {r.status for r in Replica.objects.all()} == {ReplicaStatus.PREPARING}
+
+
+def test_two_rounds_with_a_site_do_not_overlap(cluster, alice, vision):
+    """The sweep leaves a site to the round in progress, and has it do another one."""
+    job = a_gang(alice, vision)
+    cluster.begin(job)
+    overlapping = []
+
+    def sweeping():
+        before = len(cluster.cluster.submissions)
+        sweep()
+        overlapping.append(len(cluster.cluster.submissions) - before)
+
+    run_exclusively(name=site_lease(cluster.site.name), work=sweeping, rounds=1)
+    assert overlapping == [0]
+    assert TaskLease.objects.get(name=site_lease(cluster.site.name)).rung
+    sweep()
+    assert cluster.cluster.submissions
+
+
+def test_two_workers_note_the_same_silence_once(cluster, alice, vision, monkeypatch):
+    job = a_gang(alice, vision)
+    cluster.begin(job)
+    attempt, note = Attempt.objects.get(), silence._note
+
+    def twice(row, place, at):
+        """Another worker had read the row before this one wrote it."""
+        note(copy(row), place, at)
+        note(row, place, at)
+
+    monkeypatch.setattr(silence, "_note", twice)
+    for silent in ({attempt.pk: "here"}, {}):
+        silence.silence_note(site=cluster.site.name, silent=silent, at=timezone.now())
+    assert _codes(job) == ["site_silent", "site_answers"]
 
 
 @pytest.mark.parametrize("name", ["", "Capital", "a" * 25, "with space", "../x"])
