@@ -4,12 +4,15 @@ A message travels beside its English sentence. A portal that does not know the k
 message makes no sense, shows the sentence.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from agents.contract.codec import rule
 from agents.contract.message import VERBATIM, Message, read_message, verbatim
 
-# A message whose text is longer than the sentence may be is no message.
+# A message whose text is longer than the sentence may be is no message. Neither is one with such a
+# value: a key can repeat it hundreds of times.
 MAX_TEXT = 1_024
 
 
@@ -50,6 +53,18 @@ def from_wire(wire: WireMessage | None, sentence: str) -> Message:
     """The message, or the sentence that came with it."""
     if wire is None:
         return verbatim(sentence)
-    parts = {part.name: {"key": part.key, "values": part.values} for part in wire.parts}
-    message = read_message({"key": wire.key, "values": {**wire.values, **parts}})
-    return message if message and len(message.text) <= MAX_TEXT else verbatim(sentence)
+    message = _read(wire.key, wire.values, wire.parts)
+    return message if message and message.text.strip() else verbatim(sentence)
+
+
+def _read(key: str, values: Mapping[str, str], parts: Iterable[WirePart] = ()) -> Message | None:
+    """None if it makes no sense here."""
+    read: dict[str, Any] = dict(values)
+    for part in parts:
+        if (inner := _read(part.key, part.values)) is None:
+            return None
+        read[part.name] = inner.as_dict()
+    if any(len(value) > MAX_TEXT for value in values.values()):
+        return None
+    message = read_message({"key": key, "values": read})
+    return None if message is None or len(message.text) > MAX_TEXT else message

@@ -1,5 +1,7 @@
 """A message crosses the wire whole, and one that a portal does not know stays its English."""
 
+import tracemalloc
+
 import pytest
 
 from agents.contract.codec import decode, encode
@@ -46,6 +48,9 @@ def test_a_sentence_that_a_newer_node_has_learned_is_shown_in_english():
         WireMessage("%(n)s moons", {}),
         WireMessage("%(what)s", {}, (WirePart("what", "of.a.newer_version"),)),
         WireMessage("%(n)s" * 100, {"n": "x" * 100}),
+        WireMessage(""),
+        WireMessage("nothing"),
+        WireMessage("%(n)s", {"n": " "}),
     ],
 )
 def test_a_message_that_makes_no_sense_here_is_the_sentence_that_came_with_it(wire):
@@ -56,3 +61,16 @@ def test_a_key_of_a_node_is_no_format_with_a_width():
     """It would make a text of a billion spaces."""
     wire = WireMessage("%(n)999999999s", {"n": "x"})
     assert from_wire(wire, "x").text == "%(n)999999999s"
+
+
+def test_a_message_that_repeats_itself_costs_no_memory():
+    """200 times 200 times a word of a million letters."""
+    huge = {"n": "x" * 1_000_000}
+    parts = (WirePart("m", "%(n)s" * 200, huge),)
+    tracemalloc.start()
+    try:
+        for wire in (WireMessage("%(n)s" * 200, huge), WireMessage("%(m)s" * 200, {}, parts)):
+            assert from_wire(wire, "it failed") == verbatim("it failed")
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
