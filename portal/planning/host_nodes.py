@@ -5,6 +5,8 @@ from collections import defaultdict
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Count
+
 from agents.contract.boards import Board
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Node
@@ -28,11 +30,13 @@ def host_nodes() -> tuple[HostNode, ...]:
 def _boards_by_node() -> dict[UUID, list[Board]]:
     """Each kind of board is one object, however many GPUs there are."""
     names = ("board", "product_name", "memory_mib", "profiles")
+    # Equal GPUs of a node are one row: a large cluster is asked for by every submit.
+    alike = Gpu.objects.order_by("node_id", "board").values_list("node_id", *names)
     known: dict[tuple[Any, ...], Board] = {}
     by_node: dict[UUID, list[Board]] = defaultdict(list)
-    for node, *values in Gpu.objects.order_by("node_id", "index").values_list("node_id", *names):
+    for node, *values, count in alike.annotate(count=Count("pk")):
         key = (*values[:3], json.dumps(values[3]))
         if key not in known:
             known[key] = board_of(Gpu(**dict(zip(names, values, strict=True))))
-        by_node[node].append(known[key])
+        by_node[node] += [known[key]] * count
     return by_node

@@ -112,7 +112,7 @@ def _device_values(device: Mapping[str, Any]) -> dict[str, str]:
     if WHOLE_GPUS in device:
         filled["gpus"] = str(device["gpus"])
     if share := device.get("mps"):
-        filled |= {"threads": str(share["threads"]), "share_memory": share["memory"]}
+        filled |= {"threads": str(share["threads"]), "share_memory": str(share["memory"])}
     if memory := device.get("memory"):
         isolation = str(device.get("isolation", DEFAULTS["isolation"]))
         filled |= {"device_memory": str(memory), "isolation": isolation}

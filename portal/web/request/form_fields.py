@@ -28,7 +28,8 @@ def split_words(text: str) -> list[str]:
 
 def parse_number(text: str) -> int | str:
     """An integer, or the text as typed for `parse_request` to refuse."""
-    return int(text) if text.strip().lstrip("-").isdecimal() and len(text) < 10 else text
+    is_short = text.strip().removeprefix("-").isdecimal() and len(text) < 10
+    return int(text) if is_short else text
 
 
 def parse_fields(values: Mapping[str, str], errors: dict[str, str]) -> dict[str, Any]:
@@ -125,7 +126,7 @@ def parse_changes(text: str, allowed: Set[str] = CHANGEABLE) -> dict[str, Any]:
     no changes."""
     try:
         changes = json.loads(text) if 0 < len(text) <= MAX_CHANGES_LENGTH else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(changes, dict) or not changes.keys() <= allowed:
         return {}

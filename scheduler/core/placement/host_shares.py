@@ -6,7 +6,7 @@ slots. Those add up to one GPU at most in every layout; units do not (4g and 3g 
 are 60,000). So whatever devices share a node, their defaults fit on it together.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -44,11 +44,19 @@ def host_share(
 ) -> HostShare:
     """The least that any node with such a device would give, so that it has room wherever the job
     may run; `HostShare()` if there is no such node."""
+    # Of a thousand nodes, most have the same boards: by these, the least that such a node has.
+    least: dict[tuple[int, ...], tuple[Sequence[Board], int, int]] = {}
+    for node in nodes:
+        if not (node.cpu_milli and node.memory_mib):  # not reported yet
+            continue
+        if allows(node.labels, node.taints, needs=needs, tolerates=tolerates):
+            key = tuple(map(id, node.boards))
+            _, cpu, mib = least.get(key, (node.boards, node.cpu_milli, node.memory_mib))
+            least[key] = (node.boards, min(cpu, node.cpu_milli), min(mib, node.memory_mib))
     shares = [
-        (node.cpu_milli * share, node.memory_mib * share)
-        for node in nodes
-        if allows(node.labels, node.taints, needs=needs, tolerates=tolerates)
-        if (share := _node_share(node, device))
+        (cpu * part, mib * part)
+        for boards, cpu, mib in least.values()
+        if (part := _part(boards, device))
     ]
     if not shares:
         return HostShare()
@@ -58,18 +66,16 @@ def host_share(
     )
 
 
-def _node_share(node: HostNode, device: DeviceRequest) -> Fraction:
-    """The part of the node that the smallest device of the request is; 0 if it has none, or has not
-    reported its CPU and memory."""
-    if not (node.boards and node.cpu_milli and node.memory_mib):
-        return Fraction(0)
-    found = {board.key: board for board in node.boards}
-    shares = [
-        _gpu_share(found[option.board], option) / len(node.boards)
+def _part(boards: Sequence[Board], device: DeviceRequest) -> Fraction:
+    """The part of a node with these boards that the smallest device of the request is; 0 if it has
+    none."""
+    found = {board.key: board for board in boards}
+    parts = [
+        _gpu_share(found[option.board], option) / len(boards)
         for option in device_options(device, found.values())
-        if sum(board.key == option.board for board in node.boards) >= option.count
+        if sum(board.key == option.board for board in boards) >= option.count
     ]
-    return min(shares, default=Fraction(0))
+    return min(parts, default=Fraction(0))
 
 
 def _gpu_share(board: Board, option: DeviceOption) -> Fraction:

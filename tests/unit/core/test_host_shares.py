@@ -6,7 +6,9 @@ import pytest
 
 from agents.contract.boards import known_boards
 from agents.contract.layouts import layout_table
+from scheduler.core.devices.options import device_options
 from scheduler.core.model.snapshot import DeviceRequest, Isolation
+from scheduler.core.placement import host_shares
 from scheduler.core.placement.host_shares import HostNode, host_share
 from scheduler.core.request.values import HostShare
 
@@ -101,3 +103,14 @@ def test_an_amount_of_memory_counts_as_the_smallest_device_that_may_serve_it():
     share = HostShare(*(amount * 16 * GIB // H200.memory_mib // 8 for amount in (192_000, 2**21)))
     assert host_share([BIG], either).cpu_milli == share.cpu_milli // 1_000 * 1_000
     assert host_share([BIG], either).memory_mib == share.memory_mib // GIB * GIB
+
+
+def test_nodes_with_the_same_boards_are_worked_out_once(monkeypatch):
+    """Each card of the request page asks, on every key pressed, about a thousand nodes."""
+    asked = []
+    monkeypatch.setattr(
+        host_shares, "device_options", lambda *of: asked.append(of) or device_options(*of)
+    )
+    nodes = [HostNode(192_000 - n, 2_048 * GIB, (H200,) * 8) for n in range(1_000)] + [SMALL]
+    assert host_share(nodes, DeviceRequest(gpus=8)) == HostShare(191_000, 2_048 * GIB)
+    assert len(asked) == 2
