@@ -132,6 +132,21 @@ def test_a_button_that_was_tampered_with_changes_nothing(page, vision):
         assert not Job.objects.exists() and "evil" not in html
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *("", "null", "{", "[" * 60_000, '{"image": "evil"}', '{"device": {}}'),
+        '{"device": {"mps": {"threads": 25, "memory": 8}}}',
+    ],
+    ids=range(7),
+)
+def test_a_button_of_another_version_submits_nothing(page, vision, changes):
+    a_node("n1")
+    answer = page.post("/request/", a_form(alternative=changes))
+    assert answer.status_code == 200 and not Job.objects.exists()
+    assert "evil" not in answer.content.decode()
+
+
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
 def test_the_command_line_prints_the_mended_command_and_it_submits(olga, vision, tmp_path, more):
     a_node("n1", gpus=2)
@@ -148,6 +163,24 @@ def test_the_command_line_prints_the_mended_command_and_it_submits(olga, vision,
     job = Job.objects.get()
     assert (job.request["command"], job.request["processes"]) == (MENDED, 2)
     assert job.request["env"] == {"A": "b c"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"env": ["A=1"]}, {"memory_mib": 4_096}, {"retries": 3}],
+    ids=["another error", "a spelling without a flag", "no object"],
+)
+def test_no_command_is_printed_that_would_not_mend_the_whole_request(olga, vision, tmp_path, more):
+    a_node("n1", gpus=2)
+    body = nested_request(vision) | more
+    if "memory_mib" in more:
+        del body["memory"]
+    file = tmp_path / "request.yaml"
+    file.write_text(json.dumps(body))
+    done = Person(olga, tmp_path)("submit", "--file", str(file))
+    assert done.exit_code == 2 and not Job.objects.exists()
+    assert "would start that in every process" in done.stderr
+    assert "Next: tessera submit --" not in done.stderr
 
 
 def test_a_stored_request_of_before_the_rule_still_runs(olga, vision):

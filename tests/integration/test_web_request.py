@@ -48,6 +48,7 @@ def test_sending_the_form_twice_makes_one_job(client, team):
         ("replicas", "0", "replicas"),
         ("replicas", "1000", "replicas"),
         ("replicas", "two", "number"),
+        ("replicas", "--5", "number"),
         ("time_limit", "-5m", "time_limit"),
         ("command", "echo 'open", "quote"),
         ("command", "", "command"),

@@ -29,6 +29,7 @@ from portal.cli.progress import has_started, is_over, wait_for_job
 from portal.cli.request_builder import merge_flags, read_request_file
 from portal.cli.sbatch import is_script
 from portal.cli.text import single_line
+from scheduler.core.request_fields import SPELLINGS
 
 # The exit code of a program that was ended by Ctrl-C, as shells report it.
 INTERRUPTED = 130
@@ -84,7 +85,8 @@ def _mended_command(body: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     except CommandFailed as failed:
-        if failed.suggestion:
+        # With more to mend it would be refused again; a field in REST's spelling has no flag.
+        if failed.suggestion and len(failed.fields) == 1 and not SPELLINGS.keys() & body.keys():
             command = as_command(body | dict(failed.suggestion))
             # Control characters of an argument could change what the terminal shows.
             failed.next_command = command if command.isprintable() else failed.next_command

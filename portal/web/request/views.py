@@ -95,7 +95,8 @@ def _post(request: AuthenticatedHttpRequest) -> HttpResponse:
     form = parse_form(request.POST, limits)
     projects = _projects(user)
     saving, status = unsaved_template(form), 200
-    if changes := parse_changes(request.POST.get("alternative", ""), MENDABLE):
+    if "alternative" in request.POST:
+        changes = parse_changes(request.POST["alternative"], MENDABLE)
         form = parse_form(with_changes(form.values, changes), limits)
     elif "preview" in request.POST:
         pass
