@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from agents.contract.calls import LogResponse
+from agents.contract.calls import MAX_LOG_CHUNK_BYTES, LogResponse
 from agents.contract.errors import ContractError, ContractErrorCode
 from portal.agentapi.threads import run_in_store_thread, run_in_thread
 from portal.inventory.credentials import node_authenticate
@@ -40,7 +40,12 @@ async def log_append(call: LogCall) -> LogResponse:
     if isinstance(stream, LogResponse):
         return stream
     parts = await run_in_store_thread(upload, stream=stream, data=call.data)
-    response, was_recorded = await run_in_thread(_record, call=call, stream=stream, parts=parts)
+    try:
+        response, was_recorded = await run_in_thread(_record, call=call, stream=stream, parts=parts)
+    except ContractError:
+        # After any other error the bytes may count: a connection can break during the commit.
+        await run_in_store_thread(discard, parts=parts)
+        raise
     # Both leave the log as it is if the store fails.
     if was_recorded:
         await run_in_store_thread(merge_end, stream=stream)
@@ -73,16 +78,17 @@ def _repeated(row: Replica, call: LogCall) -> LogResponse | None:
     end = call.offset + len(call.data)
     if end <= row.log_bytes:
         return LogResponse(next_offset=row.log_bytes)
+    # What is refused for good comes before the offset: the agent skips it and goes on behind it.
+    if row.log_removed_at is not None:
+        sentence = "retention has removed this log: send no more of it"
+        raise ContractError(ContractErrorCode.TOO_LARGE, sentence)
+    if end > MAX_LOG_BYTES and row.log_bytes > MAX_LOG_BYTES - MAX_LOG_CHUNK_BYTES:
+        sentence = f"a log is kept up to {MAX_LOG_BYTES} bytes: send no more of this one"
+        raise ContractError(ContractErrorCode.TOO_LARGE, sentence)
     if call.offset != row.log_bytes:
         sentence = f"the log goes on at {row.log_bytes}"
         extra: dict[str, int | str] = {"expected_offset": row.log_bytes}
         raise ContractError(ContractErrorCode.OFFSET_MISMATCH, sentence, "offset", extra)
-    if end > MAX_LOG_BYTES:
-        sentence = f"a log is kept up to {MAX_LOG_BYTES} bytes: send no more of this one"
-        raise ContractError(ContractErrorCode.TOO_LARGE, sentence)
-    if row.log_removed_at is not None:
-        sentence = "retention has removed this log: send no more of it"
-        raise ContractError(ContractErrorCode.TOO_LARGE, sentence)
     return None
 
 

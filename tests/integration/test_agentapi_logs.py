@@ -110,8 +110,33 @@ def test_chunks_and_logs_have_a_largest_size(monkeypatch):
         assert (await agent.log(client, replica.pk, 0, b"x" * 10)).status_code == 200
         full = await agent.log(client, replica.pk, 10, b"x")
         assert (full.status_code, full.json()["error"]["code"]) == (413, "too_large")
+        # The agent skips what is refused, and so comes to the end of its log.
+        skipped = await agent.log(client, replica.pk, 11, b"y")
+        assert (skipped.status_code, skipped.json()["error"]["code"]) == (413, "too_large")
 
     run(scenario)
+
+
+def test_a_log_that_retention_removed_is_skipped_to_its_end(monkeypatch):
+    agent = an_agent()
+    replica = a_replica(agent.node)
+    upload = logs.upload
+
+    def upload_and_remove(stream, data):
+        parts = upload(stream, data)
+        Replica.objects.update(log_removed_at=timezone.now())
+        return parts
+
+    monkeypatch.setattr(logs, "upload", upload_and_remove)
+
+    async def scenario(client):
+        await agent.hello(client)
+        for offset in (0, 4, 8):
+            answer = await agent.log(client, replica.pk, offset, b"late")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+
+    run(scenario)
+    assert objects_of(replica) == []
 
 
 def test_a_log_needs_a_session_and_an_offset():
