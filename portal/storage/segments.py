@@ -14,17 +14,20 @@ from zlib import crc32
 
 from django.db import transaction
 
+from agents.contract.calls import MAX_LOG_CHUNK_BYTES
 from portal.storage.arrivals import pack_arrivals, unpack_arrivals
 from portal.storage.errors import StoreError
 from portal.storage.models import Segment
 from portal.storage.objects import ObjectStore
 from portal.storage.stores import current_store, reachable_stores, store_by_key, store_row
+from portal.storage.streams import COLUMNS, StreamSegment, load
 
 # A segment has at most this many bytes; so one read loads at most this much too much.
 SEGMENT_BYTES = 1 << 20
-# When this many segments below one of these sizes end a stream, the oldest of them are merged.
+# When this many segments below one of these sizes end a stream, the oldest of them are merged. A
+# full chunk of an agent is large enough: merging those of a fast log would double its requests.
 MERGE_COUNT = 32
-MERGE_BELOW = (4 << 10, 64 << 10, 512 << 10)
+MERGE_BELOW = (4 << 10, 64 << 10, MAX_LOG_CHUNK_BYTES)
 # Before the names of streams that are to be removed.
 FORGOTTEN = "forgotten/"
 
@@ -81,8 +84,9 @@ def discard(parts: Sequence[UploadedPart]) -> None:
 def merge_end(stream: str) -> None:
     """Merge small segments at the end of the stream, if there are many. A failure leaves it as it
     is; a later call tries again."""
-    rows = Segment.objects.filter(stream=stream).select_related("store").order_by("-start")
-    run = _to_merge(list(rows.defer("arrivals")[: 4 * MERGE_COUNT]))
+    rows = Segment.objects.filter(stream=stream).order_by("-start")
+    newest = rows.values_list(*COLUMNS)[: 4 * MERGE_COUNT]
+    run = _to_merge([StreamSegment(*columns) for columns in newest])
     if run:
         try:
             _merge(stream, run)
@@ -90,11 +94,12 @@ def merge_end(stream: str) -> None:
             log.warning("segments of %s stay apart for now: %s", stream, error)
 
 
-def _to_merge(newest_first: list[Segment]) -> list[Segment]:
+def _to_merge(newest_first: list[StreamSegment]) -> list[StreamSegment]:
     for below in MERGE_BELOW:
-        run = []
+        run: list[StreamSegment] = []
         for segment in newest_first:
-            if segment.size >= below:
+            # Bytes before a gap must not move behind it.
+            if segment.size >= below or (run and run[-1].start != segment.end):
                 break
             run.append(segment)
         if len(run) >= MERGE_COUNT:
@@ -102,7 +107,7 @@ def _to_merge(newest_first: list[Segment]) -> list[Segment]:
     return []
 
 
-def _first_segment_of(run: list[Segment]) -> list[Segment]:
+def _first_segment_of(run: list[StreamSegment]) -> list[StreamSegment]:
     """As many of the oldest as make one segment."""
     size = 0
     for count, segment in enumerate(run):
@@ -112,17 +117,19 @@ def _first_segment_of(run: list[Segment]) -> list[Segment]:
     return run
 
 
-def _merge(stream: str, run: list[Segment]) -> None:
-    data = b"".join(_read_segment(segment) for segment in run)
+def _merge(stream: str, run: list[StreamSegment]) -> None:
+    # Checked against the rows: bytes that the store has changed stay an error.
+    data = b"".join(load(segment) for segment in run)
     store = current_store()
     name = f"{stream}/{uuid.uuid4().hex}"
     store.put(name, data)
     with transaction.atomic():
         keys = [segment.pk for segment in run]
-        rows = list(Segment.objects.filter(pk__in=keys).order_by("pk").select_for_update())
-        is_unchanged = len(rows) == len(run)
+        # The stream, too: it may have been forgotten meanwhile.
+        rows = Segment.objects.filter(pk__in=keys, stream=stream).order_by("pk")
+        packed = [bytes(row.arrivals) for row in rows.select_for_update()]
+        is_unchanged = len(packed) == len(run)
         if is_unchanged:
-            pairs = [pair for row in rows for pair in unpack_arrivals(bytes(row.arrivals))]
             Segment.objects.filter(pk__in=keys).delete()
             Segment.objects.create(
                 stream=stream,
@@ -130,19 +137,19 @@ def _merge(stream: str, run: list[Segment]) -> None:
                 size=len(data),
                 crc32=crc32(data),
                 newlines=data.count(b"\n"),
-                arrivals=pack_arrivals(pairs),
+                arrivals=pack_arrivals(pair for pairs in packed for pair in unpack_arrivals(pairs)),
                 store=store_row(store),
                 object_name=name,
             )
     if not is_unchanged:
         _delete_objects([(store, name)])
         return
-    _delete_objects([(store_by_key(row.store.key), row.object_name) for row in run])
-
-
-def _read_segment(segment: Segment) -> bytes:
-    store = store_by_key(segment.store.key)
-    return store.get(segment.object_name, segment.object_offset, segment.size)
+    # A file of an older Tessera is one object of several segments.
+    objects = {segment.object_name: segment.store_key for segment in run}
+    rows = Segment.objects.filter(stream=stream, object_name__in=list(objects))
+    for name in set(rows.values_list("object_name", flat=True)):
+        del objects[name]
+    _delete_objects([(store_by_key(key), name) for name, key in objects.items()])
 
 
 def _delete_objects(objects: Sequence[tuple[ObjectStore, str]]) -> None:

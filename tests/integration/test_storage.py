@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import pytest
 from django.conf import settings
+from django.core.files.base import ContentFile
 from django.test import override_settings
 
+from agents.contract.calls import MAX_LOG_CHUNK_BYTES
 from portal.job_logs.adoption import file_name
 from portal.job_logs.storage import read_log, stream_name
 from portal.jobs.models import Replica
@@ -143,6 +145,37 @@ def test_a_store_that_keeps_fewer_bytes_than_it_says_is_not_believed(monkeypatch
     monkeypatch.setattr(store._storage, "size", lambda name: 3)
     with pytest.raises(StoreUnavailable, match="kept 3 of 9 bytes"):
         upload("logs/a", b"nine here")
+    assert store.is_failing
+    assert list((settings.PLATFORM.var / "logs" / "a").iterdir()) == []
+
+
+def test_an_upload_that_a_full_disk_cut_short_leaves_nothing_behind(monkeypatch):
+    storage = current_store()._storage
+    save = storage._save
+
+    def fill(name, content):
+        save(name, ContentFile(content.read()[:4]))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(storage, "_save", fill)
+    with pytest.raises(StoreUnavailable, match="No space left"):
+        upload("logs/a", b"nine here")
+    assert list((settings.PLATFORM.var / "logs" / "a").iterdir()) == []
+
+
+def test_a_store_that_does_not_find_what_it_just_took_is_unavailable(monkeypatch):
+    def size(name):
+        raise FileNotFoundError(name)
+
+    monkeypatch.setattr(current_store()._storage, "size", size)
+    with pytest.raises(StoreUnavailable, match="kept 0 of 9 bytes"):
+        upload("logs/a", b"nine here")
+
+
+def test_a_folder_that_cannot_be_written_to_is_unavailable(tmp_path):
+    (tmp_path / "a-file").touch()
+    with a_host(tmp_path / "a-file"), pytest.raises(StoreUnavailable, match="Not a directory"):
+        upload("logs/a", b"x")
 
 
 def test_after_a_failure_the_next_calls_do_not_wait_for_the_store(monkeypatch):
@@ -182,6 +215,54 @@ def test_a_merge_that_the_store_refuses_leaves_the_log_as_it_is(monkeypatch):
         merge_end("logs/a")
     monkeypatch.setattr(current_store(), "_paused_until", 0.0)
     assert read("logs/a", end) == b"x\n" * 40
+
+
+def test_a_merge_does_not_make_changed_bytes_the_truth():
+    end = 0
+    for number in range(40):
+        end = write("logs/a", end, b"line %02d\n" % number)
+    stored_path("logs/a").write_bytes(b"LINE 00\n")
+    merge_end("logs/a")
+    with pytest.raises(SizeMismatch, match="other bytes"):
+        read("logs/a", end)
+    assert open_streams({"logs/a": end})["logs/a"].read(8, 8) == b"line 01\n"
+
+
+def test_a_merge_moves_no_bytes_over_a_gap():
+    end = 0
+    for number in range(40):
+        end = write("logs/a", end, b"line %02d\n" % number)
+    Segment.objects.filter(start=8).delete()
+    merge_end("logs/a")
+    stream = open_streams({"logs/a": end})["logs/a"]
+    assert stream.first_gap == 8
+    assert stream.read(16, end - 16) == b"".join(b"line %02d\n" % n for n in range(2, 40))
+
+
+def test_a_stream_that_is_forgotten_during_a_merge_stays_forgotten(monkeypatch):
+    for number in range(40):
+        write("logs/a", 2 * number, b"x\n")
+    store = current_store()
+    save = store._storage.save
+
+    def save_late(name, content):
+        forget_stream("logs/a")
+        return save(name, content)
+
+    with monkeypatch.context() as late:
+        late.setattr(store._storage, "save", save_late)
+        merge_end("logs/a")
+    assert not Segment.objects.filter(stream="logs/a").exists()
+    assert delete_forgotten(10) == 1
+    assert (store.names("logs/a"), Segment.objects.count()) == ([], 0)
+
+
+def test_full_chunks_are_not_written_twice():
+    for number in range(40):
+        write("logs/a", number * MAX_LOG_CHUNK_BYTES, bytes(MAX_LOG_CHUNK_BYTES))
+    names = current_store().names("logs/a")
+    merge_end("logs/a")
+    assert current_store().names("logs/a") == names
 
 
 def test_a_stream_is_removed_with_uploads_that_never_counted():
@@ -229,6 +310,23 @@ def test_a_file_of_an_older_tessera_is_read_and_grows():
     forget_stream(stream_name(replica))
     assert delete_forgotten(10) == 1
     assert not path.exists()
+
+
+def test_merging_the_end_of_an_old_file_keeps_its_beginning():
+    replica = a_replica()
+    name = stream_name(replica)
+    path = settings.PLATFORM.var / file_name(name)
+    path.parent.mkdir(parents=True)
+    old = b"old line\n" * 150_000
+    path.write_bytes(old)
+    replica.log_bytes = len(old)
+    assert read_log(replica, 0, len(old)) == old
+    end = len(old)
+    for _ in range(40):
+        end = write(name, end, b"n" * 40_000)
+        merge_end(name)
+    assert Segment.objects.filter(stream=name).count() < 40
+    assert read(name, end) == old + b"n" * 40 * 40_000
 
 
 def test_an_old_file_that_goes_on_before_it_was_read_is_whole():
