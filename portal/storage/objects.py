@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage
@@ -41,10 +41,22 @@ class ObjectStore:
     def put(self, name: str, data: bytes) -> None:
         """Store the object. When this returns, the store has confirmed all of its bytes."""
         with self._calls("put", name):
+            try:
+                self._put(name, data)
+            except self._failures:
+                # A part of it is of no use, and what is sent again gets a new name.
+                with suppress(*self._failures):
+                    self._storage.delete(name)
+                raise
+
+    def _put(self, name: str, data: bytes) -> None:
+        try:
             saved = self._storage.save(name, ContentFile(data))
             size = self._storage.size(saved) if saved == name else -1
+        except FileNotFoundError:
+            size = 0
         if size != len(data):
-            raise StoreUnavailable(f"{self.location} kept {size} of {len(data)} bytes of {name}")
+            raise OSError(f"kept {size} of {len(data)} bytes")
 
     def get(self, name: str, offset: int, size: int) -> bytes:
         """At most `size` bytes from `offset`. Raises ObjectMissing."""

@@ -22,7 +22,9 @@ class SingleRequestStorage(S3Storage):  # type: ignore[misc]  # django-storages 
         try:
             return ContentFile(item.get()["Body"].read(), name=name)
         except ClientError as error:
-            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+            # Without its bucket, too, the store answers 404; then all is away, not one object.
+            is_missing = error.response["ResponseMetadata"]["HTTPStatusCode"] == 404
+            if is_missing and error.response["Error"]["Code"] != "NoSuchBucket":
                 raise FileNotFoundError(name) from error
             raise
 

@@ -12,7 +12,7 @@ from django.core.files.storage import FileSystemStorage
 from django.utils import timezone
 
 from portal.platform import Platform
-from portal.storage.errors import OtherHost
+from portal.storage.errors import OtherHost, StoreUnavailable
 from portal.storage.models import ByteStore
 from portal.storage.objects import ObjectStore
 
@@ -23,7 +23,8 @@ USED_EVERY = timedelta(minutes=10)
 
 
 def current_store() -> ObjectStore:
-    """Where new bytes go: the bucket of TESSERA_S3_BUCKET, or the folder TESSERA_VAR."""
+    """Where new bytes go: the bucket of TESSERA_S3_BUCKET, or the folder TESSERA_VAR. Raises
+    StoreUnavailable if the folder cannot be written to."""
     platform: Platform = settings.PLATFORM
     return _bucket(platform) if platform.s3_bucket else folder_store()
 
@@ -89,7 +90,11 @@ def folder_id(folder: Path) -> str:
 def _folder(folder: Path) -> ObjectStore:
     storage = FileSystemStorage(location=folder, file_permissions_mode=0o640)
     host, location = socket.gethostname(), str(folder.resolve())
-    return ObjectStore(f"folder:{folder_id(folder)}", location, storage, (OSError,), host)
+    try:
+        key = f"folder:{folder_id(folder)}"
+    except OSError as error:
+        raise StoreUnavailable(f"{location} has no id: {error}") from error
+    return ObjectStore(key, location, storage, (OSError,), host)
 
 
 @cache

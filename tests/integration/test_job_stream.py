@@ -3,11 +3,13 @@
 import asyncio
 import re
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.db import connection
-from django.test import AsyncClient
+from django.test import AsyncClient, override_settings
 
 from portal.accounts.models import Membership, User
 from portal.event_stream import retry_directive
@@ -121,6 +123,15 @@ def test_lines_come_once_and_in_order_as_they_are_written(olga, running):
 
     follow((reader, lambda r: len(r.lines) == 5, more))
     assert [line for _, line in reader.lines] == ["one", "two", "three", "four", "five"]
+
+
+def test_a_page_stays_connected_when_the_folder_of_logs_cannot_be_used(olga, running, tmp_path):
+    (tmp_path / "logs").touch()  # no folder
+    reader = Reader(olga, running)
+    with override_settings(PLATFORM=replace(settings.PLATFORM, var=tmp_path)):
+        follow((reader, lambda r: r.events, None))
+    assert reader.events == ["page"]
+    assert "The log store does not answer" in reader.texts[-1]
 
 
 def test_a_connection_that_was_cut_loses_no_line_and_doubles_none(olga, running):

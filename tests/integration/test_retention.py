@@ -171,6 +171,8 @@ def test_the_log_page_and_rest_say_what_was_removed(add, now, client):
     assert "The events of this job were removed by retention." in text
     refused = client.get(f"/api/v1/jobs/{job.label}/logs")
     assert (refused.status_code, refused.json()["code"]) == (410, "log_removed")
+    raw = client.get(reverse("web:raw_log", args=[job.label]))
+    assert (raw.status_code, b"removed by retention" in raw.content) == (410, True)
 
 
 def test_admins_see_use_limits_and_the_next_removal(add, now, client):
@@ -182,6 +184,16 @@ def test_admins_see_use_limits_and_the_next_removal(add, now, client):
     assert "30 days after the job ended" in text
     assert f"{now + timedelta(days=20):%Y-%m-%d}" in text
     assert str(settings.PLATFORM.var.resolve()) in text
+
+
+def test_admins_see_that_the_folder_of_logs_cannot_be_used(add, client, tmp_path):
+    add(1)
+    client.force_login(a_user("root", is_superuser=True, is_staff=True))
+    (tmp_path / "a-file").touch()
+    with override_settings(PLATFORM=replace(settings.PLATFORM, var=tmp_path / "a-file")):
+        text = client.get("/console/storage/").content.decode()
+    assert "The log store does not answer" in text
+    assert "not reachable" in text
 
 
 def test_several_hosts_with_disks_of_their_own_are_an_alert(add, client, tmp_path):

@@ -12,6 +12,7 @@ from portal.retention.events import events_use
 from portal.retention.limits import MIB, StoredUse
 from portal.retention.logs import logs_use
 from portal.retention.tasks import event_limits, log_limits
+from portal.storage.errors import StoreUnavailable
 from portal.storage.models import ByteStore
 from portal.storage.stores import current_store, reachable_stores
 from portal.web.console.access import platform_admins_only
@@ -35,14 +36,17 @@ class UseRow:
 @require_safe
 def storage(request: AuthenticatedHttpRequest) -> HttpResponse:
     rows = ByteStore.objects.annotate(bytes=Sum("segments__size")).order_by("-used_at")
-    store = current_store()
+    try:
+        store, reachable = current_store(), reachable_stores()
+    except StoreUnavailable:
+        store, reachable = None, {}
     context = {
         "uses": [
             UseRow(_("Logs"), logs_use(log_limits())),
             UseRow(_("Events"), events_use(event_limits()), is_estimate=True),
         ],
-        "stores": [(row, row.key == store.key, row.key in reachable_stores()) for row in rows],
+        "stores": [(row, row.key == (store and store.key), row.key in reachable) for row in rows],
         "current": store,
-        "is_failing": store.is_failing,
+        "is_failing": store is None or store.is_failing,
     }
     return render(request, "web/console/storage.html", context)

@@ -18,7 +18,7 @@ from portal.allocations.selectors import attempts_of
 from portal.audit.selectors import newest_event_id
 from portal.errors import Refused
 from portal.event_stream import release_connection, without_connection
-from portal.job_logs.storage import log_stream
+from portal.job_logs.storage import LogRemoved, log_stream
 from portal.jobs.models import Replica
 from portal.jobs.selectors import job_visible, replica_of
 from portal.storage.errors import StoreError
@@ -55,8 +55,8 @@ async def raw_log(request: HttpRequest, ref: str) -> HttpResponseBase:
     read_replica = sync_to_async(_replica, thread_sensitive=False)
     try:
         replica, first = await read_replica(user, ref, view.rank or 0, view.attempt)
-    except StoreError as error:
-        return HttpResponse(refusal_text(error), status=503, content_type="text/plain")
+    except (StoreError, LogRemoved) as error:
+        return HttpResponse(refusal_text(error), status=error.status, content_type="text/plain")
     except Refused as refused:
         raise Http404 from refused
     label = f"J-{replica.attempt.job_id}-rank-{replica.rank}"

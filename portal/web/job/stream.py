@@ -191,10 +191,10 @@ def _read_log(
     """New lines, and why there may be none; lines that cannot be read now follow later."""
     try:
         update = log_update(replicas, cursor, rank=followed.rank, is_final=is_final)
+        # Without new bytes nothing was read, and the store may be why there are none.
+        is_failing = not is_final and not update.lines and current_store().is_failing
     except StoreError as error:
         return LogUpdate(cursor), refusal_text(error)
-    # Without new bytes nothing was read, and the store may be why there are none.
-    is_failing = not is_final and not update.lines and current_store().is_failing
     return update, refusal_text(StoreUnavailable("")) if is_failing else ""
 
 
