@@ -97,8 +97,9 @@ def verbatim(text: str) -> Message:
 
 
 def constant(text: str) -> Message:
-    """A sentence without parameters."""
-    return verbatim(text) if not text or text in TEMPLATES else Message(text)
+    """A sentence without parameters. One with a placeholder quotes a person's words."""
+    is_own_key = text in TEMPLATES or PLACEHOLDER.search(text) is not None
+    return verbatim(text) if not text or is_own_key else Message(text)
 
 
 def join_clauses(first: Message, *others: Message) -> Message:

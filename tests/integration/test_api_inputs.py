@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import quote
 
 import pytest
 from django.core.cache import cache
@@ -140,6 +141,13 @@ def test_bad_filters(client: APIClient, query: str, field: str):
 @pytest.mark.parametrize("cursor", ["x", "cD1hYmM=", "cD0xJTAw"])
 def test_bad_cursors(client: APIClient, cursor: str):
     assert client.get("/api/v1/jobs", {"cursor": cursor}).status_code == 404
+
+
+@pytest.mark.parametrize("name", ["%(job)s", "%", "%%s", "{0}", "quota.left", "nothing"])
+def test_a_name_that_looks_like_a_text_to_fill_in(client: APIClient, name: str):
+    answer = client.get(f"/api/v1/nodes/{quote(name)}")
+    assert answer.status_code == 404
+    assert answer.json()["detail"] == f"There is no node '{name}'"
 
 
 def test_a_method_not_offered(client: APIClient):
