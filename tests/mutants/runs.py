@@ -120,7 +120,8 @@ class MutationRun:
                 except Empty:
                     return
                 if number not in self._workers:
-                    self._workers[number] = Worker(self._tree, self._options.levels.split(","))
+                    levels, log = self._options.levels.split(","), f"worker-{number}.log"
+                    self._workers[number] = Worker(self._tree, levels, self._state / log)
                 work(item, self._workers[number])
 
         threads = [
@@ -175,24 +176,28 @@ class MutationRun:
 class Worker:
     """A pytest process that waits for trials."""
 
-    def __init__(self, tree: Path, levels: list[str]) -> None:
+    def __init__(self, tree: Path, levels: list[str], log: Path) -> None:
         self._connection, theirs = Pipe()
+        self._log = log
         fd = theirs.fileno()
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TESSERA_")}
-        self._process = subprocess.Popen(
-            [*PYTEST, *(f"tests/{level}" for level in levels)],
-            cwd=tree,
-            env=kept | {FD: str(fd)},
-            pass_fds=[fd],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        # To a file: a pipe that nobody reads is full after some ten thousand tests. Then every
+        # trial waits for it until its time is up, and would count as killed.
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [*PYTEST, *(f"tests/{level}" for level in levels)],
+                cwd=tree,
+                env=kept | {FD: str(fd)},
+                pass_fds=[fd],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
         theirs.close()
         self.tests = self._receive()
 
     def close(self) -> None:
         self._connection.close()
-        self._process.communicate()
+        self._process.wait()
 
     def run(self, trial: Trial) -> dict[str, Any]:
         self._connection.send(trial)
@@ -203,8 +208,9 @@ class Worker:
         try:
             return self._connection.recv()
         except EOFError:
-            output, _ = self._process.communicate()
-            raise SystemExit(f"a worker ended:\n{output.decode()[-4000:]}") from None
+            self._process.wait()
+            output = self._log.read_text(errors="replace")[-4000:]
+            raise SystemExit(f"a worker ended:\n{output}") from None
 
 
 class Results:

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from tests.mutants import runs
 from tests.mutants.areas import AREAS, REPOSITORY, area_files
 from tests.mutants.mutations import mutants_of
 from tests.mutants.records import Records, Sources
 from tests.mutants.runs import equivalent_mutants, sample
 from tests.mutants.swapping import swap
+from tests.mutants.worker import Trial
 
 
 def changes(source):
@@ -160,3 +162,32 @@ def test_mutants_listed_as_equivalent_exist():
         for m in mutants_of(area, path, (REPOSITORY / path).read_text())
     }
     assert equivalent_mutants() - there == set()
+
+
+# Stands for a pytest process: it prints a lot, as many tests do, and then answers.
+CHATTY = """
+import os, signal
+from multiprocessing.connection import Connection
+signal.alarm(20)
+parent = Connection(int(os.environ["TESSERA_MUTANTS_FD"]))
+parent.send(["a test"])
+parent.recv_bytes()
+os.write(1, b"." * 1_000_000)
+parent.send({"status": "survived"})
+"""
+
+
+def test_what_a_worker_prints_does_not_block_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(runs, "PYTEST", (sys.executable, "-c", CHATTY))
+    worker = runs.Worker(tmp_path, ["unit"], tmp_path / "worker.log")
+    assert worker.tests == ["a test"]
+    assert worker.run(Trial([])) == {"status": "survived"}
+    worker.close()
+    assert (tmp_path / "worker.log").read_text()[:3] == "..."
+
+
+def test_a_worker_that_dies_leaves_what_it_printed(monkeypatch, tmp_path):
+    script = "print('no such module')"
+    monkeypatch.setattr(runs, "PYTEST", (sys.executable, "-c", script))
+    with pytest.raises(SystemExit, match="no such module"):
+        runs.Worker(tmp_path, ["unit"], tmp_path / "worker.log")
