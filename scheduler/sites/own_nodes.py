@@ -14,7 +14,7 @@ from agents.contract.documents import SliceKind
 from agents.contract.message import Message
 from portal.allocations.services import allocations_release
 from portal.audit.codes import EventCode
-from portal.audit.transitions import advance
+from portal.audit.transitions import StaleStatusError, advance
 from portal.inventory.boards import cluster_boards
 from portal.inventory.models import Node
 from portal.jobs.models import OWN_NODES, Replica
@@ -77,14 +77,15 @@ def _nodes_judge(now: datetime) -> None:
     for node in Node.objects.filter(status__in=judged, last_seen_at__lt=silent):
         last_contact = node.last_seen_at or gone
         to = NodeStatus.LOST if last_contact <= gone else NodeStatus.UNREACHABLE
-        if node.status != to:
-            advance(
-                node,
-                to,
-                code=EventCode.SILENT,
-                message=Message("last contact at %(time)s", time=f"{last_contact:%H:%M:%S}"),
-            )
-            ring("cluster")
+        if node.status == to:
+            continue
+        message = Message("last contact at %(time)s", time=f"{last_contact:%H:%M:%S}")
+        try:
+            advance(node, to, code=EventCode.SILENT, message=message)
+        except StaleStatusError:
+            # It has reported, or was retired, meanwhile: judged by the next sweep.
+            continue
+        ring("cluster")
 
 
 def _stranded(now: datetime) -> Iterator[Observation]:

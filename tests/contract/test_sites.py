@@ -13,6 +13,8 @@ from portal.accounts.models import Project, User
 from portal.allocations.models import Allocation
 from portal.allocations.selectors import usage_of
 from portal.audit.models import Event
+from portal.audit.transitions import advance
+from portal.inventory.models import Node
 from portal.jobs.lifecycle import job_stop
 from portal.jobs.models import Attempt, Job, Replica, StopReason
 from portal.jobs.services import job_cancel
@@ -21,7 +23,13 @@ from portal.leases.services import run_exclusively
 from portal.quotas.models import Quota
 from portal.sites import silence
 from portal.sites.observations import Observation
-from scheduler.core.model.states import AllocationStatus, JobStatus, ReplicaStatus
+from scheduler.core.model.states import (
+    AllocationStatus,
+    JobStatus,
+    NodeStatus,
+    ReplicaStatus,
+)
+from scheduler.sites import own_nodes
 from scheduler.sites.base import SiteCapabilities
 from scheduler.sites.reconcile import site_lease, sites_observe
 from scheduler.sites.registry import register, unregister
@@ -429,6 +437,21 @@ def test_what_another_round_learned_meanwhile_is_not_lost(cluster, alice, vision
     sites_observe(timezone.now())
     assert status_of(job) != JobStatus.FAILED
     assert {r.status for r in Replica.objects.all()} == {ReplicaStatus.PREPARING}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_node_that_reports_while_it_is_judged_does_not_keep_others_from_it(monkeypatch):
+    site = OwnNodesUnderTest()
+
+    def advance_late(row, *arguments, **columns):
+        if row.name == "first":
+            Node.objects.filter(pk=row.pk).update(status=NodeStatus.RETIRED)
+        return advance(row, *arguments, **columns)
+
+    monkeypatch.setattr(own_nodes, "advance", advance_late)
+    site.cut()
+    status = dict(Node.objects.values_list("name", "status"))
+    assert status == {"first": NodeStatus.RETIRED, "second": NodeStatus.UNREACHABLE}
 
 
 def test_two_rounds_with_a_site_do_not_overlap(cluster, alice, vision):
