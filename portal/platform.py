@@ -115,6 +115,10 @@ def platform_from(environ: Mapping[str, str]) -> Platform:
 
 def _read(name: str, text: str, kind: type) -> object:
     try:
-        return kind(text)
+        value = kind(text)
     except ValueError as error:
         raise ValueError(f"{name}={text!r} is not {kind.__name__}") from error
+    # A negative number of days, say, would remove every log at once.
+    if isinstance(value, int) and value < 0:
+        raise ValueError(f"{name}={text!r} is below 0")
+    return value
