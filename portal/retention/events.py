@@ -24,16 +24,18 @@ def events_use(limits: RetentionLimits) -> StoredUse:
 
 
 def events_remove(*, limits: RetentionLimits, now: datetime) -> int:
-    """Remove events that are too old, then the oldest ones while there are too many; at most a
-    batch. How many."""
+    """Remove events that are too old, then those of the jobs that ended first while all are too
+    large; at most a batch. How many."""
     removed = 0
     if cutoff := limits.cutoff(now):
         of_nodes = Q(job__isnull=True, at__lt=cutoff)
         of_jobs = Q(job__status__in=values_of(JOB_FINAL), job__finished_at__lt=cutoff)
-        removed += _delete(Event.objects.filter(of_nodes | of_jobs), BATCH)
+        rows = Event.objects.filter(of_nodes | of_jobs)
+        removed += _delete(rows.order_by("pk"), BATCH)
     if limits.mib and removed < BATCH:
         count = -(-events_use(limits).excess_bytes // _event_bytes())
-        removed += _delete(_ended(), min(count, BATCH - removed))
+        rows = _ended().order_by("job__finished_at", "pk")
+        removed += _delete(rows, min(count, BATCH - removed))
     return removed
 
 
@@ -43,7 +45,7 @@ def _ended() -> QuerySet[Event]:
 
 
 def _delete(rows: QuerySet[Event], limit: int) -> int:
-    keys = list(rows.order_by("pk").values_list("pk", flat=True)[:limit])
+    keys = list(rows.values_list("pk", flat=True)[:limit])
     return Event.objects.filter(pk__in=keys).delete()[0] if keys else 0
 
 

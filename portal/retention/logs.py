@@ -46,6 +46,8 @@ def logs_remove(*, limits: RetentionLimits, now: datetime) -> int:
 
 
 def _to_remove(limits: RetentionLimits, now: datetime) -> Iterator[Replica]:
+    if not limits.days and not limits.mib:
+        return
     excess = logs_use(limits).excess_bytes
     cutoff = limits.cutoff(now)
     rows = Replica.objects.filter(

@@ -158,6 +158,14 @@ def test_events_go_by_age_and_by_size_and_the_audit_trail_stays(add, now):
     assert AuditEntry.objects.count() == 1
 
 
+def test_by_size_the_jobs_that_ended_first_lose_their_events_first(add, now, monkeypatch):
+    monkeypatch.setattr(events, "ROW_BYTES", MIB)
+    young, old = add(3), add(31)
+    assert events_remove(limits=RetentionLimits(days=0, mib=4), now=now) == 3
+    counts = [Event.objects.filter(job=row.attempt.job_id).count() for row in (young, old)]
+    assert counts == [3, 0]
+
+
 def test_the_log_page_and_rest_say_what_was_removed(add, now, client):
     job = add(31, size=3 * MIB).attempt.job
     with override_settings(PLATFORM=replace(settings.PLATFORM, log_retention_days=30)):
