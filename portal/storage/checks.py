@@ -1,4 +1,5 @@
-"""Whether the store that the settings name can be used at all; runs at every start."""
+"""Whether the store that the settings name can be used at all: `migrate` and the worker, which run
+the checks, do not start without its packages."""
 
 from importlib.util import find_spec
 from typing import Any

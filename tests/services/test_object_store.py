@@ -11,6 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from portal.platform import platform_from
+from portal.storage.errors import ObjectMissing, StoreUnavailable
+from portal.storage.objects import ObjectStore as BucketStore
+from portal.storage.s3 import FAILURES, s3_storage
 from tests.environment.object_store import ObjectStore
 from tests.services.stack import Stack, until
 
@@ -56,6 +60,34 @@ def webs(tmp_path, postgres_server, redis_server, object_store) -> Iterator[tupl
         finally:
             second.__exit__()
     postgres_server.drop_database(shared["database_url"])
+
+
+def test_a_bucket_takes_lists_and_removes_objects_and_what_is_missing_has_a_name(
+    object_store: ObjectStore, tmp_path
+):
+    environ = object_store.environ | {"TESSERA_S3_PREFIX": tmp_path.name}
+
+    def bucket(name: str) -> BucketStore:
+        storage = s3_storage(platform_from(environ | {"TESSERA_S3_BUCKET": name}))
+        return BucketStore(f"s3:{name}", name, storage, FAILURES)
+
+    store = bucket(environ["TESSERA_S3_BUCKET"])
+    for name in ("logs/a/1", "logs/a/2"):
+        store.put(name, b"0123456789")
+    assert store.get("logs/a/1", 3, 4) == b"3456"
+    assert sorted(store.names("logs/a")) == ["logs/a/1", "logs/a/2"]
+    store.delete("logs/a/1")
+    store.delete("logs/a/1")
+    assert store.names("logs/a") == ["logs/a/2"]
+    assert store.names("logs/b") == []
+    with pytest.raises(ObjectMissing):
+        store.get("logs/a/1", 0, 10)
+    assert not store.is_failing
+    # Without its bucket all is away, not one part of one log.
+    with pytest.raises(StoreUnavailable, match="bucket does not exist"):
+        bucket("no-such-bucket").get("logs/a/1", 0, 10)
+    with pytest.raises(StoreUnavailable):
+        bucket("no-such-bucket").put("logs/a/1", b"x")
 
 
 def log_call(web: Stack, job: str, offset: int = 0, limit: int = MIB) -> httpx.Response:
