@@ -29,7 +29,8 @@ def swap(mutant: Mutant, root: Path) -> None:
     functions = [
         function
         for function in gc.get_objects()
-        if isinstance(function, FunctionType)
+        # Not isinstance: that looks through a weak reference, also a dead one.
+        if type(function) is FunctionType
         and function.__code__.co_filename == str(file)
         and _key(function.__code__) in old.keys() & new.keys()
     ]

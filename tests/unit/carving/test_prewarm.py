@@ -63,7 +63,7 @@ def test_warm_slices_are_legal_beside_what_is_there_and_say_why():
     made = [Placement(c.start, c.size, c.profile) for c in found.carves]
     assert is_legal(gpu_board(gpu), [Placement(0, 4, "4g.71gb"), *made])
     assert len(made) == 3
-    assert all("1g.18gb" in carve.sentence for carve in found.carves)
+    assert all("1g.18gb" in carve.message.text for carve in found.carves)
 
 
 def test_a_gpu_that_a_job_of_the_pass_gets_is_left_alone():
@@ -167,4 +167,4 @@ def test_a_preview_can_ask_what_an_approval_would_bring():
 def test_a_preview_advises_another_mode_for_an_empty_gpu():
     found = preview(world(a_gpu(mode=GpuMode.WHOLE), _1g_18gb=9), Policy())
     assert [(change.gpu, change.mode) for change in found.modes] == [("n1/0", GpuMode.MIG)]
-    assert found.gpu_sentences() == (("n1/0", found.modes[0].sentence),)
+    assert found.gpu_sentences() == (("n1/0", found.modes[0].message.text),)

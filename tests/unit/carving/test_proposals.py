@@ -21,7 +21,7 @@ def test_slices_that_the_mix_will_want_are_carved_on_idle_slots():
     found = propose_changes(mix_of(a_node(a_gpu(a_slice("4g.71gb", 0))), _1g_18gb=9))
     assert {carve.profile for carve in found.carves} == {"1g.18gb"}
     assert {carve.start for carve in found.carves} <= {4, 5, 6}
-    assert "1g.18gb" in found.carves[0].sentence
+    assert "1g.18gb" in found.carves[0].message.text
     assert not found.merges
 
 
@@ -43,8 +43,8 @@ def test_idle_slices_that_nobody_wants_are_deleted_in_one_batch():
     found = propose_changes(mix_of(a_node(gpu), _4g_71gb=9))
     (merge,) = found.merges
     assert merge.slices == ("n1/0/2g.35gb@0", "n1/0/2g.35gb@2")
-    assert "100% of the expected requests" in merge.sentence
-    assert found.gpu_sentences() == (("n1/0", merge.sentence),)
+    assert "100% of the expected requests" in merge.message.text
+    assert found.gpu_sentences() == (("n1/0", merge.message.text),)
     assert not found.carves
 
 
@@ -72,7 +72,7 @@ def test_nothing_is_proposed_for_a_gpu_that_is_pinned_settling_ill_or_away():
 def test_an_empty_gpu_changes_its_mode_where_the_mix_wants_another():
     found = propose_changes(mix_of(a_node(a_gpu(mode=GpuMode.WHOLE)), _1g_18gb=9))
     assert [(change.gpu, change.mode) for change in found.modes] == [("n1/0", GpuMode.MIG)]
-    assert "GPU 0 is empty" in found.modes[0].sentence
+    assert "GPU 0 is empty" in found.modes[0].message.text
 
 
 def test_a_mode_is_kept_where_it_is_wanted_or_something_is_on_the_gpu():
