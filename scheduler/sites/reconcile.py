@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 def sites_observe(now: datetime) -> None:
     """Take in what every site sees. A site that fails does not keep the others from it."""
     for site in all_sites():
-        _alone(site, lambda site: site_observe(site, now), now)
+        _alone(site, lambda site: site_observe(site, now))
     names = [site.name for site in all_sites()]
     unknown = Attempt.objects.open().exclude(site__in=names).order_by()
     for name in unknown.values_list("site", flat=True).distinct():
@@ -32,7 +32,7 @@ def sites_observe(now: datetime) -> None:
 def sites_drive(now: datetime) -> None:
     """Have every site carry out what the rows want, and free what it has ended."""
     for site in all_sites():
-        _alone(site, _drive, now)
+        _alone(site, _drive)
 
 
 def site_lease(name: str) -> str:
@@ -44,13 +44,18 @@ def site_reconcile(name: str) -> None:
     """Both, for one site, as soon as something changed there. Under the site's lease."""
     if site := site_named(name):
         now = timezone.now()
-        if _attempted(site, lambda site: site_observe(site, now), now):
-            _attempted(site, _drive, now)
+        if _attempted(site, lambda site: site_observe(site, now)):
+            _attempted(site, _drive)
 
 
 def site_observe(site: Site, now: datetime) -> None:
-    """Raises SiteUnreachableError."""
-    report = site.observe(now)
+    """Raises SiteUnreachableError, noted as silence. Only this tells whether a site is silent: one
+    that reports but takes no orders would otherwise go silent and answer in every round."""
+    try:
+        report = site.observe(now)
+    except SiteUnreachableError:
+        _all_silent(site.name, now)
+        raise
     result = observations_apply(report.observations, site=site.name, actor=report.actor)
     silence_note(site=site.name, silent=report.silent, at=now)
     for job_id in sorted(result.jobs):
@@ -63,27 +68,26 @@ def _drive(site: Site) -> None:
         ring_plan()
 
 
-def _alone(site: Site, work: Callable[[Site], None], now: datetime) -> None:
+def _alone(site: Site, work: Callable[[Site], None]) -> None:
     """Attempt the work under the site's lease: of two rounds at a time, the one that read the rows
     earlier could order again what the other one has just cancelled and forgotten. If a round is in
     progress, it is followed by another. Own nodes lock their own rows."""
     if site.name == OWN_NODES:
-        _attempted(site, work, now)
+        _attempted(site, work)
         return
     run_exclusively(
         name=site_lease(site.name),
-        work=partial(_attempted, site, work, now),
+        work=partial(_attempted, site, work),
         rounds=1,
         ring_again=lambda: ring_site(site.name),
     )
 
 
-def _attempted(site: Site, work: Callable[[Site], None], now: datetime) -> bool:
+def _attempted(site: Site, work: Callable[[Site], None]) -> bool:
     try:
         work(site)
     except SiteUnreachableError as error:
         log.warning("site %s does not answer: %s", site.name, error)
-        _all_silent(site.name, now)
         return False
     except Exception:
         log.exception("site %s failed", site.name)

@@ -30,7 +30,7 @@ from scheduler.core.model.states import (
     ReplicaStatus,
 )
 from scheduler.sites import own_nodes
-from scheduler.sites.base import SiteCapabilities
+from scheduler.sites.base import SiteCapabilities, SiteUnreachableError
 from scheduler.sites.reconcile import site_lease, sites_observe
 from scheduler.sites.registry import register, unregister
 from scheduler.sites.remote import RemoteSite
@@ -437,6 +437,27 @@ def test_what_another_round_learned_meanwhile_is_not_lost(cluster, alice, vision
     sites_observe(timezone.now())
     assert status_of(job) != JobStatus.FAILED
     assert {r.status for r in Replica.objects.all()} == {ReplicaStatus.PREPARING}
+
+
+def test_a_site_that_takes_no_orders_does_not_fill_the_history(cluster, alice, vision, monkeypatch):
+    """It reports, so it is not silent; the orders stand, and are given again."""
+    job = a_gang(alice, vision)
+    cluster.begin(job)
+    cluster.settle()
+
+    def refuse(order):
+        raise SiteUnreachableError("not now")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(cluster.cluster, "submit", refuse)
+        broken.setattr(cluster.cluster, "cancel", refuse)
+        job_cancel(job=job, actor="alice")
+        for _ in range(3):
+            sweep()
+    assert status_of(job) == JobStatus.STOPPING
+    assert _codes(job) == []
+    cluster.settle()
+    assert status_of(job) == JobStatus.CANCELLED
 
 
 @pytest.mark.django_db(transaction=True)
