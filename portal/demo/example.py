@@ -52,9 +52,6 @@ def request_body(runtime: str) -> dict[str, Any]:
         "replicas": REPLICAS,
         "device": {"mig": "2g.35gb"},
         "topology": "any",
-        "cpu": "500m",
-        "memory": "256MiB",
-        "shm": "64MiB",
         "time_limit": "10m",
     }
 

@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
+from portal.demo.example import request_body
 from scheduler.core.request import RequestLimits, parse_request
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
@@ -80,3 +82,11 @@ def test_the_written_example_is_a_request_that_the_portal_takes():
     request = parse_request(body, RequestLimits())
     assert request.replicas == 2
     assert request.device.mig == "2g.35gb"
+
+
+@pytest.mark.parametrize("runtime", ["docker", "process"])
+def test_no_example_carries_amounts_of_the_host_into_the_next_request(runtime):
+    """The request page starts with a person's last job, which in a demonstration is this one."""
+    written = yaml.safe_load((EXAMPLES / "sum.yaml").read_text("utf-8"))
+    for body in (written, request_body(runtime)):
+        assert not {"cpu", "memory", "shm"} & body.keys()
