@@ -1,6 +1,7 @@
 """Loads the fixtures of all servers, and clears caches between tests."""
 
 import pytest
+from django.utils import translation
 
 from portal.planning import history_cache, snapshot_cache
 from portal.storage.stores import forget_stores
@@ -21,8 +22,10 @@ pytest_plugins = [
 
 @pytest.fixture(autouse=True)
 def clear_caches() -> None:
-    """A process remembers what it read from the database, and every test has its own database."""
+    """A process remembers what it read from the database, and every test has its own database. A
+    thread remembers the language of its last page."""
     history_cache.clear_all()
     snapshot_cache.clear()
     estimate_pace.reset()
     forget_stores()
+    translation.deactivate()

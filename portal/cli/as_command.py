@@ -9,7 +9,7 @@ from scheduler.core.request_fields import FIELDS, DefaultRule, FieldKind, Reques
 
 def as_command(request: Mapping[str, Any]) -> str:
     """A request as one shell line that is safe to paste. Fields that it leaves out get the defaults
-    of `tessera submit`."""
+    of `tessera submit`; a variable whose value is None is passed on."""
     words = [word for flag in _flags(request) for word in flag]
     return shlex.join(["tessera", "submit", *words, "--", *map(str, request["command"])])
 
@@ -58,7 +58,7 @@ def _field_flags(field: RequestField, value: Any) -> Iterator[list[str]]:
             yield _flag(flag, f"{value['threads']}:{value['memory']}")
         case FieldKind.VARIABLES:
             for name, text in value.items():
-                yield _flag(flag, f"{name}={text}")
+                yield _flag(flag, name if text is None else f"{name}={text}")
         case FieldKind.WORDS:
             for word in value:
                 yield _flag(flag, word)

@@ -40,7 +40,9 @@ def merge_flags(base: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, 
         if name == "device":
             body[name] = _device(base.get("device"), value)
         elif name in ("env", "retries"):
-            body[name] = {**(base.get(name) or {}), **value}
+            old = base.get(name) or {}
+            # Anything else is left for REST to refuse.
+            body[name] = {**old, **value} if isinstance(old, Mapping) else old
         else:
             body[name] = value
     if "name" not in body and body.get("command"):

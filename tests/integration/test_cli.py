@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 import json
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
@@ -43,6 +43,8 @@ class Person:
     user: User
     home: Path
     scope: TokenScope = TokenScope.WRITE
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Of their shell."""
 
     def __post_init__(self) -> None:
         ttl = timedelta(days=1)
@@ -53,6 +55,7 @@ class Person:
             "TESSERA_URL": "http://testserver",
             "TESSERA_TOKEN": self.token,
             "TESSERA_CONFIG": str(self.home / "config.yaml"),
+            **self.variables,
         }
         # As Django's own test client does: a request's end must not close the test's transaction.
         for signal in REQUEST:

@@ -165,6 +165,20 @@ def test_the_command_line_prints_the_mended_command_and_it_submits(olga, vision,
     assert job.request["env"] == {"A": "b c"}
 
 
+def test_the_mended_command_does_not_print_what_this_shell_passes_on(olga, vision, tmp_path):
+    a_node("n1", gpus=2)
+    cli = Person(olga, tmp_path, variables={"WANDB_API_KEY": "hush"})
+    words = ("submit", "--image", "tessera-example:latest", "--gpus", "2", "--time", "1h")
+    options = ("--launcher", "torchrun", "-e", "WANDB_API_KEY", "-e", "A=1")
+    done = cli(*words, *options, "--", *NESTED)
+    assert "hush" not in done.stderr + done.stdout
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("  Next: ")]
+    assert "--env WANDB_API_KEY --env A=1" in line
+    _, *mended = shlex.split(line.removeprefix("  Next: "))
+    assert cli(*mended).exit_code == 0
+    assert Job.objects.get().request["env"] == {"WANDB_API_KEY": "hush", "A": "1"}
+
+
 @pytest.mark.parametrize(
     "more",
     [{"env": ["A=1"]}, {"memory_mib": 4_096}, {"retries": 3}],

@@ -2,7 +2,7 @@
 
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ def submit(
     """
     cli = cli_context(context)
     body = _request(cli, file, command or [], opt.request_fields(options, cli.env))
-    with _mended_command(body):
+    with _mended_command(body, cli.env):
         if dry_run:
             _show_dry_run(cli, body, output)
             return
@@ -80,14 +80,17 @@ def submit(
 
 
 @contextmanager
-def _mended_command(body: dict[str, Any]) -> Iterator[None]:
+def _mended_command(body: dict[str, Any], own: Mapping[str, str]) -> Iterator[None]:
     """If the portal suggests how to mend the request, the next command is the mended one."""
     try:
         yield
     except CommandFailed as failed:
         # With more to mend it would be refused again; a field in REST's spelling has no flag.
         if failed.suggestion and len(failed.fields) == 1 and not SPELLINGS.keys() & body.keys():
-            command = as_command(body | dict(failed.suggestion))
+            # A value of this shell's environment may be a secret: its name is enough to pass it on.
+            values = body.get("env", {}).items()
+            env = {name: None if own.get(name) == text else text for name, text in values}
+            command = as_command(body | {"env": env} | dict(failed.suggestion))
             # Control characters of an argument could change what the terminal shows.
             failed.next_command = command if command.isprintable() else failed.next_command
         raise
