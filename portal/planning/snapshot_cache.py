@@ -178,7 +178,8 @@ def current_snapshot() -> CachedSnapshot:
 
 
 def current_availability() -> ClusterAvailability:
-    """What is free, by the cached snapshot: at most COUNTS_MAX_AGE_SECONDS old."""
+    """What is free, by the cached snapshot. It is read again when it may not serve counts any more,
+    on a large cluster in the background: counts are at most MAX_AGE_SECONDS old."""
     cached = _last[0] if _last else None
     if cached and cached.history is process_history() and cached.may_serve_counts(timezone.now()):
         return cached.availability
