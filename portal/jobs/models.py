@@ -133,6 +133,10 @@ class Attempt(models.Model):
     class Meta:
         ordering = ("job", "number")
         constraints = [models.UniqueConstraint(fields=("job", "number"), name="attempt_once")]
+        indexes = [
+            # Few of all attempts are open; every sweep reads them.
+            models.Index(fields=("site",), condition=Q(ended_at__isnull=True), name="attempt_open")
+        ]
 
     def __str__(self) -> str:
         return f"attempt {self.number} of {self.job}"

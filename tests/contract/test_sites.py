@@ -330,6 +330,14 @@ def test_driving_twice_starts_nothing_twice(site, alice, vision):
     assert status_of(job) == JobStatus.RUNNING
 
 
+def test_a_sweep_reads_open_attempts_alone_however_long_the_history_is():
+    for rows in (
+        Attempt.objects.open().filter(site="own-nodes"),
+        Attempt.objects.open().exclude(site__in=["own-nodes"]).order_by(),
+    ):
+        assert "attempt_open" in rows.explain()
+
+
 @pytest.fixture
 def cluster() -> Iterator[ClusterUnderTest]:
     under_test = ClusterUnderTest()
