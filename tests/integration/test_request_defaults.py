@@ -76,6 +76,17 @@ def test_too_little_memory_for_a_framework_is_told_before_the_submit(client, tea
     assert sentence not in client.post("/request/preview", a_form(memory="")).content.decode()
 
 
+def test_shared_memory_that_does_not_fit_in_the_memory_is_told(client, team):
+    a_node("n1", gpus=2)
+    body = a_request(team, memory="4GiB", shm="16GiB")
+    (warning,) = post(client, body, dry_run=True).json()["warnings"]
+    assert warning["field"] == "shm" and "16GiB do not fit in 4GiB" in warning["sentence"]
+    form = a_form(memory="4GiB", shm="16GiB")
+    chinese = {"headers": {"Accept-Language": "zh-hans"}}
+    assert "4GiB 容不下 16GiB" in client.post("/request/preview", form, **chinese).content.decode()
+    assert post(client, body | {"shm": "4GiB"}, dry_run=True).json()["warnings"] == []
+
+
 def test_the_page_says_in_one_line_what_a_replica_gets(client, team):
     a_node("n1", gpus=8)
     form = a_form(amount="gpus", cpu="", memory="")

@@ -96,7 +96,7 @@ class DryRunSerializer(serializers.Serializer[Any]):
         help_text="changed requests that would start now (if impossible: could run at all)",
     )
     warnings = FieldWarningSerializer(
-        many=True, help_text="amounts below what a framework needs to start"
+        many=True, help_text="amounts with which the job will probably fail"
     )
     request = serializers.DictField(help_text="the request with all defaults filled in")
 

@@ -1,5 +1,7 @@
 """What is allowed in a request, but will probably fail."""
 
+from collections.abc import Iterator
+
 from agents.contract.message import Message
 from scheduler.core.request.quantities import write_memory
 from scheduler.core.request.values import FieldWarning, JobRequest
@@ -9,14 +11,26 @@ FRAMEWORK_MEMORY_MIB = 2_048
 
 
 def request_warnings(request: JobRequest) -> tuple[FieldWarning, ...]:
-    """Amounts below what a framework needs to start."""
-    least = FRAMEWORK_MEMORY_MIB * request.processes
-    if request.memory_mib >= least:
-        return ()
-    message = Message(
-        "%(memory)s of memory is less than a framework such as PyTorch needs to start: request at "
-        "least %(least)s",
-        memory=write_memory(request.memory_mib),
-        least=write_memory(least),
-    )
-    return (FieldWarning("memory", message),)
+    """Memory below what a framework needs to start, and shared memory that does not fit in it."""
+    return tuple(_memory_warnings(request))
+
+
+def _memory_warnings(request: JobRequest) -> Iterator[FieldWarning]:
+    memory, least = request.memory_mib, FRAMEWORK_MEMORY_MIB * request.processes
+    if memory < least:
+        message = Message(
+            "%(memory)s of memory is less than a framework such as PyTorch needs to start: request "
+            "at least %(least)s",
+            memory=write_memory(memory),
+            least=write_memory(least),
+        )
+        yield FieldWarning("memory", message)
+    if request.shm_mib > memory:
+        # Pages of /dev/shm count against the memory limit of a container.
+        message = Message(
+            "shared memory is a part of the memory, and %(shm)s do not fit in %(memory)s: request "
+            "more memory, or less shared memory",
+            shm=write_memory(request.shm_mib),
+            memory=write_memory(memory),
+        )
+        yield FieldWarning("shm", message)
