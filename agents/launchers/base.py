@@ -68,8 +68,12 @@ def launcher_call(command: Sequence[str]) -> LauncherCall | None:
         python = f"{command[0].removesuffix(program)}python"
         return LauncherCall(program, (python,), tuple(command[1:]))
     at = 1
-    while at < len(command) and command[at].startswith("-") and command[at] not in ("-m", "-c"):
+    while at < len(command) and command[at].startswith("-") and command[at][:2] not in ("-m", "-c"):
         at += 2 if command[at] in ("-W", "-X") else 1
-    if at + 1 >= len(command) or command[at] != "-m":
+    # Python reads "-m torch" and "-mtorch" alike.
+    flag, *words = command[at:] or [""]
+    if flag.startswith("-m") and flag != "-m":
+        words = [flag.removeprefix("-m"), *words]
+    if not flag.startswith("-m") or not words:
         return None
-    return LauncherCall(command[at + 1], tuple(command[:at]), tuple(command[at + 2 :]))
+    return LauncherCall(words[0], tuple(command[:at]), tuple(words[1:]))

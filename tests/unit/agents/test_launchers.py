@@ -39,6 +39,7 @@ def test_a_launcher_of_one_process_names_those_for_several():
         (("/opt/bin/torchrun", "t.py"), "torchrun", ("/opt/bin/python",)),
         (("python3", "-m", "a.b", "c"), "a.b", ("python3",)),
         (("python", "-u", "-X", "dev", "-m", "a.b"), "a.b", ("python", "-u", "-X", "dev")),
+        (("python", "-u", "-ma.b", "-m", "c"), "a.b", ("python", "-u")),
     ],
 )
 def test_a_command_is_a_call_of_its_first_program(command, program, interpreter):
@@ -48,7 +49,15 @@ def test_a_command_is_a_call_of_its_first_program(command, program, interpreter)
 
 
 @pytest.mark.parametrize(
-    "command", [(), ("python",), ("python", "t.py"), ("python", "-m"), ("python", "-c", "-m torch")]
+    "command",
+    [
+        (),
+        ("python",),
+        ("python", "t.py"),
+        ("python", "-m"),
+        ("python", "-c", "-m torch"),
+        ("python", "-cm"),
+    ],
 )
 def test_a_script_of_python_is_no_call(command):
     assert launcher_call(command) is None
