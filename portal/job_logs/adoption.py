@@ -8,7 +8,7 @@ from zlib import crc32
 from django.conf import settings
 from django.db import transaction
 
-from portal.storage.errors import SizeMismatch
+from portal.storage.errors import SizeMismatch, StoreUnavailable
 from portal.storage.models import Segment
 from portal.storage.segments import SEGMENT_BYTES
 from portal.storage.stores import folder_store, store_row
@@ -18,13 +18,19 @@ from portal.storage.streams import Stream
 def adopt_file(stream: Stream) -> bool:
     """Record the file of this stream as its first segments. Whether there is one on this host.
 
-    Raises SizeMismatch if the file is shorter than what the database counts.
+    Raises SizeMismatch if the file is shorter than what the database counts, and StoreUnavailable
+    if it cannot be read.
     """
-    name = file_name(stream.name)
-    path = Path(settings.PLATFORM.var) / name
-    if not path.exists():
-        return False
     end = stream.segments[0].start if stream.segments else stream.size
+    path = Path(settings.PLATFORM.var) / file_name(stream.name)
+    try:
+        return path.exists() and _adopt(stream.name, path, end)
+    except OSError as error:
+        raise StoreUnavailable(f"{path}: {error}") from error
+
+
+def _adopt(stream: str, path: Path, end: int) -> bool:
+    name = file_name(stream)
     if path.stat().st_size < end:
         detail = f"{name}: the database counts {end} bytes, the file has {path.stat().st_size}"
         raise SizeMismatch(detail)
@@ -32,7 +38,7 @@ def adopt_file(stream: Stream) -> bool:
         store = store_row(folder_store())
         rows = [
             Segment(
-                stream=stream.name,
+                stream=stream,
                 start=start,
                 size=len(data),
                 crc32=crc32(data),

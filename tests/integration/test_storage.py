@@ -349,6 +349,15 @@ def test_an_old_file_that_is_too_short_is_an_error():
         read_log(replica, 0, 100)
 
 
+def test_an_old_file_that_cannot_be_read_is_unavailable():
+    replica = a_replica()
+    path = settings.PLATFORM.var / file_name(stream_name(replica))
+    path.mkdir(parents=True)  # as unreadable for root as for anyone
+    replica.log_bytes = 1
+    with pytest.raises(StoreUnavailable, match="Is a directory"):
+        read_log(replica, 0, 100)
+
+
 def test_this_process_reaches_its_own_folder():
     assert list(reachable_stores()) == [f"folder:{folder_id(settings.PLATFORM.var)}"]
 
