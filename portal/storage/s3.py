@@ -1,26 +1,49 @@
 """The S3-compatible store. Imported only where a bucket is set: boto3 is an optional install."""
 
-from boto3.exceptions import Boto3Error
-from boto3.s3.transfer import TransferConfig
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
-from django.core.files.base import ContentFile
+from django.core.files.base import ContentFile, File
 from storages.backends.s3 import S3Storage
 from storages.utils import clean_name
 
 from portal.platform import Platform
 
-FAILURES: tuple[type[Exception], ...] = (Boto3Error, BotoCoreError, ClientError, OSError)
+FAILURES: tuple[type[Exception], ...] = (BotoCoreError, ClientError, OSError)
 CONNECT_SECONDS = 3
 
 
-class SingleRequestStorage(S3Storage):  # type: ignore[misc]  # django-storages has no types
-    """Reads an object with one request; the library's own file asks for its size twice first."""
+class BucketStorage(S3Storage):  # type: ignore[misc]  # django-storages has no types
+    """One request of one client for each call. The library's own calls go over boto3's resources:
+    these define their classes anew each time, 90 KiB for the garbage collector, and ask for an
+    object's size before they read it."""
 
     def _open(self, name: str, mode: str = "rb") -> "ContentFile[bytes]":
-        item = self.bucket.Object(self._normalize_name(clean_name(name)))
+        return ContentFile(self._call(self._client.get_object, name)["Body"].read(), name=name)
+
+    def _save(self, name: str, content: "File[bytes]") -> str:
+        self._call(self._client.put_object, name, Body=content.read())
+        return name
+
+    def size(self, name: str) -> int:
+        return int(self._call(self._client.head_object, name)["ContentLength"])
+
+    def delete(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            self._call(self._client.delete_object, name)
+
+    @property
+    def _client(self) -> Any:
+        """Safe for threads, unlike the resource that has it; `connection` is one per thread."""
+        return self.bucket.meta.client
+
+    def _call(self, request: Callable[..., Any], name: str, **parameters: object) -> Any:
+        key = self._normalize_name(clean_name(name))
         try:
-            return ContentFile(item.get()["Body"].read(), name=name)
+            return request(Bucket=self.bucket_name, Key=key, **parameters)
         except ClientError as error:
             # Without its bucket, too, the store answers 404; then all is away, not one object.
             is_missing = error.response["ResponseMetadata"]["HTTPStatusCode"] == 404
@@ -32,7 +55,7 @@ class SingleRequestStorage(S3Storage):  # type: ignore[misc]  # django-storages 
 def s3_storage(platform: Platform) -> S3Storage:
     """Django's storage API over the bucket. Each request is tried once, within the timeout: the
     callers retry by themselves, and nobody waits for a store that hangs."""
-    return SingleRequestStorage(
+    return BucketStorage(
         bucket_name=platform.s3_bucket,
         endpoint_url=platform.s3_endpoint or None,
         region_name=platform.s3_region or None,
@@ -42,7 +65,6 @@ def s3_storage(platform: Platform) -> S3Storage:
         default_acl=None,
         # Names are new ones: asking whether one is taken would cost a request.
         file_overwrite=True,
-        transfer_config=TransferConfig(use_threads=False, num_download_attempts=1),
         client_config=Config(
             connect_timeout=min(CONNECT_SECONDS, platform.s3_timeout_seconds),
             read_timeout=platform.s3_timeout_seconds,

@@ -13,7 +13,7 @@ import pytest
 
 from portal.platform import platform_from
 from portal.storage.errors import ObjectMissing, StoreUnavailable
-from portal.storage.objects import ObjectStore as BucketStore
+from portal.storage.objects import ObjectStore as Bucket
 from portal.storage.s3 import FAILURES, s3_storage
 from tests.environment.object_store import ObjectStore
 from tests.services.stack import Stack, until
@@ -67,9 +67,9 @@ def test_a_bucket_takes_lists_and_removes_objects_and_what_is_missing_has_a_name
 ):
     environ = object_store.environ | {"TESSERA_S3_PREFIX": tmp_path.name}
 
-    def bucket(name: str) -> BucketStore:
+    def bucket(name: str) -> Bucket:
         storage = s3_storage(platform_from(environ | {"TESSERA_S3_BUCKET": name}))
-        return BucketStore(f"s3:{name}", name, storage, FAILURES)
+        return Bucket(f"s3:{name}", name, storage, FAILURES)
 
     store = bucket(environ["TESSERA_S3_BUCKET"])
     for name in ("logs/a/1", "logs/a/2"):
