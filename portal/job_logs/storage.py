@@ -16,7 +16,7 @@ from portal.jobs.models import Replica
 from portal.storage.segments import record, upload
 from portal.storage.streams import Stream, arrivals_of, open_streams
 
-# A tail reads this far back; longer lines are cut at their start.
+# The times of arrival of this much of the end are read at once.
 TAIL_BYTES = 256 * 1024
 STREAM_ATTRIBUTE = "_log_stream"
 
@@ -71,15 +71,6 @@ def read_log(replica: Replica, offset: int, limit: int) -> bytes:
     if offset < 0 or offset >= replica.log_bytes:
         return b""
     return log_stream(replica).read(offset, limit)
-
-
-def tail_lines(replica: Replica, n: int) -> list[str]:
-    """The last `n` lines without line ends. Invalid UTF-8 is shown as U+FFFD."""
-    start = max(0, replica.log_bytes - TAIL_BYTES)
-    lines = read_log(replica, start, TAIL_BYTES).decode(errors="replace").split("\n")
-    if lines and not lines[-1]:
-        lines.pop()
-    return lines[-n:] if n > 0 else []
 
 
 def write_log(replica: Replica, offset: int, data: bytes) -> None:
