@@ -19,11 +19,14 @@ CONTROL_MINOR = "255"
 def _answers(machine: Machine) -> CheckResult:
     info = machine.engine
     if info is None:
+        why = f": {machine.engine_failure}" if machine.engine_failure else ""
         return block(
-            "The Docker Engine does not respond, so no job can start.",
+            f"The agent cannot use the Docker Engine, so no job can start{why}.",
             "sudo systemctl start docker",
         )
-    return ok(f"Docker Engine {info.get('ServerVersion', '')} responds.")
+    api = machine.engine_api
+    versions = f" by API {api.used}, of its {api.oldest} to {api.newest}" if api else ""
+    return ok(f"Docker Engine {info.get('ServerVersion', '')} responds{versions}.")
 
 
 def _reload(machine: Machine) -> CheckResult:
@@ -61,9 +64,9 @@ def _live_restore(machine: Machine) -> CheckResult:
 CHECKS = (
     Check(
         "engine.answers",
-        "Does the Docker Engine respond?",
+        "Does the Docker Engine respond, by an API version that the agent knows?",
         (DoctorVerdict.BLOCK,),
-        "Docker Engine API, GET /info",
+        "Docker Engine API, GET /version and /info; moby #51186, #52067",
         _answers,
         needs_engine=True,
     ),

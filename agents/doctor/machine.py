@@ -10,15 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-import docker
-from docker.errors import DockerException
-
 from agents.contract.documents import RuntimeKind
 from agents.facts.gpus import DriverVersions, GpuFacts
 from agents.host.files import FileTree
 from agents.host.programs import SEARCH_PATH
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.session import Nvml
+from agents.runtime.base import RuntimeFailure
+from agents.runtime.docker_engine import EngineApi, EngineConnection, connect_engine
 
 PROGRAM_SECONDS = 5
 ENGINE_SECONDS = 10
@@ -89,6 +88,14 @@ class Machine(Protocol):
         """The Docker Engine's `/info`."""
 
     @property
+    def engine_api(self) -> EngineApi | None:
+        """The API version that the agent uses with the engine."""
+
+    @property
+    def engine_failure(self) -> str:
+        """Why the agent could not use the engine; empty if it can."""
+
+    @property
     def driver(self) -> DriverFacts | None: ...
 
 
@@ -117,19 +124,27 @@ class RealMachine(FileTree):
             return None
         return DiskUsage(usage.total >> 20, usage.free >> 20)
 
-    @cached_property
+    @property
     def engine(self) -> Mapping[str, Any] | None:
+        return None if isinstance(self._engine, str) else self._engine.info
+
+    @property
+    def engine_api(self) -> EngineApi | None:
+        return None if isinstance(self._engine, str) else self._engine.api
+
+    @property
+    def engine_failure(self) -> str:
+        return self._engine if isinstance(self._engine, str) else ""
+
+    @cached_property
+    def _engine(self) -> EngineConnection | str:
+        """With a closed client; or why there is none."""
         try:
-            client = docker.from_env(timeout=ENGINE_SECONDS)
-        except (DockerException, OSError):
-            return None
-        try:
-            info: Mapping[str, Any] = client.info()
-        except (DockerException, OSError):
-            return None
-        finally:
-            client.close()
-        return info
+            found = connect_engine(ENGINE_SECONDS)
+        except RuntimeFailure as failure:
+            return failure.sentence
+        found.client.close()
+        return found
 
     @cached_property
     def driver(self) -> DriverFacts | None:

@@ -13,11 +13,13 @@ from docker import DockerClient
 from docker.errors import DockerException, ImageNotFound
 
 from agents.drill.crash import DrillReport
-from agents.drill.docker_node import DockerDrillNode, engine_client, remove_all, run_id
+from agents.drill.docker_node import DockerDrillNode, remove_all, run_id
 from agents.drill.docker_script import docker_script
 from agents.drill.kill_points import journal_kill_points
 from agents.drill.run import DrillOutcome, run_steps
 from agents.drill.threaded_kill_points import Point, ThreadedKillSwitch
+from agents.runtime.base import RuntimeFailure
+from agents.runtime.docker_engine import connect_engine
 from agents.runtime.docker_recipe import LABEL
 
 IMAGE = "tessera-example:latest"
@@ -104,20 +106,17 @@ def _at(folder: Path, drill: str, image: str, numbered: tuple[int, Point]) -> Dr
 @contextlib.contextmanager
 def _engine(image: str) -> Iterator[DockerClient]:
     try:
-        client = engine_client()
-    except DockerException as error:
-        raise NoEngine(f"DOCKER_HOST names no engine: {error}") from error
+        client = connect_engine().client
+    except RuntimeFailure as failure:
+        raise NoEngine(f"{failure}; start one or set DOCKER_HOST") from failure
     try:
-        client.ping()
         client.images.get(image)
     except ImageNotFound as error:
         client.close()
         raise NoEngine(f"the engine has no image {image}: pull it or choose another") from error
     except (DockerException, OSError) as error:
         client.close()
-        raise NoEngine(
-            f"no Docker Engine responds; start one or set DOCKER_HOST: {error}"
-        ) from error
+        raise NoEngine(f"the Docker Engine does not list its images: {error}") from error
     try:
         yield client
     finally:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import docker
 from docker import APIClient, DockerClient
 from docker.errors import APIError, NotFound
 from docker.models.containers import Container
@@ -18,7 +17,8 @@ from agents.drill.node import DrillNode
 from agents.drill.start_counts import StartCounter
 from agents.drill.threaded_kill_points import ThreadedKillSwitch, client_kill_points
 from agents.runtime.base import ContainerPhase
-from agents.runtime.docker import API_VERSION, PHASES, TIMEOUT_SECONDS, DockerRuntime
+from agents.runtime.docker import PHASES, DockerRuntime
+from agents.runtime.docker_engine import connect_engine
 from agents.runtime.docker_recipe import LABEL
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES="
@@ -39,7 +39,7 @@ class DockerDrillNode(DrillNode):
     def __init__(self, home: Path, name: str, switch: ThreadedKillSwitch) -> None:
         super().__init__(home, name)
         self.switch = switch
-        self.client = engine_client()
+        self.client = connect_engine().client
         self.start_counter = StartCounter(name)
         self._clients: list[APIClient] = []
 
@@ -109,10 +109,6 @@ class DockerDrillNode(DrillNode):
 
     def _log(self, replica: str) -> bytes:
         return self.runtime.log(replica, 0, 1 << 20) if self.runtime else b""
-
-
-def engine_client() -> DockerClient:
-    return docker.from_env(version=API_VERSION, timeout=TIMEOUT_SECONDS)
 
 
 def run_id(container: Container) -> str:

@@ -5,9 +5,7 @@ import time
 from collections import Counter
 from typing import Any
 
-import docker
-
-from agents.runtime.docker import API_VERSION, TIMEOUT_SECONDS
+from agents.runtime.docker_engine import connect_engine
 from agents.runtime.docker_recipe import LABEL
 
 EVENT_SECONDS = 30.0
@@ -18,7 +16,7 @@ class StartCounter:
 
     def __init__(self, node: str) -> None:
         self.node = node
-        self._client = docker.from_env(version=API_VERSION, timeout=TIMEOUT_SECONDS)
+        self._client = connect_engine().client
         self._counts: Counter[str] = Counter()
         self._marks: set[str] = set()
         self._changed = threading.Condition()

@@ -94,7 +94,9 @@ def client_kill_points(switch: ThreadedKillSwitch, clients: list[APIClient]) -> 
 
 def _route(path: str) -> str:
     """Without version, query and ids: the same in every run."""
-    words = path.partition("?")[0].strip("/").split("/")[1:]
+    words = path.partition("?")[0].strip("/").split("/")
+    if words[0] != "version":
+        del words[0]
     is_id = len(words) > 1 and words[1] not in ("json", "create")
     if is_id:
         words[1] = "*"

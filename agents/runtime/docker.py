@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import docker
-from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.errors import APIError, ImageNotFound, NotFound
 from docker.models.containers import Container
 
 from agents.admission.policy import NodePolicy
@@ -22,6 +21,7 @@ from agents.runtime.base import (
     RuntimeFailure,
     container_name,
 )
+from agents.runtime.docker_engine import connect_engine
 from agents.runtime.docker_errors import engine_errors
 from agents.runtime.docker_log_copies import LogCopies
 from agents.runtime.docker_network import HOST, Networks
@@ -29,9 +29,6 @@ from agents.runtime.docker_recipe import LABEL, ContainerRecipe
 from agents.runtime.grants import GrantProvider, no_grant
 from agents.runtime.image import require_allowed_env
 
-# Engine 20.10 and newer. Set explicitly: the SDK's own negotiation leaves a socket open.
-API_VERSION = "1.41"
-TIMEOUT_SECONDS = 60
 PHASES = {
     "created": ContainerPhase.CREATED,
     "exited": ContainerPhase.EXITED,
@@ -49,11 +46,8 @@ class DockerRuntime:
     ) -> None:
         self.node = node
         self.policy = policy
-        try:
-            self.client = docker.from_env(version=API_VERSION, timeout=TIMEOUT_SECONDS)
-            self.info = self.client.info()
-        except (DockerException, OSError) as error:
-            raise RuntimeFailure("docker", f"no Docker Engine answers: {error}") from error
+        engine = connect_engine()
+        self.client, self.api, self.info = engine.client, engine.api, engine.info
         self._changed: Callable[[], None] = lambda: None
         self._copies = LogCopies(home, lambda: self._changed())
         self._recipe = ContainerRecipe(node, policy, grant)

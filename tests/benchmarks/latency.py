@@ -24,7 +24,8 @@ from docker.types import DeviceRequest
 
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredReplica, Rendezvous
-from agents.runtime.docker import API_VERSION, DockerRuntime
+from agents.runtime.docker import DockerRuntime
+from agents.runtime.docker_engine import OLDEST_API
 from agents.runtime.docker_recipe import PORT
 from docs.examples.build_image import IMAGE, build_image
 from tests.environment import debian
@@ -131,7 +132,7 @@ def bare_containers(engine: str, home: Path) -> Iterator[Callable[[], float]]:
     """Create and start by the SDK: the agent's own options, on a network that is there already."""
     os.environ["DOCKER_HOST"] = engine
     runtime = DockerRuntime(home, "bare", NodePolicy(network="host"))
-    client = docker.DockerClient(base_url=engine, version=API_VERSION, timeout=60)
+    client = docker.DockerClient(base_url=engine, version=OLDEST_API, timeout=60)
     command = ("python3", "-c", SAY_WHEN)
     replica = DesiredReplica(
         id="bare", job="bare", image=IMAGE, command=command, memory_mib=MEMORY_MIB

@@ -13,6 +13,7 @@ from agents.doctor.examination import CHECKS, examine
 from agents.doctor.machine import CommandOutput, DiskUsage, DriverFacts, ProbeCommand
 from agents.facts.gpus import DriverVersions, GpuFacts
 from agents.host.files import FileTree
+from agents.runtime.docker_engine import EngineApi
 
 GPU = "GPU-5f6cd0c1-9a51-4b1c-8d9e-1c0a6d2f0b11"
 SLICE = "MIG-9a1c4b6e-77a1-5c52-b0de-0b9f6f3a1d01"
@@ -90,6 +91,8 @@ class PaperMachine(FileTree):
         self.simulated = False
         self.outputs = {}
         self.engine = dict(ENGINE)
+        self.engine_api = EngineApi("28.5.1", "1.24", "1.51", "1.44")
+        self.engine_failure = ""
         self.driver = a_driver()
         self.disks = {}
 

@@ -1,0 +1,99 @@
+"""An agent and its doctor use every engine whose API they share, at one version."""
+
+import pytest
+
+from agents.admission.policy import NodePolicy
+from agents.contract.documents import RuntimeKind
+from agents.doctor.machine import RealMachine
+from agents.runtime.base import ContainerPhase, RuntimeFailure
+from agents.runtime.docker import DockerRuntime
+from agents.runtime.docker_engine import negotiated_api
+from tests.contract.replicas import Watch, a_replica, go, whole_log
+from tests.support.engine_stand_in import EngineStandIn, engine_stand_in
+
+RANGES = [("1.44", "1.52", "1.44"), ("1.40", "1.41", "1.41"), ("1.48", "1.60", "1.48")]
+
+
+@pytest.fixture
+def standing(monkeypatch):
+    """Starts the stand-in for the rest of the test; DOCKER_HOST names it."""
+    open_ones = []
+
+    def start(oldest, newest, **info):
+        engine = EngineStandIn(oldest, newest, **info)
+        context = engine_stand_in(engine)
+        monkeypatch.setenv("DOCKER_HOST", context.__enter__())
+        open_ones.append(context)
+        return engine
+
+    yield start
+    for context in open_ones:
+        context.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize(("oldest", "newest", "used"), RANGES)
+def test_a_replica_runs_on_an_engine_that_serves_only_some_versions(
+    standing, tmp_path, oldest, newest, used
+):
+    engine = standing(oldest, newest)
+    runtime = DockerRuntime(tmp_path, "node", NodePolicy())
+    watch = Watch(runtime)
+    replica = a_replica()
+    go(runtime, replica)
+    assert watch.ended(replica).exit_code == 0
+    assert whole_log(runtime, replica.id) == b"hello from the stand-in\n"
+    runtime.stop(replica.id, 1)
+    runtime.remove(replica.id)
+    runtime.tidy()
+    runtime.close()
+    assert (engine.containers, engine.networks) == ({}, {})
+    assert {path.split("/")[1] for path in engine.paths} == {"version", f"v{used}"}
+
+
+@pytest.mark.parametrize(("oldest", "newest", "used"), RANGES)
+def test_the_doctor_uses_the_version_that_the_agent_uses(standing, tmp_path, oldest, newest, used):
+    standing(oldest, newest)
+    runtime = DockerRuntime(tmp_path, "node", NodePolicy())
+    machine = RealMachine(tmp_path, RuntimeKind.DOCKER, None, simulated=True)
+    assert machine.engine_api == runtime.api
+    assert machine.engine_api.used == used
+    assert machine.engine["ServerVersion"] == "stand-in"
+    runtime.close()
+
+
+@pytest.mark.parametrize(
+    ("oldest", "newest", "words"),
+    [
+        ("1.24", "1.39", "is too old (it has API 1.24 to 1.39, this agent 1.40 to 1.52)"),
+        ("1.53", "1.60", "is too new (it has API 1.53 to 1.60, this agent 1.40 to 1.52)"),
+    ],
+)
+def test_an_engine_with_no_version_in_common_is_refused_by_both_in_the_same_words(
+    standing, tmp_path, oldest, newest, words
+):
+    standing(oldest, newest)
+    with pytest.raises(RuntimeFailure) as failure:
+        DockerRuntime(tmp_path, "node", NodePolicy())
+    machine = RealMachine(tmp_path, RuntimeKind.DOCKER, None, simulated=True)
+    assert machine.engine is None
+    assert words in failure.value.sentence
+    assert machine.engine_failure == failure.value.sentence
+
+
+@pytest.mark.parametrize("version", [{}, {"ApiVersion": "new"}, {"ApiVersion": None}])
+def test_an_engine_that_reports_no_version_is_refused_in_a_sentence(version):
+    with pytest.raises(RuntimeFailure, match="reports no API version"):
+        negotiated_api(version)
+
+
+def test_versions_are_compared_as_numbers():
+    assert negotiated_api({"ApiVersion": "1.100", "MinAPIVersion": "1.9"}).used == "1.44"
+
+
+def test_a_phase_is_read_on_every_version(standing, tmp_path):
+    standing("1.44", "1.52")
+    runtime = DockerRuntime(tmp_path, "node", NodePolicy())
+    replica = a_replica()
+    runtime.prepare(replica, ())
+    assert runtime.containers()[replica.id].phase is ContainerPhase.CREATED
+    runtime.close()
