@@ -15,6 +15,7 @@ from typing import Any
 from agents.contract.calls import AgentEvent, EventType
 from agents.contract.codec import decode, encode
 from agents.contract.documents import DesiredDocument
+from agents.contract.message import NO_MESSAGE, Message, read_message
 from agents.contract.newer_documents import read_newer_desired
 from agents.facts.failures import ReplicaFailure
 from agents.facts.partitions import InstanceClaim
@@ -24,6 +25,7 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS events (seq INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS fences (job TEXT PRIMARY KEY, fence INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS failures (replica TEXT PRIMARY KEY, code TEXT, sentence TEXT);
+CREATE TABLE IF NOT EXISTS failure_messages (replica TEXT PRIMARY KEY, message TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS started (replica TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS shipped (replica TEXT PRIMARY KEY, offset INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS intents (id INTEGER PRIMARY KEY, at TEXT, what TEXT, done TEXT);
@@ -94,13 +96,22 @@ class Journal:
         return dict(self._rows("SELECT job, fence FROM fences"))
 
     def failures(self) -> dict[str, ReplicaFailure]:
-        rows = self._rows("SELECT replica, code, sentence FROM failures")
-        return {replica: ReplicaFailure(code, sentence) for replica, code, sentence in rows}
+        rows = self._rows(
+            "SELECT replica, code, sentence, message "
+            "FROM failures LEFT JOIN failure_messages USING (replica)"
+        )
+        return {
+            replica: ReplicaFailure(code, sentence, _read_message(message))
+            for replica, code, sentence, message in rows
+        }
 
     def record_failure(self, replica: str, failure: ReplicaFailure) -> None:
+        values = (replica, failure.code, wire_text(failure.sentence))
+        # A table of its own: an older agent on this journal writes the three columns of the other.
+        message = (replica, json.dumps(failure.message.as_dict()))
         with self._write() as db:
-            values = (replica, failure.code, wire_text(failure.sentence))
             db.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", values)
+            db.execute("INSERT OR REPLACE INTO failure_messages VALUES (?, ?)", message)
 
     def started_replicas(self) -> frozenset[str]:
         return frozenset(row[0] for row in self._rows("SELECT replica FROM started"))
@@ -120,7 +131,7 @@ class Journal:
     def forget_replica(self, replica: str) -> None:
         """Delete all records of a replica that is neither desired nor on the node."""
         with self._write() as db:
-            for table in ("failures", "started", "shipped"):
+            for table in ("failures", "failure_messages", "started", "shipped"):
                 db.execute(f"DELETE FROM {table} WHERE replica = ?", (replica,))  # noqa: S608 - fixed names
 
     def record_intent(self, what: str) -> int:
@@ -190,6 +201,12 @@ class Journal:
                 self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
+
+
+def _read_message(text: str | None) -> Message:
+    """Empty if an agent without messages recorded the failure."""
+    stored = read_message(json.loads(text)) if text else None
+    return stored or NO_MESSAGE
 
 
 def _open(path: Path) -> sqlite3.Connection:

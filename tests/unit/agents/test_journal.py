@@ -6,12 +6,15 @@ import sqlite3
 import pytest
 
 from agents.contract.calls import EventType
-from agents.contract.documents import DesiredDocument
+from agents.contract.collectives import backend_refusal
+from agents.contract.documents import CollectiveBackend, DesiredDocument, SliceKind
 from agents.facts.failures import ReplicaFailure
 from agents.state.journal import MAX_EVENTS_PER_CALL, Journal, JournalError, wire_text
 from tests.unit.agents.documents import a_desired, a_replica
 
 STARTED = EventType.AGENT_STARTED
+WHY = backend_refusal(CollectiveBackend.NCCL, [SliceKind.MIG], 4)
+REFUSED = ReplicaFailure("backend", WHY.text, WHY)
 
 
 @pytest.fixture
@@ -59,6 +62,7 @@ def test_everything_is_there_after_a_reopen(opened):
     journal.record_event(EventType.SLICE_CREATED, "made", replica="r-1", fence=7, data={"gpu": "0"})
     journal.store_desired(a_desired())
     journal.record_failure("r-1", ReplicaFailure("image_pull", "no such image"))
+    journal.record_failure("r-3", REFUSED)
     journal.record_start("r-2")
     journal.record_shipped("r-2", 512)
     journal.store_fact("boot", "b-1")
@@ -70,7 +74,8 @@ def test_everything_is_there_after_a_reopen(opened):
     assert (before[0].replica, before[0].fence, before[0].data) == ("r-1", 7, {"gpu": "0"})
     assert again.desired() == a_desired()
     assert again.fences() == {"j-1": 7}
-    assert again.failures() == {"r-1": ReplicaFailure("image_pull", "no such image")}
+    image = ReplicaFailure("image_pull", "no such image")
+    assert again.failures() == {"r-1": image, "r-3": REFUSED}
     assert (again.started_replicas(), again.shipped_offsets()) == (frozenset({"r-2"}), {"r-2": 512})
     assert again.fact("boot") == "b-1"
 
@@ -200,15 +205,24 @@ def test_only_what_is_acknowledged_is_dropped_and_calls_stay_small(opened):
     assert sentences(journal) == [str(MAX_EVENTS_PER_CALL), str(MAX_EVENTS_PER_CALL + 1)]
 
 
-def test_forgetting_a_replica_leaves_the_others_alone(opened):
+def test_a_failure_of_an_older_agent_has_no_message(opened, path):
+    opened().record_failure("r-1", REFUSED)
+    with sqlite3.connect(path) as db:
+        db.execute("DROP TABLE failure_messages")
+    assert opened().failures() == {"r-1": ReplicaFailure("backend", WHY.text)}
+
+
+def test_forgetting_a_replica_leaves_the_others_alone(opened, path):
     journal = opened()
     for replica in ("r-1", "r-2"):
-        journal.record_failure(replica, ReplicaFailure("runtime", "no"))
+        journal.record_failure(replica, REFUSED)
         journal.record_start(replica)
         journal.record_shipped(replica, 1)
     journal.forget_replica("r-1")
     assert (set(journal.failures()), journal.started_replicas()) == ({"r-2"}, {"r-2"})
     assert journal.shipped_offsets() == {"r-2": 1}
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT replica FROM failure_messages").fetchall() == [("r-2",)]
 
 
 def test_a_change_is_written_down_before_and_ticked_off_after(opened, path):

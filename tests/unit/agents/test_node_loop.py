@@ -3,16 +3,20 @@
 import pytest
 
 from agents.admission.policy import NodePolicy
+from agents.contract.collectives import backend_refusal
 from agents.contract.documents import (
+    CollectiveBackend,
     DesiredDocument,
     DesiredGpu,
     DesiredReplicaState,
     DesiredSlice,
     GpuMode,
+    LauncherName,
     Rendezvous,
     ReplicaState,
     SliceKind,
 )
+from agents.contract.wire_messages import to_wire
 from agents.runtime.base import ContainerPhase, RuntimeFailure
 from agents.simdriver.install import uninstall
 from tests.unit.agents.documents import a_device, a_replica
@@ -79,6 +83,15 @@ def test_a_slice_is_carved_then_its_replica_prepared_then_started(machine):
     assert machine.runtime.devices["r-1"] == tuple(slices.values())
     assert states(machine) == {"r-1": ReplicaState.RUNNING}
     assert events(machine) == ["gpu.mode_changed", "slice.created"]
+
+
+def test_a_refusal_reaches_the_portal_as_a_message(machine):
+    fields = {"backend": CollectiveBackend.NCCL, "processes": 2, "launcher": LauncherName.TORCHRUN}
+    obey(machine.agent(), a_document(machine, on_it(machine, **fields)))
+    (seen,) = machine.reported[-1].replicas
+    why = backend_refusal(CollectiveBackend.NCCL, [SliceKind.MIG], 4)
+    assert (seen.code, seen.sentence) == ("backend", why.text)
+    assert seen.message == to_wire(why)
 
 
 def test_containers_are_gone_before_their_slices_are_deleted_and_the_mode_changes(machine):
