@@ -37,7 +37,7 @@ def explain(
         outs = (
             (node.view.name, exclusion_message(node.view, job)) for node in _serving(want, ledger)
         )
-        return _unavailable({name: out for name, out in outs if out}, job)
+        return _unavailable({name: out for name, out in outs if out is not None}, job)
     if _could_alone(job, want, ledger, can_place):
         return _priority()
     needed = want.count * job.replicas

@@ -96,8 +96,9 @@ def _nvlink_joins(place: JobPlacement, ledger: Ledger) -> bool:
 def _replica(replica: ReplicaPlacement, job: WaitingJob, ledger: Ledger) -> Reason | None:
     node = ledger.nodes[replica.node]
     gpus = [ledger.gpus.get(device.gpu) for device in replica.devices]
-    if message := exclusion_message(node.view, job):
-        return Reason(ReasonCode.NODE_UNAVAILABLE, message)
+    exclusion = exclusion_message(node.view, job)
+    if exclusion is not None:
+        return Reason(ReasonCode.NODE_UNAVAILABLE, exclusion)
     if not node.can_host(job):
         message = make_message("fits.host", node=node.view.name)
         return Reason(ReasonCode.RESOURCES, message)

@@ -10,20 +10,18 @@ NO_LAUNCHER = "node.no_launcher"
 
 
 def exclusion_message(node: NodeView, job: WaitingJob) -> Message | None:
-    """Why the job may not run on the node now; None if it may."""
-    values: dict[str, str]
+    """Why the job may not run on the node now; None if it may. Empty for a node that is unavailable
+    without a known reason."""
     if not node.available:
         return _unavailability(node)
     if label := _missing_label(node, job):
-        key, values = "node.no_label", {"node": node.name, "label": label}
-    elif taint := _untolerated_taint(node, job):
-        key, values = "node.tainted", {"node": node.name, "taint": taint}
-    elif job.launcher not in node.launchers:
-        agent = {"version": node.agent_version or "?"}
-        key, values = NO_LAUNCHER, {"node": node.name, "launcher": str(job.launcher), **agent}
-    else:
-        return None
-    return make_message(key, **values)
+        return make_message("node.no_label", node=node.name, label=label)
+    if taint := _untolerated_taint(node, job):
+        return make_message("node.tainted", node=node.name, taint=taint)
+    if job.launcher not in node.launchers:
+        version = node.agent_version or "?"
+        return make_message(NO_LAUNCHER, node=node.name, version=version, launcher=job.launcher)
+    return None
 
 
 def is_eligible(node: NodeView, job: WaitingJob) -> bool:

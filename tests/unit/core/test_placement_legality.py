@@ -52,6 +52,12 @@ def test_a_place_still_fits_the_world_that_it_was_planned_for():
 RESOURCES, FRAGMENTATION = ReasonCode.RESOURCES, ReasonCode.FRAGMENTATION
 OVERTAKEN = {
     "the node is away": (EMPTY, WHOLE, away(a_gpu()), ReasonCode.NODE_UNAVAILABLE),
+    "the node is away, nobody knows why": (
+        EMPTY,
+        WHOLE,
+        a_node(a_gpu(), available=False),
+        ReasonCode.NODE_UNAVAILABLE,
+    ),
     "the node is gone": (EMPTY, WHOLE, a_node(a_gpu(), name="x"), RESOURCES),
     "the GPU is gone": (EMPTY, WHOLE, a_node(), RESOURCES),
     "the GPU is faulted": (EMPTY, WHOLE, a_node(a_gpu(healthy=False)), RESOURCES),
