@@ -54,12 +54,7 @@ def decode(kind: type[T], data: Any, path: str = "") -> T:
     if not isinstance(data, dict):
         raise _invalid(path, f"expected an object for {kind.__name__}")
     values = {name: decode_field(kind, name, value, path) for name, value in data.items()}
-    for name, (field, _) in _fields(typing.cast(Any, kind)).items():
-        if name not in data and _is_required(field):
-            raise ContractError(
-                ContractErrorCode.MISSING_FIELD, f"{name!r} is needed", f"{path}{name}"
-            )
-    return kind(**values)
+    return _complete(kind, values, path)
 
 
 def decode_leniently(
@@ -73,17 +68,15 @@ def decode_leniently(
     if not isinstance(data, dict):
         raise _invalid(path, f"expected an object for {kind.__name__}")
     fields = _fields(typing.cast(Any, kind))
-    readable, errors = {}, []
+    values, errors = {}, []
     for name, value in data.items():
         try:
-            decode_field(kind, name, value, path)
+            values[name] = decode_field(kind, name, value, path)
         except ContractError as error:
             if name in fields and _is_required(fields[name][0]):
                 raise
             errors.append(error)
-        else:
-            readable[name] = value
-    return decode(kind, readable, path), tuple(errors)
+    return _complete(kind, values, path), tuple(errors)
 
 
 def decode_field(kind: type, name: str, value: Any, path: str = "") -> Any:
@@ -95,6 +88,16 @@ def decode_field(kind: type, name: str, value: Any, path: str = "") -> Any:
         )
     field, hint = fields[name]
     return _value(hint, value, f"{path}{name}", _rule(field))
+
+
+def _complete(kind: type[T], values: dict[str, Any], path: str) -> T:
+    """Raises ContractError for a missing field that is required."""
+    for name, (field, _) in _fields(typing.cast(Any, kind)).items():
+        if name not in values and _is_required(field):
+            raise ContractError(
+                ContractErrorCode.MISSING_FIELD, f"{name!r} is needed", f"{path}{name}"
+            )
+    return kind(**values)
 
 
 def schema(kind: type) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class Message:
     def __init__(self, key: str, /, **values: Any) -> None:
         """Raises KeyError for a missing value."""
         plain = {name: _plain(value) for name, value in values.items()}
-        for name in _required(key):
+        for name in template_of(key).placeholders:
             plain[name]
         object.__setattr__(self, "key", key)
         object.__setattr__(self, "values", plain)
@@ -181,10 +181,6 @@ def _shown(value: Any, translate: Translate) -> str:
     if isinstance(value, list):
         return translate(SEPARATOR, "", 1).join(_shown(each, translate) for each in value)
     return str(value)
-
-
-def _required(key: str) -> frozenset[str]:
-    return TEMPLATES[key].placeholders if key in TEMPLATES else _own_template(key).placeholders
 
 
 @lru_cache(maxsize=4_096)
