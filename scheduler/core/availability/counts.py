@@ -61,11 +61,11 @@ class DeviceCount:
     def available(self) -> int:
         return self.ready + self.carvable + self.recarvable
 
-    def add(self, other: "DeviceCount", times: int = 1) -> None:
-        self.ready += other.ready * times
-        self.carvable += other.carvable * times
-        self.recarvable += other.recarvable * times
-        self.total += other.total * times
+    def add(self, other: "DeviceCount") -> None:
+        self.ready += other.ready
+        self.carvable += other.carvable
+        self.recarvable += other.recarvable
+        self.total += other.total
 
 
 @dataclass(slots=True)
@@ -84,16 +84,15 @@ class Availability:
     units: Counter[Category] = field(default_factory=Counter)
     devices: dict[DeviceKind, DeviceCount] = field(default_factory=dict)
 
-    def add(self, other: "Availability", times: int = 1) -> None:
-        self.gpus += other.gpus * times
-        self.in_service += other.in_service * times
-        self.out_of_service += other.out_of_service * times
-        self.on_unavailable_nodes += other.on_unavailable_nodes * times
-        self.idle_slices += other.idle_slices * times
-        for category, units in other.units.items():
-            self.units[category] += units * times
+    def add(self, other: "Availability") -> None:
+        self.gpus += other.gpus
+        self.in_service += other.in_service
+        self.out_of_service += other.out_of_service
+        self.on_unavailable_nodes += other.on_unavailable_nodes
+        self.idle_slices += other.idle_slices
+        self.units.update(other.units)
         for kind, count in other.devices.items():
-            self.devices.setdefault(kind, DeviceCount()).add(count, times)
+            self.devices.setdefault(kind, DeviceCount()).add(count)
 
     def of(self, kind: DeviceKind) -> DeviceCount:
         return self.devices.get(kind) or DeviceCount()

@@ -62,8 +62,9 @@ def _is_new(slice_id: str) -> bool:
     return slice_id.startswith("~")
 
 
-def gpu_availability(gpu: GpuSpace, gpu_class: GpuClass) -> Availability:
-    return _GpuCount(gpu, gpu_class).result()
+def gpu_availability(gpu: GpuSpace, key: GpuClass) -> Availability:
+    """`key`: its class."""
+    return _GpuCount(gpu, key).result()
 
 
 class _GpuCount:
