@@ -162,7 +162,7 @@ def test_choices_are_the_words_of_the_code_and_have_labels():
     assert set(CHOICES) == {field.name for field in FIELDS if field.kind is FieldKind.CHOICE}
 
 
-def test_labels_and_help_are_told_in_chinese():
+def test_labels_and_help_have_chinese():
     with override("zh-hans"):
         for field in FIELDS:
             for text in (field.label, field.help):

@@ -1,9 +1,8 @@
-"""What a replica gets of its node's CPU and memory if its request does not say: the share of the
-node that its device is.
+"""The default CPU and memory of a replica: its device's share of the node.
 
-A node's GPUs have equal parts of it, and a slice has the part of its GPU that it has of the memory
-slots. Those add up to one GPU at most in every layout; units do not (4g and 3g of an H200 together
-are 60,000). So whatever devices share a node, their defaults fit on it together.
+The GPUs of a node have equal shares. The share of a MIG slice is its part of the GPU's memory
+slots: in every layout these add up to one GPU at most, but units do not (4g and 3g of an H200 are
+60,000 together). So the defaults of the devices of a node always fit on it together.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,10 +23,10 @@ MIN_CPU_MILLI, MIN_MEMORY_MIB = 1, 4
 
 @dataclass(frozen=True, slots=True)
 class HostNode:
-    """A node as far as defaults depend on it."""
+    """The properties of a node that defaults depend on."""
 
     cpu_milli: int
-    """What jobs may have of it in all, as `memory_mib`."""
+    """For all jobs together, as `memory_mib`."""
     memory_mib: int
     boards: tuple[Board, ...]
     """One for each GPU."""
@@ -42,9 +41,9 @@ def host_share(
     needs: tuple[str, ...] = (),
     tolerates: tuple[str, ...] = (),
 ) -> HostShare:
-    """The least that any node with such a device would give, so that it has room wherever the job
-    may run; `HostShare()` if there is no such node."""
-    # Of a thousand nodes, most have the same boards: by these, the least that such a node has.
+    """The smallest share on any node with such a device, so that the job fits on each of them;
+    `HostShare()` if there is no such node."""
+    # Most nodes of a large cluster have the same boards: only the smallest of these is compared.
     least: dict[tuple[int, ...], tuple[Sequence[Board], int, int]] = {}
     for node in nodes:
         if not (node.cpu_milli and node.memory_mib):  # not reported yet
@@ -67,8 +66,8 @@ def host_share(
 
 
 def _part(boards: Sequence[Board], device: DeviceRequest) -> Fraction:
-    """The part of a node with these boards that the smallest device of the request is; 0 if it has
-    none."""
+    """The smallest device that serves the request, as a part of a node with these boards; 0 if it
+    has none."""
     found = {board.key: board for board in boards}
     parts = [
         _gpu_share(found[option.board], option) / len(boards)

@@ -1,4 +1,4 @@
-"""The words of each choice in a request, as the rest of the code knows them."""
+"""The enum behind each choice in a request."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -19,5 +19,5 @@ CHOICES: Mapping[str, type[StrEnum]] = {
 
 
 def choices_of(field: RequestField) -> tuple[str, ...]:
-    """Empty for a field that is no choice."""
+    """Its words; empty for a field that is no choice."""
     return tuple(str(word) for word in CHOICES.get(field.name, ()))

@@ -4,15 +4,12 @@ Each reader reports problems to `refuse` and returns a valid value in any case.
 """
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from agents.contract.message import Message
 from scheduler.core.request.quantities import read_seconds
-from scheduler.core.request.values import ProblemCode
-
-Refuse = Callable[[str, ProblemCode, Message | str], None]
+from scheduler.core.request.values import ProblemCode, Refuse
 
 # A label or a taint of a node: a key, or a key and a value.
 NODE_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[A-Za-z0-9._-]{1,63})?")

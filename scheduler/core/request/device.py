@@ -1,16 +1,14 @@
 """Reads the device of a request: exactly one kind of device, and what narrows the choice."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from agents.contract.message import Message
 from scheduler.core.model.snapshot import DeviceRequest, Isolation
 from scheduler.core.request.quantities import read_memory_mib
-from scheduler.core.request.values import ProblemCode
+from scheduler.core.request.values import ProblemCode, Refuse
 from scheduler.core.request_fields import BY_NAME, FIELDS
-
-Refuse = Callable[[str, ProblemCode, Message | str], None]
 
 DEVICE_KINDS = ("gpus", "mig", "mps", "memory")
 PROFILE = re.compile(r"[1-9]g\.[0-9]{1,3}gb(?:[+-][a-z.]{1,8})?")

@@ -9,11 +9,10 @@ from scheduler.core.model.snapshot import DeviceRequest, Isolation
 from scheduler.core.request.conditions import write_begin
 from scheduler.core.request.quantities import write_cpu, write_memory, write_seconds
 from scheduler.core.request.values import JobRequest
-from scheduler.core.request_fields import FIELDS, FieldKind, RequestField
+from scheduler.core.request_fields import FIELDS, FieldKind
 
 # Characters that JSON accepts unescaped but YAML folds or refuses. Both read the escape.
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-
 
 # How the value of a field is written, by kind; any other is written as it is.
 WRITERS: Mapping[FieldKind, Callable[[Any], Any]] = {
@@ -35,20 +34,17 @@ def request_as_dict(request: JobRequest) -> dict[str, Any]:
         if field.top == "device":
             written["device"] = device_as_dict(request.device)
             continue
-        value = _begin(request) if field.kind is FieldKind.BEGIN else _value(request, field)
+        begins = field.kind is FieldKind.BEGIN
+        value = _begin(request) if begins else getattr(request, field.attribute)
         if field.is_optional_in_storage and not value:
             continue
+        if write := WRITERS.get(field.kind):
+            value = write(value)
         if field.part:
             written.setdefault(field.top, {})[field.part] = value
         else:
             written[field.name] = value
     return written
-
-
-def _value(request: JobRequest, field: RequestField) -> Any:
-    value = getattr(request, field.attribute)
-    is_nothing = field.is_optional_in_storage and not value
-    return value if is_nothing else WRITERS.get(field.kind, lambda same: same)(value)
 
 
 def request_as_yaml(request: JobRequest) -> str:

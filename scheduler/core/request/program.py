@@ -1,16 +1,14 @@
-"""Reads what runs in a container: the command and the environment.
+"""Reads the program of a container: the command and the environment.
 
 Each reader reports problems to `refuse` and returns a valid value in any case.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from agents.contract.environment import is_environment_name, is_reserved
 from agents.contract.message import Message
-from scheduler.core.request.values import ProblemCode
-
-Refuse = Callable[[str, ProblemCode, Message | str], None]
+from scheduler.core.request.values import ProblemCode, Refuse
 
 MAX_COMMAND, MAX_WORD, MAX_ENV = 1_024, 32_768, 256
 

@@ -145,7 +145,7 @@ class RequestReader:
 
     @cached_property
     def _node_labels(self) -> dict[str, tuple[str, ...]]:
-        """What nodes must have, and may have."""
+        """Required labels and tolerated taints of nodes."""
         return {
             name: read_node_labels(name, self.data.get(name, []), self.refuse)
             for name in ("needs", "tolerates")
@@ -298,9 +298,14 @@ class RequestReader:
         return processes
 
     def _refuse_nested(self) -> None:
-        launcher, command = self.values["launcher"], self.values["command"]
-        size = {"replicas": self.values["replicas"], "gpus": self.device.gpus}
-        if nested := nested_launcher(launcher, command, **size):
+        values = self.values
+        nested = nested_launcher(
+            values["launcher"],
+            values["command"],
+            replicas=values["replicas"],
+            gpus=self.device.gpus,
+        )
+        if nested:
             self.refuse("command", ProblemCode.COMBINATION, nested.why, nested.changes)
 
     def _given(self, field: str) -> Any:
@@ -368,7 +373,7 @@ class RequestReader:
 
 
 def _stripped(value: Any) -> Any:
-    """Without the blanks that come along when a text is pasted."""
+    """Without the blanks around a pasted text."""
     return value.strip(" \t") if isinstance(value, str) else value
 
 

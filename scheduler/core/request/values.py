@@ -1,7 +1,7 @@
 """A job request as values, and what can be wrong with it."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -39,7 +39,7 @@ class FieldError:
     code: ProblemCode
     message: Message
     suggestion: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Fields of the request that mend it, with their new values; empty if there is no such."""
+    """Changed fields that mend the request; empty if none do."""
 
     @property
     def sentence(self) -> str:
@@ -49,15 +49,20 @@ class FieldError:
 
 @dataclass(frozen=True, slots=True)
 class FieldWarning:
-    """The field's dotted path, and what will probably go wrong."""
+    """A probable failure."""
 
     field: str
+    """Its dotted path."""
     message: Message
 
     @property
     def sentence(self) -> str:
         """The message in English."""
         return self.message.text
+
+
+# How the readers of fields report a problem: field, code and what to write instead.
+Refuse = Callable[[str, ProblemCode, Message | str], None]
 
 
 @dataclass
@@ -72,14 +77,14 @@ class InvalidRequest(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HostShare:
-    """What a replica gets of its node if the request does not say."""
+    """Defaults of CPU and memory for a replica."""
 
     cpu_milli: int = 1_000
     memory_mib: int = 4_096
 
 
 class HostShares(Protocol):
-    """The share of the node that a device is, on the nodes that the labels leave."""
+    """The device's share of its node, among the nodes that labels and taints allow."""
 
     def __call__(
         self, device: DeviceRequest, *, needs: tuple[str, ...], tolerates: tuple[str, ...]
@@ -89,13 +94,13 @@ class HostShares(Protocol):
 def fixed_host_share(
     device: DeviceRequest, *, needs: tuple[str, ...] = (), tolerates: tuple[str, ...] = ()
 ) -> HostShare:
-    """The same for every device: for requests that no cluster is known for."""
+    """The same for every device: where no cluster is known."""
     return HostShare()
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What requests may contain on this installation, and what they get if they do not say."""
+    """Limits and defaults of requests on this installation."""
 
     default_time_limit_seconds: int = 4 * 3_600
     max_time_limit_seconds: int = 7 * 86_400

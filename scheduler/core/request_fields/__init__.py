@@ -1,6 +1,6 @@
-"""The table of request fields: what a user may ask for, once, for every way of asking.
+"""The fields of a request, in one table for pages, REST and the command line.
 
-It imports nothing else of Tessera, because the command line has it without the rest.
+The package imports no other code of Tessera, because the command line is installed without it.
 """
 
 from scheduler.core.request_fields.field import (

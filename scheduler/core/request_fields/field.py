@@ -1,4 +1,4 @@
-"""The columns of the table: what is known about one field of a request."""
+"""The columns of the table: the properties of one field of a request."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,11 +35,11 @@ class FieldGroup(StrEnum):
 
 
 class DefaultRule(StrEnum):
-    """Where the value of a field comes from if it is left out and its default is no constant."""
+    """The source of a default that is no constant."""
 
     REQUIRED = "required"
     HOST_SHARE = "host_share"
-    """The share of the node that the device is."""
+    """The device's share of the node."""
     HALF_MEMORY = "half_memory"
     """Half of the memory, as Linux gives it."""
     POLICY = "policy"
@@ -50,7 +50,7 @@ class DefaultRule(StrEnum):
     """Jobs of low priority are preemptible."""
 
 
-# What a field is by default, for the schema and the command line; pages say it in their help.
+# The rules in words; the help of a required field has none.
 RULE_HELP = {
     DefaultRule.HOST_SHARE: "the device's share of the node",
     DefaultRule.HALF_MEMORY: "half of the memory",
@@ -59,7 +59,7 @@ RULE_HELP = {
     DefaultRule.PRIORITY: "only at low priority",
 }
 
-
+# Defaults that change with the device: directly, or with the memory or the GPUs of a replica.
 FOLLOWING = (DefaultRule.HOST_SHARE, DefaultRule.HALF_MEMORY, DefaultRule.LAUNCHER)
 
 
@@ -73,11 +73,11 @@ class RequestField:
     group: FieldGroup
     label: str
     help: str
-    """One sentence or two: what it does and how to write it."""
+    """One or two sentences: its effect and its form."""
     default: object = None
     """As written in a request, or a DefaultRule. None and an empty tuple: nothing."""
     default_text: str = ""
-    """The default in words, where neither the value nor its rule says it."""
+    """The default in words, if the value or its rule does not give them."""
     attribute: str = ""
     """Of `JobRequest`; empty if its reader sets several."""
     choices: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class RequestField:
     directives: tuple[str, ...] = ()
     """Options of `#SBATCH` that set it."""
     spellings: tuple[str, ...] = ()
-    """Other names that are read: those of REST's answers, with the unit in the name."""
+    """Other names that are accepted: those of REST responses, with the unit in the name."""
     input: str = ""
     """The name on the request page, where it is not `name`."""
     is_optional_in_storage: bool = False
@@ -119,7 +119,7 @@ class RequestField:
 
     @property
     def follows_device(self) -> bool:
-        """Whether its default depends on the device, so that it changes with it."""
+        """Whether its default changes with the device."""
         return self.default in FOLLOWING
 
     @property
@@ -129,7 +129,7 @@ class RequestField:
 
     @property
     def default_help(self) -> str:
-        """The default in words; empty if there is none to tell."""
+        """The default in words; empty if it has none."""
         if self.default_text:
             return self.default_text
         if isinstance(self.default, DefaultRule):
