@@ -103,7 +103,7 @@ def gc_paused() -> Iterator[None]:
 
 
 def _deadline(seconds: float) -> Callable[[], bool]:
-    """Whether so many seconds have passed since this call."""
+    """A function that returns True once `seconds` have passed."""
     end = time.monotonic() + seconds
     return lambda: time.monotonic() >= end
 

@@ -1,8 +1,8 @@
-"""What every site does, whatever carries out the work behind it.
+"""The protocol of a site.
 
-The rows say what is wanted: an open attempt is to run, a replica with the desired state `stop` or
-`gone` is to end. A site brings its work to that and says what it sees; it decides nothing about
-jobs. Every verb may be called twice, and a call that is lost is made up for by the next sweep.
+Rows hold the desired state: an open attempt is to run, a replica with the desired state `stop` or
+`gone` is to end. A site brings its work to that state and reports what it observes; it decides
+nothing about jobs. Every verb may be called twice, and the next sweep makes up for a lost call.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,18 +27,18 @@ class SiteCapabilities:
     boards: frozenset[str]
     """Keys of the boards of its GPUs."""
     kinds: frozenset[SliceKind]
-    """The kinds of devices that it gives away."""
+    """The kinds of its devices."""
     max_replicas: int
     """Of one attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteReport:
-    """What a site sees now."""
+    """What a site observes now."""
 
     observations: tuple[Observation, ...] = ()
     silent: Mapping[int, str] = field(default_factory=dict)
-    """Attempts that a part of the site does not answer for: the name of that part."""
+    """By attempt: the silent part of the site, such as a node, that carries it out."""
     actor: str = SYSTEM
     """Who is named in the history."""
 
@@ -60,17 +60,17 @@ class Site(Protocol):
         ...
 
     def drive(self, attempts: Collection[int] | None = None) -> None:
-        """Start what is to run, and stop what is to end; of these attempts, or of all.
+        """Start what is to run and stop what is to end, of these attempts or of all.
 
         Raises SiteUnreachableError.
         """
         ...
 
     def observe(self, now: datetime) -> SiteReport:
-        """What the site sees that it has not reported by itself. Raises SiteUnreachableError."""
+        """What the site has not reported by itself. Raises SiteUnreachableError."""
         ...
 
     def release(self) -> int:
-        """Free the devices, and return the quota, of ended replicas of which nothing is left here.
-        The number of devices. Raises SiteUnreachableError."""
+        """Free the devices and the quota of ended replicas of which nothing is left here. Returns
+        the number of devices. Raises SiteUnreachableError."""
         ...

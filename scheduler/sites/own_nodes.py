@@ -1,7 +1,6 @@
-"""The site of Tessera's own nodes: the planner places, each node's desired document carries out.
+"""The site of Tessera's own nodes: the planner places, node agents carry out desired documents.
 
-Nodes report by themselves (`portal/agentapi/node_report.py`); what only time brings about, a node
-that went silent, is seen here.
+Nodes report by themselves (`portal/agentapi/node_report.py`); only silent nodes are found here.
 """
 
 from collections.abc import Collection, Iterator
@@ -26,7 +25,7 @@ from scheduler.core.model.states import NodeStatus, ReplicaStatus
 from scheduler.driver import drive as drive_node
 from scheduler.sites.base import SiteCapabilities, SiteReport
 
-# The length of a gang is limited by requests, not by the site.
+# Requests limit the size of a gang, not the site.
 MAX_REPLICAS = 10_000
 
 

@@ -1,4 +1,4 @@
-"""One round with the sites: what they see goes into rows, what the rows want goes to them."""
+"""One round with the sites: their reports go into rows, the orders of rows go to them."""
 
 import logging
 from collections.abc import Callable
@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 
 
 def sites_observe(now: datetime) -> None:
-    """Take in what every site sees. A site that fails does not keep the others from it."""
+    """Apply the report of every site. A site that fails does not hold up the others."""
     for site in all_sites():
-        _alone(site, lambda site: site_observe(site, now))
+        _under_lease(site, lambda site: site_observe(site, now))
     names = [site.name for site in all_sites()]
     unknown = Attempt.objects.open().exclude(site__in=names).order_by()
     for name in unknown.values_list("site", flat=True).distinct():
@@ -30,9 +30,9 @@ def sites_observe(now: datetime) -> None:
 
 
 def sites_drive(now: datetime) -> None:
-    """Have every site carry out what the rows want, and free what it has ended."""
+    """Have every site carry out what the rows order, and free the devices of ended attempts."""
     for site in all_sites():
-        _alone(site, _drive)
+        _under_lease(site, _drive)
 
 
 def site_lease(name: str) -> str:
@@ -41,16 +41,16 @@ def site_lease(name: str) -> str:
 
 
 def site_reconcile(name: str) -> None:
-    """Both, for one site, as soon as something changed there. Under the site's lease."""
+    """Both for one site, as soon as something has changed there. The caller has its lease."""
     if site := site_named(name):
         now = timezone.now()
-        if _attempted(site, lambda site: site_observe(site, now)):
-            _attempted(site, _drive)
+        if _succeeds(site, lambda site: site_observe(site, now)):
+            _succeeds(site, _drive)
 
 
 def site_observe(site: Site, now: datetime) -> None:
-    """Raises SiteUnreachableError, noted as silence. Only this tells whether a site is silent: one
-    that reports but takes no orders would otherwise go silent and answer in every round."""
+    """Raises SiteUnreachableError, noted as silence. An order that does not arrive is not noted: a
+    site that reports but takes no orders would go silent and answer again in every round."""
     try:
         report = site.observe(now)
     except SiteUnreachableError:
@@ -68,22 +68,23 @@ def _drive(site: Site) -> None:
         ring_plan()
 
 
-def _alone(site: Site, work: Callable[[Site], None]) -> None:
-    """Attempt the work under the site's lease: of two rounds at a time, the one that read the rows
-    earlier could order again what the other one has just cancelled and forgotten. If a round is in
-    progress, it is followed by another. Own nodes lock their own rows."""
+def _under_lease(site: Site, work: Callable[[Site], None]) -> None:
+    """Work with one site at a time: of two rounds at once, the one that read the rows earlier could
+    order again what the other one has just cancelled and forgotten. If a round is in progress, it
+    is followed by another. Own nodes lock their own rows."""
     if site.name == OWN_NODES:
-        _attempted(site, work)
+        _succeeds(site, work)
         return
     run_exclusively(
         name=site_lease(site.name),
-        work=partial(_attempted, site, work),
+        work=partial(_succeeds, site, work),
         rounds=1,
         ring_again=lambda: ring_site(site.name),
     )
 
 
-def _attempted(site: Site, work: Callable[[Site], None]) -> bool:
+def _succeeds(site: Site, work: Callable[[Site], None]) -> bool:
+    """Do the work. A failure is logged, so that the other sites get their round."""
     try:
         work(site)
     except SiteUnreachableError as error:

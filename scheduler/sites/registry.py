@@ -6,16 +6,15 @@ from portal.jobs.models import OWN_NODES
 from scheduler.sites.base import Site
 from scheduler.sites.own_nodes import OwnNodes
 
+# Its length fits `Attempt.site` and the name of the site's lease.
+NAME = re.compile(r"[a-z][a-z0-9-]{0,23}")
+
 own_nodes = OwnNodes()
 _sites: dict[str, Site] = {OWN_NODES: own_nodes}
 
 
-# As long as `Attempt.site`, and as the lease of a round with it.
-NAME = re.compile(r"[a-z][a-z0-9-]{0,23}")
-
-
 def register(site: Site) -> None:
-    """Add a site. Raises ValueError if another has its name, or the name is not one."""
+    """Add a site. Raises ValueError for an invalid name and for the name of another site."""
     if not NAME.fullmatch(site.name):
         raise ValueError(f"{site.name!r}: use a-z, 0-9 and hyphens, at most 24 characters")
     if _sites.setdefault(site.name, site) is not site:

@@ -1,7 +1,7 @@
-"""A site that schedules by itself and keeps its nodes to itself, such as another cluster.
+"""A site that schedules by itself and hides its nodes, such as another cluster.
 
-Behind it stands a `RemoteCluster`: what an adapter of Slurm or Kubernetes implements. The cluster's
-own agent dials out; the adapter keeps what it last reported and hands it the orders that stand.
+An adapter of Slurm or Kubernetes implements `RemoteCluster`. The cluster's own agent dials out; the
+adapter keeps its last report and hands it the open orders.
 """
 
 import logging
@@ -46,10 +46,10 @@ LISTED = (ReplicaStatus.PREPARING, ReplicaStatus.READY, ReplicaStatus.RUNNING)
 
 @dataclass(frozen=True, slots=True)
 class AttemptOrder:
-    """What a cluster is to carry out."""
+    """One attempt for a cluster."""
 
     fence: int
-    """Names the attempt, here and there: the same order twice is the same work."""
+    """Identifies the attempt on both sides: an order that arrives twice is one piece of work."""
     job: str
     """The job's uid."""
     project: str
@@ -68,7 +68,7 @@ class RemoteCluster(Protocol):
         ...
 
     def cancel(self, fence: int) -> None:
-        """Stop it, with its grace period. An unknown one never starts."""
+        """Stop it, with its grace period. An attempt that is unknown there never starts."""
         ...
 
     def forget(self, fence: int) -> bool:
@@ -81,7 +81,7 @@ class RemoteCluster(Protocol):
 
 
 class RemoteSite:
-    """The site `name`: a cluster, and what it offers."""
+    """A cluster as a site. `offer`: its capabilities."""
 
     def __init__(self, name: str, cluster: RemoteCluster, offer: SiteCapabilities) -> None:
         self.name, self.cluster, self.offer = name, cluster, offer
@@ -109,8 +109,8 @@ class RemoteSite:
                 log.exception("site %s: the order for attempt %s failed", self.name, attempt.pk)
 
     def observe(self, now: datetime) -> SiteReport:
-        # Read before the report, which then is no older: what another round learns meanwhile is
-        # not missing from it.
+        # Read first, so that the report is newer: a replica that another round adds meanwhile
+        # does not count as missing from it.
         listed = self._listed()
         seen = tuple(self.cluster.report())
         return SiteReport((*seen, *self._missing(listed, seen)), actor=f"site:{self.name}")
