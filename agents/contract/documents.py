@@ -79,7 +79,7 @@ class LauncherName(StrEnum):
     TORCHRUN = "torchrun"
 
 
-# Those of the agents that do not report theirs.
+# The launchers of agents that report none.
 FIRST_LAUNCHERS = (str(LauncherName.NONE), str(LauncherName.TORCHRUN))
 
 

@@ -1,6 +1,6 @@
-"""Reads a desired document of a portal that is newer than the agent, as far as it is known here.
+"""Reads the desired document of a portal that is newer than the agent.
 
-A part that cannot be read must neither stop the rest of the node nor be carried out in part:
+An unreadable part must neither stop the rest of the node nor be carried out in part:
 
 - a replica with an unknown field or value is kept with `unreadable` set, so that the agent refuses
   it, or leaves it alone if it runs already;

@@ -1,4 +1,4 @@
-"""What a launcher is: pure functions of a replica, and its rules about requests."""
+"""The interface of launchers: pure functions of a replica, and rules about requests."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class LauncherCall:
 
 @dataclass(frozen=True, slots=True)
 class LaunchedProgram:
-    """What a call of a launcher starts."""
+    """The program that a call of a launcher starts."""
 
     command: tuple[str, ...]
     processes: int = 0
@@ -33,7 +33,7 @@ class Launcher(ABC):
 
     name: ClassVar[LauncherName]
     summary: ClassVar[str]
-    """What it does, for the list of the request page, which translates it."""
+    """Its entry in the list of the request page, which translates it."""
     starts_several: ClassVar[bool] = True
     """Whether it starts several processes in a replica. One that does not starts one."""
     programs: ClassVar[frozenset[str]] = frozenset()
@@ -53,8 +53,8 @@ class Launcher(ABC):
         return max(gpus, 1) if self.starts_several else 1
 
     def launched_program(self, call: LauncherCall) -> LaunchedProgram | None:
-        """What a call of one of its `programs` starts, if this launcher can start the same; None if
-        the call has options that would be lost."""
+        """The program that a call of one of its `programs` starts, if this launcher can start the
+        same; None if options of the call would be lost."""
         return None
 
 

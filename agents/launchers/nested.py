@@ -1,7 +1,7 @@
-"""A command that begins with a launcher, under a launcher: each process would start all ranks.
+"""A launcher at the beginning of a command, under another one: each process would start all ranks.
 
 Under launcher none such a command is allowed: it runs once per replica, as written. Launchers
-inside a shell script are not seen.
+inside a shell script are not recognised.
 """
 
 from collections.abc import Mapping, Sequence
