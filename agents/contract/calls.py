@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from agents.contract.codec import rule
 from agents.contract.documents import PROTOCOL, DesiredDocument, ObservedDocument
+from agents.contract.node_limits import MAX_EVENT_DATA, MAX_EVENTS
 
 ENROL_PATH = "/agent/v1/enrol"
 HELLO_PATH = "/agent/v1/hello"
@@ -17,7 +18,10 @@ LOG_PATH = "/agent/v1/replicas/{replica}/log"  # PUT ?offset=N, body = raw bytes
 TELEMETRY_PATH = "/agent/v1/telemetry"  # body: contract.telemetry
 EPOCH_HEADER = "X-Tessera-Epoch"
 
+# Of a report: room for 2,000 replicas of 500 bytes each.
 MAX_BODY_BYTES = 1 << 20
+# Of enrol and hello, whose fields together have at most 500 characters.
+MAX_GREETING_BYTES = 8 << 10
 MAX_LONG_POLL_SECONDS = 25
 MAX_LOG_CHUNK_BYTES = 256 * 1024
 MAX_CLOCK_SKEW_SECONDS = 300
@@ -96,7 +100,7 @@ class AgentEvent:
     replica: str = field(default="", metadata=rule(max_length=64))
     fence: int = field(default=0, metadata=rule(minimum=0))
     sentence: str = field(default="", metadata=rule(max_length=1_024))
-    data: dict[str, str] = field(default_factory=dict)
+    data: dict[str, str] = field(default_factory=dict, metadata=rule(max_length=MAX_EVENT_DATA))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ class SyncRequest:
     observed_hash: str = field(metadata=rule(max_length=64))
     # The full document if it changed or the portal asked for it, else None.
     observed: ObservedDocument | None = None
-    events: tuple[AgentEvent, ...] = field(default=(), metadata=rule(max_length=500))
+    events: tuple[AgentEvent, ...] = field(default=(), metadata=rule(max_length=MAX_EVENTS))
     # The longest time that the portal may keep the call open (long poll).
     hold_seconds: int = field(default=MAX_LONG_POLL_SECONDS, metadata=rule(minimum=0, maximum=60))
     protocol: int = field(default=PROTOCOL, metadata=rule(minimum=1))

@@ -2,7 +2,7 @@
 
 Supported types: str, int, bool, StrEnum, None unions, tuple[T, ...], dict[str, str], dataclasses.
 Constraints are in a field's metadata or in Annotated: `minimum`, `maximum` (int), `max_length`
-(str, tuple), `pattern` (str).
+(str, tuple, dict), `pattern` (str).
 """
 
 import dataclasses
@@ -18,7 +18,8 @@ from agents.contract.errors import ContractError, ContractErrorCode
 
 T = TypeVar("T")
 MAX_CHARACTERS = 65_536
-MAX_ENTRIES = 100_000
+# Of a list whose field has no limit of its own; those of reports are in `node_limits`.
+MAX_ENTRIES = 4_096
 
 
 def rule(**constraints: Any) -> dict[str, Any]:
@@ -83,6 +84,8 @@ def decode_field(kind: type, name: str, value: Any, path: str = "") -> Any:
     """One field of `kind`. Raises ContractError if it is unknown or invalid."""
     fields = _fields(typing.cast(Any, kind))
     if name not in fields:
+        # The name may be as long as the body.
+        name = name[:64]
         raise ContractError(
             ContractErrorCode.UNKNOWN_FIELD, f"{name!r} is not a field here", f"{path}{name}"
         )
@@ -153,7 +156,7 @@ def _value(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> Any:
     if origin is tuple:
         return _sequence(hint, data, path, rules)
     if origin is dict:
-        return _mapping(data, path)
+        return _mapping(data, path, rules)
     if dataclasses.is_dataclass(hint):
         return decode(typing.cast(type, hint), data, f"{path}.")
     if isinstance(hint, type) and issubclass(hint, StrEnum):
@@ -178,12 +181,17 @@ def _sequence(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> tuple[A
     return tuple(_value(inner, item, f"{path}.{i}", {}) for i, item in enumerate(data))
 
 
-def _mapping(data: Any, path: str) -> dict[str, str]:
+def _mapping(data: Any, path: str, rules: dict[str, Any]) -> dict[str, str]:
     if not isinstance(data, dict):
         raise _invalid(path, "expected an object of texts")
+    most = rules.get("max_length", MAX_ENTRIES)
+    if len(data) > most:
+        raise _invalid(path, f"at most {most} entries")
     for key, value in data.items():
         if not isinstance(value, str):
-            raise _invalid(f"{path}.{key}", "expected a text")
+            raise _invalid(f"{path}.{key[:64]}", "expected a text")
+        if max(len(key), len(value)) > MAX_CHARACTERS:
+            raise _invalid(f"{path}.{key[:64]}", f"at most {MAX_CHARACTERS} characters")
     return dict(data)
 
 
@@ -239,7 +247,9 @@ def _schema_of(hint: Any, rules: dict[str, Any], definitions: dict[str, Any]) ->
         items = _schema_of(get_args(hint)[0], {}, definitions)
         return {"type": "array", "items": items, "maxItems": rules.get("max_length", MAX_ENTRIES)}
     if origin is dict:
-        return {"type": "object", "additionalProperties": {"type": "string"}}
+        text = {"type": "string", "maxLength": MAX_CHARACTERS}
+        most = rules.get("max_length", MAX_ENTRIES)
+        return {"type": "object", "maxProperties": most, "additionalProperties": text}
     if dataclasses.is_dataclass(hint):
         return _reference(typing.cast(type, hint), definitions)
     if isinstance(hint, type) and issubclass(hint, StrEnum):

@@ -12,6 +12,13 @@ from typing import Annotated, Any
 
 from agents.contract.codec import decode, encode, omitted_by_default, rule
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.node_limits import (
+    MAX_DEVICES,
+    MAX_GPUS,
+    MAX_PROBLEMS,
+    MAX_REPLICAS,
+    MAX_SLICES,
+)
 from agents.contract.topology import NodeTopology
 from agents.contract.wire_messages import WireMessage
 
@@ -158,7 +165,7 @@ class DesiredReplica:
     cpu_milli: int = field(default=1_000, metadata=rule(minimum=1))
     memory_mib: int = field(default=1_024, metadata=rule(minimum=4))
     shm_mib: int = field(default=64, metadata=rule(minimum=1))
-    devices: tuple[Device, ...] = ()
+    devices: tuple[Device, ...] = field(default=(), metadata=rule(max_length=MAX_DEVICES))
     # Processes that the launcher starts in this replica.
     processes: int = field(default=1, metadata=rule(minimum=1, maximum=MAX_PROCESSES))
     backend: CollectiveBackend = CollectiveBackend.AUTO
@@ -178,9 +185,9 @@ class DesiredDocument:
     node: Identifier
     # Only grows, except after the portal's database was restored.
     revision: int = field(default=0, metadata=rule(minimum=0))
-    gpus: tuple[DesiredGpu, ...] = ()
-    slices: tuple[DesiredSlice, ...] = ()
-    replicas: tuple[DesiredReplica, ...] = ()
+    gpus: tuple[DesiredGpu, ...] = field(default=(), metadata=rule(max_length=MAX_GPUS))
+    slices: tuple[DesiredSlice, ...] = field(default=(), metadata=rule(max_length=MAX_SLICES))
+    replicas: tuple[DesiredReplica, ...] = field(default=(), metadata=rule(max_length=MAX_REPLICAS))
     protocol: int = field(default=PROTOCOL, metadata=rule(minimum=1))
     # An admin has confirmed that this document may end most of what runs on the node.
     allow_mass_removal: bool = False
@@ -312,10 +319,12 @@ class ObservedDocument:
     node: Identifier
     boot_id: str = field(default="", metadata=rule(max_length=64))
     facts: NodeFacts = field(default_factory=NodeFacts)
-    gpus: tuple[ObservedGpu, ...] = ()
-    slices: tuple[ObservedSlice, ...] = ()
-    replicas: tuple[ObservedReplica, ...] = ()
-    problems: tuple[SliceProblem, ...] = ()
+    gpus: tuple[ObservedGpu, ...] = field(default=(), metadata=rule(max_length=MAX_GPUS))
+    slices: tuple[ObservedSlice, ...] = field(default=(), metadata=rule(max_length=MAX_SLICES))
+    replicas: tuple[ObservedReplica, ...] = field(
+        default=(), metadata=rule(max_length=MAX_REPLICAS)
+    )
+    problems: tuple[SliceProblem, ...] = field(default=(), metadata=rule(max_length=MAX_PROBLEMS))
     topology: NodeTopology = field(default_factory=NodeTopology)
     protocol: int = field(default=PROTOCOL, metadata=rule(minimum=1))
 

@@ -74,6 +74,11 @@ class ContractError(Exception):
     def status(self) -> int:
         return HTTP_STATUS[self.code]
 
+    @property
+    def retry_seconds(self) -> int:
+        """Seconds after which the call may be made again; 0 if the refusal names none."""
+        return int((self.extra or {}).get("retry_seconds", 0))
+
     def body(self) -> dict[str, object]:
         """The JSON body of the response to a refused call."""
         error = {"code": str(self.code), "sentence": self.sentence, "field": self.field}

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from agents.contract.codec import rule
 from agents.contract.documents import PROTOCOL, GpuUuid
+from agents.contract.node_limits import MAX_GPUS
 
 MAX_COUNT = 2**63 - 1
 _COUNT = rule(minimum=0, maximum=MAX_COUNT)
@@ -99,7 +100,7 @@ class TelemetryRequest:
     """The latest sample of each GPU of the calling node."""
 
     epoch: int = field(metadata=rule(minimum=1))
-    samples: tuple[GpuSample, ...] = field(metadata=rule(max_length=64))
+    samples: tuple[GpuSample, ...] = field(metadata=rule(max_length=MAX_GPUS))
     # Time since the samples were taken.
     age_ms: int = field(default=0, metadata=rule(minimum=0, maximum=86_400_000))
     protocol: int = field(default=PROTOCOL, metadata=rule(minimum=1))

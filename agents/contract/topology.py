@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agents.contract.codec import rule
+from agents.contract.node_limits import MAX_GPUS, MAX_PAIRS
 
 INDEX = rule(minimum=0, maximum=255)
-MAX_GPUS = 64
-MAX_PAIRS = MAX_GPUS * (MAX_GPUS - 1) // 2
 
 
 class GroupKind(StrEnum):

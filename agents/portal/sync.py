@@ -22,6 +22,8 @@ from agents.state.journal import Journal
 
 MAX_CALLS = 3
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 15.0
+# The longest that an agent waits because the portal says so: far within its lease.
+MAX_RETRY_SECONDS = 60.0
 # How often a growing log is shipped.
 SHIP_SECONDS = 0.25
 
@@ -139,17 +141,24 @@ class PortalSession:
         applied = node.desired.revision
         self._full = False
         self._acked_hash = observed_hash
-        # If it fails, hello comes next, and the document is sent again.
-        answer = await self.client.sync(
-            SyncRequest(
-                epoch=self.client.epoch,
-                applied_revision=applied,
-                observed_hash=observed_hash,
-                observed=document if full else None,
-                events=self.journal.unsent_events(),
-                hold_seconds=MAX_LONG_POLL_SECONDS,
-            )
+        request = SyncRequest(
+            epoch=self.client.epoch,
+            applied_revision=applied,
+            observed_hash=observed_hash,
+            observed=document if full else None,
+            events=self.journal.unsent_events(),
+            hold_seconds=MAX_LONG_POLL_SECONDS,
         )
+        # If it fails, hello comes next, and the document is sent again.
+        try:
+            answer = await self.client.sync(request)
+        except ContractError as refused:
+            if refused.code is not ContractErrorCode.TOO_FREQUENT:
+                raise
+            # The session goes on: a hello would only be one more call.
+            self._full |= full
+            await asyncio.sleep(_retry_pause(refused))
+            return
         self.journal.acknowledge_events(answer.acked_seq)
         self._full |= answer.full_required
         if answer.desired is not None:
@@ -183,7 +192,7 @@ class PortalSession:
                 pause += MIN_PAUSE_SECONDS
             except ContractError as refused:
                 log.info("log_refused", extra={"code": str(refused.code)})
-                pause += 1
+                pause += _retry_pause(refused)
             except Exception:
                 # Devices are only released once logs are shipped, so shipping must go on.
                 log.exception("shipping_failed")
@@ -230,6 +239,11 @@ class PortalSession:
         """Replicas that have ended and are shipped may be removed."""
         if self.node is not None:
             self.node.wake()
+
+
+def _retry_pause(refused: ContractError) -> float:
+    """What the portal asks for, within reason; a second if it does not say."""
+    return min(max(refused.retry_seconds, 1.0), MAX_RETRY_SECONDS) * random.uniform(1, 1.5)  # noqa: S311 - no secret
 
 
 async def retry_pauses() -> AsyncIterator[float]:

@@ -117,6 +117,5 @@ class Telemetry:
 
 
 def _pause(refused: ContractError) -> float:
-    if refused.code is not ContractErrorCode.TOO_FREQUENT or not refused.extra:
-        return 0.0
-    return float(refused.extra.get("retry_seconds", 0))
+    is_too_soon = refused.code is ContractErrorCode.TOO_FREQUENT
+    return float(refused.retry_seconds) if is_too_soon else 0.0

@@ -4,8 +4,8 @@ import logging
 import time
 from collections.abc import Callable, Hashable
 
+from agents.contract.node_limits import MAX_GPUS
 from agents.contract.topology import (
-    MAX_GPUS,
     FabricClique,
     GpuGroup,
     GpuPair,

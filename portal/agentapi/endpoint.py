@@ -1,7 +1,9 @@
 """The agents' endpoint: routing, refusals, failures. An ASGI app beside Django's middleware."""
 
+import asyncio
 import logging
 import re
+from typing import TypeVar
 from urllib.parse import parse_qs
 
 from django.conf import settings
@@ -12,6 +14,7 @@ from agents.contract.calls import (
     EPOCH_HEADER,
     HELLO_PATH,
     MAX_BODY_BYTES,
+    MAX_GREETING_BYTES,
     MAX_LOG_CHUNK_BYTES,
     SYNC_PATH,
     TELEMETRY_PATH,
@@ -23,6 +26,7 @@ from agents.contract.codec import decode
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.telemetry import TelemetryRequest
 from portal.agentapi import enrolment, sync
+from portal.agentapi.door import door
 from portal.agentapi.http import (
     Disconnected,
     Receive,
@@ -36,12 +40,16 @@ from portal.agentapi.http import (
 from portal.agentapi.logs import LogCall, log_append
 from portal.agentapi.long_poll import long_poll, newest_poll
 from portal.agentapi.telemetry import telemetry_accept
-from portal.agentapi.threads import run_in_thread
-from portal.inventory.credentials import claimed_node_id
+from portal.agentapi.threads import run_in_decode_thread, run_in_thread
 from portal.live.listener import subscribe
 from portal.storage.errors import StoreError
 
+Request = TypeVar("Request", EnrolRequest, HelloRequest, SyncRequest, TelemetryRequest)
+
 PREFIX = "/agent/v1/"
+UNAVAILABLE_SECONDS = 2
+# The body of an enrolment or a hello is there by then.
+GREETING_SECONDS = 10
 LOG = re.compile(r"/agent/v1/replicas/(?P<replica>[^/]+)/log")
 FAILED = {"error": {"code": "internal", "sentence": "the portal failed: try again", "field": ""}}
 NO_SUCH = {"error": {"code": "not_found", "sentence": "no such call", "field": ""}}
@@ -51,6 +59,7 @@ log = logging.getLogger(__name__)
 
 async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
     """Serve one call of an agent."""
+    retry_after = 0
     try:
         status, value = await _respond(scope, receive)
     except Disconnected:
@@ -60,8 +69,15 @@ async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
         if refusal is None:
             log.exception("agent call %s failed", scope["path"])
         status, value = (refusal.status, refusal.body()) if refusal else (500, FAILED)
+        retry_after = _retry_after(refusal) if refusal else 0
     if value is not None:
-        await send_json(send, status, value)
+        await send_json(send, status, value, retry_after)
+
+
+def _retry_after(refusal: ContractError) -> int:
+    if refusal.code is ContractErrorCode.UNAVAILABLE:
+        return UNAVAILABLE_SECONDS
+    return refusal.retry_seconds
 
 
 def _refusal(error: Exception) -> ContractError | None:
@@ -89,11 +105,9 @@ async def _respond(scope: Scope, receive: Receive) -> tuple[int, object]:
     if call == ("POST", SYNC_PATH):
         return 200, await _sync(scope, receive)
     if call == ("POST", HELLO_PATH):
-        hello = decode(HelloRequest, await _json(scope, receive))
-        return 200, await run_in_thread(enrolment.hello, request=hello)
+        return 200, await _hello(scope, receive)
     if call == ("POST", ENROL_PATH):
-        enrol = decode(EnrolRequest, await _json(scope, receive))
-        return 200, await run_in_thread(enrolment.enrol, request=enrol)
+        return 200, await _enrol(scope, receive)
     if call == ("POST", TELEMETRY_PATH):
         return 200, await _telemetry(scope, receive)
     match = LOG.fullmatch(scope["path"])
@@ -102,14 +116,43 @@ async def _respond(scope: Scope, receive: Receive) -> tuple[int, object]:
     return 404, NO_SUCH
 
 
-async def _json(scope: Scope, receive: Receive) -> object:
-    return read_json(await read_body(scope, receive, MAX_BODY_BYTES))
+async def _enrol(scope: Scope, receive: Receive) -> object:
+    request = await _read_greeting(EnrolRequest, scope, receive)
+    with door().enrolment(scope):
+        return await run_in_thread(enrolment.enrol, request=request)
+
+
+async def _hello(scope: Scope, receive: Receive) -> object:
+    request = await _read_greeting(HelloRequest, scope, receive)
+    with door().hello(scope, request.node_id):
+        return await run_in_thread(enrolment.hello, request=request)
+
+
+async def _read_greeting(kind: type[Request], scope: Scope, receive: Receive) -> Request:
+    """The body of a call without a token: small, soon, and counted if it makes no sense."""
+    try:
+        async with asyncio.timeout(GREETING_SECONDS):
+            body = await read_body(scope, receive, MAX_GREETING_BYTES)
+        return decode(kind, read_json(body))
+    except TimeoutError:
+        door().refused_greeting(scope)
+        sentence = f"the body did not arrive within {GREETING_SECONDS} s"
+        raise ContractError(ContractErrorCode.MALFORMED, sentence) from None
+    except ContractError:
+        door().refused_greeting(scope)
+        raise
+
+
+async def _read_report(kind: type[Request], scope: Scope, receive: Receive) -> Request:
+    """The body of a caller that is known; read while the event loop goes on."""
+    body = await read_body(scope, receive, MAX_BODY_BYTES)
+    return await run_in_decode_thread(lambda: decode(kind, read_json(body)))
 
 
 async def _sync(scope: Scope, receive: Receive) -> object:
+    node_id = await door().caller(scope, door().reports)
+    request = await _read_report(SyncRequest, scope, receive)
     authorization = header(scope, "authorization")
-    node_id = claimed_node_id(authorization)
-    request = decode(SyncRequest, await _json(scope, receive))
     # Registered before anything is read: a ring from here on is not missed.
     with subscribe(f"node:{node_id}") as bell:
         state = await run_in_thread(sync.sync_accept, authorization=authorization, request=request)
@@ -122,12 +165,14 @@ async def _sync(scope: Scope, receive: Receive) -> object:
 
 
 async def _telemetry(scope: Scope, receive: Receive) -> object:
-    request = decode(TelemetryRequest, await _json(scope, receive))
+    await door().caller(scope, door().reports)
+    request = await _read_report(TelemetryRequest, scope, receive)
     authorization = header(scope, "authorization")
     return await run_in_thread(telemetry_accept, authorization=authorization, request=request)
 
 
 async def _log(scope: Scope, receive: Receive, replica: str) -> object:
+    await door().caller(scope, door().log_chunks)
     epoch = _number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
     offset = _number(
         parse_qs(scope["query_string"].decode("latin-1")).get("offset", [""])[0], "offset"

@@ -1,6 +1,7 @@
 """A node's first contact (enrol), and each start of its agent (hello)."""
 
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -57,11 +58,14 @@ def enrol(*, request: EnrolRequest) -> EnrolResponse:
 
 def _key_replace(node: Node, request: EnrolRequest) -> None:
     """From now on the owner of the new key speaks for the node; the old key is void."""
-    node.public_key = request.public_key
-    node.epoch += 1
-    node.token_digest = ""
-    node.token_expires_at = None
-    node.save(update_fields=["public_key", "epoch", "token_digest", "token_expires_at"])
+    columns = {
+        "public_key": request.public_key,
+        "epoch": node.epoch + 1,
+        "token_digest": "",
+        "replaced_token_digest": node.token_digest,
+        "token_expires_at": None,
+    }
+    _set(node, columns)
     event_record(
         node,
         EventCode.NODE_ENROLLED,
@@ -133,19 +137,24 @@ def _session_start(node: Node, request: HelloRequest, now: datetime) -> str:
     columns = {
         "epoch": node.epoch + 1,
         "token_digest": digest_of(token),
+        "replaced_token_digest": node.token_digest,
         "token_expires_at": now + timedelta(seconds=settings.PLATFORM.agent_token_seconds),
         "boot_id": request.boot_id,
         "last_seen_at": now,
         # What the last session observed may be outdated: ask for the whole document.
         "observed_hash": "",
     }
-    for name, value in columns.items():
-        setattr(node, name, value)
-    node.save(update_fields=list(columns))
+    _set(node, columns)
     node_mark_online(node)
     # A long poll of the earlier session ends at once.
     ring(f"node:{node.pk}")
     return token
+
+
+def _set(node: Node, columns: dict[str, Any]) -> None:
+    for name, value in columns.items():
+        setattr(node, name, value)
+    node.save(update_fields=list(columns))
 
 
 def node_mark_online(node: Node) -> None:

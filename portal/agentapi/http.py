@@ -1,8 +1,11 @@
 """HTTP for a handful of calls: bounded bodies in, JSON out. Knows nothing of nodes."""
 
+import ipaddress
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+
+from django.conf import settings
 
 from agents.contract.codec import encode
 from agents.contract.documents import PROTOCOL, check_protocol
@@ -12,8 +15,6 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-
-RETRY_AFTER_SECONDS = 2
 
 
 class Disconnected(Exception):
@@ -27,6 +28,24 @@ def header(scope: Scope, name: str) -> str:
         if key == wanted:
             return str(value.decode("latin-1"))
     return ""
+
+
+def caller_address(scope: Scope) -> str:
+    """The address that the call comes from, as far as it can be told; of IPv6, its network of 64
+    bits, which one machine may have for itself. Empty behind a Unix socket."""
+    peer = scope.get("client")
+    address = str(peer[0]) if peer else ""
+    if proxies := settings.PLATFORM.trusted_proxies:
+        # Each proxy adds the address that it saw: the last ones are theirs, the rest is hearsay.
+        hops = [hop.strip() for hop in header(scope, "x-forwarded-for").split(",")]
+        address = hops[-proxies] if len(hops) >= proxies else hops[0] or address
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address[:64]
+    if found.version == 6 and found.ipv4_mapped is None:
+        return str(ipaddress.ip_network((found, 64), strict=False))
+    return address
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
@@ -79,15 +98,16 @@ def _too_large(limit: int) -> ContractError:
     return ContractError(ContractErrorCode.TOO_LARGE, f"the body may have at most {limit} bytes")
 
 
-async def send_json(send: Send, status: int, value: object) -> None:
+async def send_json(send: Send, status: int, value: object, retry_after: int = 0) -> None:
+    """`retry_after`: seconds for that header; 0 leaves it out."""
     body = json.dumps(encode(value), separators=(",", ":")).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
     ]
-    if status == 503:
-        headers.append((b"retry-after", str(RETRY_AFTER_SECONDS).encode()))
+    if retry_after:
+        headers.append((b"retry-after", str(retry_after).encode()))
     if status == 413:
         # The rest of the body was not read: this connection cannot carry another call.
         headers.append((b"connection", b"close"))

@@ -12,8 +12,7 @@ from django.db import transaction
 from agents.contract.calls import MAX_LOG_CHUNK_BYTES, LogResponse
 from agents.contract.errors import ContractError, ContractErrorCode
 from portal.agentapi.threads import run_in_store_thread, run_in_thread
-from portal.inventory.credentials import node_authenticate
-from portal.inventory.models import Node
+from portal.inventory.credentials import credentials, node_authenticate
 from portal.job_logs.storage import stream_name
 from portal.jobs.models import Replica
 from portal.live.bell import ring
@@ -93,8 +92,7 @@ def _repeated(row: Replica, call: LogCall) -> LogResponse | None:
 
 
 def _own_replica(call: LogCall, *, lock: bool) -> Replica:
-    nodes = Node.objects.only("name", "status", "epoch", "token_digest", "token_expires_at")
-    node = node_authenticate(nodes, authorization=call.authorization, epoch=call.epoch)
+    node = node_authenticate(credentials(), authorization=call.authorization, epoch=call.epoch)
     refusal = ContractError(
         ContractErrorCode.REPLICA_UNKNOWN, "this node has no such replica: skip its log"
     )

@@ -21,7 +21,7 @@ from portal.agentapi.enrolment import node_mark_online
 from portal.agentapi.node_report import node_report
 from portal.allocations.services import is_release_due
 from portal.audit.models import Event
-from portal.inventory.credentials import node_authenticate, require_not_retired
+from portal.inventory.credentials import epoch_stale, node_authenticate, require_not_retired
 from portal.inventory.models import Node
 from portal.jobs.models import Replica
 
@@ -115,8 +115,7 @@ def _revision(node_id: UUID, epoch: int) -> int:
     node = Node.objects.only("name", "status", "epoch", "revision").get(pk=node_id)
     require_not_retired(node)
     if node.epoch != epoch:
-        sentence = f"epoch {epoch} was replaced by {node.epoch}: stop changing the node"
-        raise ContractError(ContractErrorCode.EPOCH_STALE, sentence, "epoch")
+        raise epoch_stale(epoch)
     return node.revision
 
 

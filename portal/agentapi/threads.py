@@ -14,6 +14,8 @@ from django.conf import settings
 from django.db import connections
 
 Result = TypeVar("Result")
+# Reading JSON holds the interpreter's lock: more threads would only keep the event loop waiting.
+DECODE_THREADS = 2
 
 
 async def run_in_thread(work: Callable[..., Result], **arguments: object) -> Result:
@@ -26,6 +28,16 @@ async def run_in_store_thread(work: Callable[..., Result], **arguments: object) 
     """The same in threads of their own, for work that waits for a store of bytes."""
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(_store_pool(), partial(_run, work, arguments))
+
+
+async def run_in_decode_thread(work: Callable[[], Result]) -> Result:
+    """The same without a database, for bodies: the event loop goes on while they are read."""
+    return await asyncio.get_running_loop().run_in_executor(_decode_pool(), work)
+
+
+@cache
+def _decode_pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(DECODE_THREADS, thread_name_prefix="agentdecode")
 
 
 @cache

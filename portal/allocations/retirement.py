@@ -36,6 +36,8 @@ def node_retire(*, node: Node, actor: str) -> Node:
             message=Message("%(user)s retired it", user=actor),
             schedulable=False,
             token_digest="",
+            # Its agent is told so, and ends.
+            replaced_token_digest=node.token_digest or node.replaced_token_digest,
             public_key="",
         )
         JoinToken.objects.filter(node=node, used_at=None).delete()

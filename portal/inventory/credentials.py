@@ -37,26 +37,46 @@ def claimed_node_id(authorization: str) -> UUID:
         raise _token_invalid() from None
 
 
-def node_authenticate(nodes: QuerySet[Node], *, authorization: str, epoch: int) -> Node:
+def bearer_authenticate(*, authorization: str) -> UUID:
+    """The id of the node whose token this is: one read by primary key. Raises ContractError."""
+    return node_authenticate(credentials(), authorization=authorization).pk
+
+
+def credentials() -> QuerySet[Node]:
+    """Nodes with the columns that `node_authenticate` needs, and no others."""
+    return Node.objects.only(
+        "name", "status", "epoch", "token_digest", "replaced_token_digest", "token_expires_at"
+    )
+
+
+def node_authenticate(
+    nodes: QuerySet[Node], *, authorization: str, epoch: int | None = None
+) -> Node:
     """The calling node, read from `nodes` (which may lock it). Raises ContractError.
 
-    An older epoch is reported even without a valid token, because the newer hello replaced that
-    token, and a replaced agent must stop instead of saying hello again. This reveals nothing: the
-    caller knows the node's random id.
+    Nothing is revealed without a token that was valid once: `epoch_stale` answers the token that
+    the last hello replaced. `epoch`: of the call; None before its body is read.
     """
     node = nodes.filter(pk=claimed_node_id(authorization)).first()
     if node is None:
         raise _token_invalid()
-    require_not_retired(node)
-    if epoch < node.epoch:
-        sentence = f"epoch {epoch} was replaced by {node.epoch}: stop changing the node"
-        raise ContractError(ContractErrorCode.EPOCH_STALE, sentence, "epoch")
-    token = authorization.removeprefix(SCHEME)
-    is_same = hmac.compare_digest(digest_of(token), node.token_digest)
+    digest = digest_of(authorization.removeprefix(SCHEME))
+    if hmac.compare_digest(digest, node.replaced_token_digest):
+        require_not_retired(node)
+        raise epoch_stale(epoch)
     is_fresh = node.token_expires_at is not None and node.token_expires_at > timezone.now()
-    if not (is_same and is_fresh and epoch == node.epoch):
+    if not (hmac.compare_digest(digest, node.token_digest) and is_fresh):
         raise _token_invalid()
+    require_not_retired(node)
+    if epoch is not None and epoch != node.epoch:
+        raise epoch_stale(epoch)
     return node
+
+
+def epoch_stale(epoch: int | None) -> ContractError:
+    which = "this session" if epoch is None else f"epoch {epoch}"
+    sentence = f"{which} was replaced by a newer one: stop changing the node"
+    return ContractError(ContractErrorCode.EPOCH_STALE, sentence, "epoch")
 
 
 def require_not_retired(node: Node) -> None:

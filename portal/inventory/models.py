@@ -59,6 +59,8 @@ class Node(models.Model):
     public_key = models.CharField(max_length=64, blank=True, default="", editable=False)
     epoch = models.PositiveBigIntegerField(default=0, editable=False)
     token_digest = models.CharField(max_length=64, blank=True, default="", editable=False)
+    # Of the session before: its agent is told that it was replaced.
+    replaced_token_digest = models.CharField(max_length=64, blank=True, default="", editable=False)
     token_expires_at = models.DateTimeField(null=True, blank=True, editable=False)
     boot_id = models.CharField(max_length=64, blank=True, default="", editable=False)
     last_seen_at = models.DateTimeField(null=True, blank=True, editable=False)

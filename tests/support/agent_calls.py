@@ -25,6 +25,7 @@ from agents.contract.calls import (
 )
 from agents.contract.codec import encode
 from agents.contract.documents import DesiredDocument, ObservedDocument, digest
+from portal.agentapi.door import door
 from portal.asgi import application
 from portal.inventory.credentials import digest_of
 from portal.inventory.models import JoinToken, Node
@@ -44,6 +45,7 @@ def run(scenario: Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]]) -> N
                     await scenario(client)
             finally:
                 await listener().close()
+                door.cache_clear()
 
     asyncio.run(whole())
 

@@ -10,6 +10,7 @@ import pytest
 from agents.contract.calls import HelloResponse, SyncResponse
 from agents.contract.codec import encode
 from agents.contract.documents import DesiredDocument
+from agents.contract.errors import ContractError, ContractErrorCode
 from agents.portal.client import PortalClient
 from agents.portal.sync import PortalSession
 from agents.simdriver.install import uninstall
@@ -22,19 +23,25 @@ WHEN = "2026-01-01T00:00:00Z"
 
 class Portal:
     """Answers hello; each sync call waits until the test says which revision answers it, or that
-    it fails with a `httpx` error. `documents`: whether each call brought the observed document."""
+    it fails with a `httpx` error or a refusal. `documents`: whether each call brought the observed
+    document."""
 
     def __init__(self):
         self.calls = asyncio.Queue()
         self.documents = []
+        self.hellos = 0
 
     async def answer(self, request):
         if request.url.path.endswith("hello"):
+            self.hellos += 1
             return httpx.Response(200, json=encode(HelloResponse(1, "t", 600, 60, 0, WHEN)))
         said, revision = json.loads(request.content), asyncio.Future()
         self.documents.append(said["observed"] is not None)
         self.calls.put_nowait((said["applied_revision"], revision))
-        desired = DesiredDocument(node="n-1", revision=await revision)
+        try:
+            desired = DesiredDocument(node="n-1", revision=await revision)
+        except ContractError as refused:
+            return httpx.Response(refused.status, json=refused.body())
         answer = SyncResponse(1, 0, 60, desired.revision, False, WHEN, desired)
         return httpx.Response(200, json=encode(answer))
 
@@ -108,5 +115,22 @@ def test_after_a_failed_call_the_portal_gets_the_whole_document_again(machine):
         overtaking.set_exception(httpx.ReadError("the connection broke"))
         await portal.calls.get()
         assert portal.documents[3:] == [True, True]
+
+    talk(machine, scenario)
+
+
+def test_a_portal_that_wants_fewer_calls_gets_no_hello_but_the_same_report_later(
+    machine, monkeypatch
+):
+    monkeypatch.setattr("agents.portal.sync.MAX_RETRY_SECONDS", 0.0)
+
+    async def scenario(portal, _):
+        refusal = ContractError(
+            ContractErrorCode.TOO_FREQUENT, "too many calls", "", {"retry_seconds": 7}
+        )
+        (await portal.calls.get())[1].set_exception(refusal)
+        (await portal.calls.get())[1].set_result(3)
+        await portal.calls.get()
+        assert (portal.hellos, portal.documents) == (1, [True, True, False])
 
     talk(machine, scenario)

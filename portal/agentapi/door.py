@@ -1,0 +1,144 @@
+"""The door: a caller is known by its header before its body is read, and calls have a rate.
+
+Everything here belongs to one process and runs on its event loop, so that a refused call costs
+neither a thread nor, from a stranger who has called too often, a read of the database.
+"""
+
+import math
+import time
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from uuid import UUID
+
+from agents.contract.errors import ContractError, ContractErrorCode
+from portal.agentapi.http import Scope, caller_address, header
+from portal.agentapi.threads import run_in_thread
+from portal.inventory.credentials import bearer_authenticate, claimed_node_id, digest_of
+from portal.token_buckets import BucketRate, TokenBuckets
+
+# Refused calls with a token, from one address: each costs a read by primary key. A thousand nodes
+# behind one address whose tokens all ended (a restored database) are through in 20 s.
+REFUSED_TOKENS = BucketRate(burst=200, per_second=50)
+# Refused enrolments and hellos from one address: each costs a row lock, a hello a signature too.
+REFUSED_GREETINGS = BucketRate(burst=40, per_second=5)
+# Sessions of one node. An agent whose portal comes and goes says hello about 12 times in its first
+# minute, then 4 times a minute.
+HELLOS = BucketRate(burst=20, per_second=0.2)
+# Reports and samples of one node. An agent sends one for each change that it sees.
+REPORTS = BucketRate(burst=60, per_second=20)
+# Log chunks of one node: at 256 KiB each, more than its network carries for long.
+LOG_CHUNKS = BucketRate(burst=400, per_second=100)
+# As many nodes are remembered as there are buckets.
+MAX_NODES = 20_000
+
+
+class Door:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.reports = TokenBuckets(REPORTS, clock=clock)
+        self.log_chunks = TokenBuckets(LOG_CHUNKS, clock=clock)
+        self._hellos = TokenBuckets(HELLOS, clock=clock)
+        self._refused_tokens = TokenBuckets(REFUSED_TOKENS, clock=clock)
+        self._refused_greetings = TokenBuckets(REFUSED_GREETINGS, clock=clock)
+        # By node, the digest of the token that it proved itself with.
+        self._proven: dict[UUID, str] = {}
+
+    async def caller(self, scope: Scope, calls: TokenBuckets) -> UUID:
+        """The node that makes the call, from its header alone. Raises ContractError.
+
+        Refused calls count against the address that they come from. A token that was accepted
+        before is not held up by what others at its address do.
+        """
+        authorization = header(scope, "authorization")
+        with self._counted(self._refused_tokens, caller_address(scope), authorization):
+            node_id = await run_in_thread(bearer_authenticate, authorization=authorization)
+        self._remember(node_id, authorization)
+        if wait := calls.take(node_id):
+            raise too_frequent(wait)
+        return node_id
+
+    @contextmanager
+    def enrolment(self, scope: Scope) -> Iterator[None]:
+        """Count it against its address if it is refused inside. Raises too_frequent."""
+        with self._charged(self._refused_greetings, caller_address(scope)):
+            yield
+
+    @contextmanager
+    def hello(self, scope: Scope, node_id: str) -> Iterator[None]:
+        """The same, and count it against the node if it succeeds.
+
+        A refused hello for a node that has proven itself here counts against that node, so that
+        strangers at its address, who do not know its id, cannot keep it out.
+        """
+        key = _uuid(node_id)
+        # Only its own hellos count here: who cannot sign takes none of them.
+        if key and (wait := self._hellos.wait_seconds(key)):
+            raise too_frequent(wait)
+        blamed = key if key in self._proven else caller_address(scope)
+        with self._charged(self._refused_greetings, blamed):
+            yield
+        self._hellos.take(key)
+
+    def refused_greeting(self, scope: Scope) -> None:
+        """Count a body that is no enrolment and no hello. Raises too_frequent."""
+        if wait := self._refused_greetings.take(caller_address(scope)):
+            raise too_frequent(wait)
+
+    @contextmanager
+    def _counted(self, refused: TokenBuckets, address: str, authorization: str) -> Iterator[None]:
+        if not self._is_proven(authorization):
+            with self._charged(refused, address):
+                yield
+            return
+        try:
+            yield
+        except ContractError:
+            # It has ended: from now on its bearer is a stranger again.
+            self._proven[claimed_node_id(authorization)] = ""
+            refused.take(address)
+            raise
+
+    @contextmanager
+    def _charged(self, refused: TokenBuckets, key: Hashable) -> Iterator[None]:
+        """Taken first, so that calls at the same time count too; given back unless refused."""
+        if wait := refused.take(key):
+            raise too_frequent(wait)
+        try:
+            yield
+        except ContractError:
+            raise
+        except BaseException:
+            refused.give_back(key)
+            raise
+        refused.give_back(key)
+
+    def _is_proven(self, authorization: str) -> bool:
+        try:
+            return self._proven.get(claimed_node_id(authorization)) == digest_of(authorization)
+        except ContractError:
+            return False
+
+    def _remember(self, node_id: UUID, authorization: str) -> None:
+        self._proven.pop(node_id, None)
+        self._proven[node_id] = digest_of(authorization)
+        while len(self._proven) > MAX_NODES:
+            del self._proven[next(iter(self._proven))]
+
+
+@cache
+def door() -> Door:
+    """The one of this process."""
+    return Door()
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def too_frequent(seconds: float) -> ContractError:
+    wait = max(1, math.ceil(seconds))
+    sentence = f"too many calls: try again in {wait} s"
+    return ContractError(ContractErrorCode.TOO_FREQUENT, sentence, "", {"retry_seconds": wait})

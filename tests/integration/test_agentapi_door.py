@@ -1,0 +1,248 @@
+"""The door of the agents' endpoint: who calls is known before the body is read, and how often."""
+
+import asyncio
+import threading
+
+import httpx
+import pytest
+
+from agents.contract.calls import ENROL_PATH, HELLO_PATH, SYNC_PATH, TELEMETRY_PATH
+from agents.contract.node_limits import MAX_GPUS, MAX_REPLICAS
+from portal.agentapi import door as door_module
+from portal.agentapi import endpoint
+from portal.agentapi.door import HELLOS, REFUSED_GREETINGS, REFUSED_TOKENS, REPORTS, Door
+from portal.asgi import application
+from portal.inventory.credentials import bearer_authenticate
+from portal.inventory.models import Node
+from tests.support.agent_calls import Agent, a_join_token, an_agent, run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LOG = "/agent/v1/replicas/00000000-0000-0000-0000-000000000000/log"
+WITH_A_TOKEN = (("POST", SYNC_PATH), ("POST", TELEMETRY_PATH), ("PUT", f"{LOG}?offset=0"))
+
+
+@pytest.fixture(autouse=True)
+def stopped_door(monkeypatch):
+    """A door of its own for which no time passes: nothing is refilled."""
+    door = Door(clock=lambda: 0.0)
+    monkeypatch.setattr(endpoint, "door", lambda: door)
+    return door
+
+
+def code_of(answer):
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+def from_address(address):
+    transport = httpx.ASGITransport(app=application, client=(address, 40_000))
+    return httpx.AsyncClient(transport=transport, base_url="http://portal")
+
+
+class Body:
+    """One MiB in parts; knows how many of them were read."""
+
+    def __init__(self):
+        self.parts = 0
+
+    async def __aiter__(self):
+        for _ in range(16):
+            self.parts += 1
+            yield b"[" * (64 << 10)
+
+
+@pytest.mark.parametrize(("method", "path"), WITH_A_TOKEN)
+@pytest.mark.parametrize("token", ["", "nonsense", "of a node", "of nobody"])
+def test_finding_2_3_a_stranger_is_refused_before_its_body_is_read(method, path, token):
+    agent, stranger, body = an_agent(), Agent(), Body()
+    claims = {"of a node": f"{agent.node.pk.hex}.x", "of nobody": f"{stranger.node.pk.hex}.x"}
+
+    async def scenario(client):
+        headers = {"Authorization": f"Agent {claims.get(token, token)}"}
+        answer = await client.request(method, path, content=body, headers=headers)
+        assert code_of(answer) == (401, "token_invalid")
+
+    run(scenario)
+    assert body.parts == 0
+
+
+def test_finding_2_3_a_body_is_decoded_beside_the_event_loop(monkeypatch):
+    agent, names = an_agent(), []
+    real = endpoint.read_json
+    monkeypatch.setattr(
+        endpoint, "read_json", lambda b: (names.append(threading.current_thread().name), real(b))[1]
+    )
+
+    async def scenario(client):
+        await agent.hello(client)
+        names.clear()
+        assert (await agent.sync(client)).status_code == 200
+
+    run(scenario)
+    assert [name.partition("_")[0] for name in names] == ["agentdecode"]
+
+
+@pytest.mark.parametrize(
+    ("field", "most"), [("replicas", MAX_REPLICAS), ("gpus", MAX_GPUS), ("slices", 8 * MAX_GPUS)]
+)
+def test_finding_2_3_lists_are_as_long_as_those_of_a_node(field, most):
+    agent = an_agent()
+
+    async def scenario(client):
+        await agent.hello(client)
+        body = agent.sync_body()
+        body["observed"][field] = [{}] * 49_902
+        answer = await client.post(SYNC_PATH, json=body, headers=agent.headers)
+        error = answer.json()["error"]
+        assert (answer.status_code, error["field"]) == (400, f"observed.{field}")
+        assert error["sentence"] == f"at most {most} entries"
+
+    run(scenario)
+
+
+def test_finding_2_3_a_token_is_looked_up_by_one_read_of_the_primary_key(
+    django_assert_num_queries,
+):
+    agent = an_agent()
+    run(agent.hello)
+    with django_assert_num_queries(1) as queries:
+        assert bearer_authenticate(authorization=f"Agent {agent.token}") == agent.node.pk
+    assert '"inventory_node"."id" = ' in queries[0]["sql"]
+    assert "desired" not in queries[0]["sql"]
+
+
+@pytest.mark.parametrize("path", [ENROL_PATH, HELLO_PATH])
+def test_finding_2_3_greetings_have_a_small_limit(path):
+    async def scenario(client):
+        body = Body()
+        assert code_of(await client.post(path, content=body)) == (413, "too_large")
+        assert body.parts == 1
+
+    run(scenario)
+
+
+def test_finding_2_14_refused_enrolments_are_throttled_by_address():
+    node = Node.objects.create(name="gpu-late")
+    ticket = a_join_token(node)
+
+    async def scenario(client):
+        guess = {"node": "gpu-late", "join_token": "x", "public_key": Agent().public_key}
+        for _ in range(REFUSED_GREETINGS.burst):
+            assert code_of(await client.post(ENROL_PATH, json=guess)) == (401, "join_token_invalid")
+        answer = await client.post(ENROL_PATH, json=guess)
+        assert code_of(answer) == (429, "too_frequent")
+        assert int(answer.headers["retry-after"]) == answer.json()["error"]["retry_seconds"] == 1
+        async with from_address("198.51.100.7") as elsewhere:
+            assert (await Agent(node=node).enrol(elsewhere, ticket)).status_code == 200
+
+    run(scenario)
+
+
+def test_finding_2_14_refused_hellos_and_bodies_are_throttled_by_address():
+    async def scenario(client):
+        for number in range(REFUSED_GREETINGS.burst):
+            body = Agent().hello_body() if number % 2 else {"colour": "red"}
+            assert (await client.post(HELLO_PATH, json=body)).status_code in (400, 401)
+        assert code_of(await client.post(HELLO_PATH, json={})) == (429, "too_frequent")
+        answer = await client.post(HELLO_PATH, json=Agent().hello_body())
+        assert code_of(answer) == (429, "too_frequent")
+
+    run(scenario)
+
+
+def test_finding_2_14_bad_tokens_are_throttled_and_cost_no_read():
+    async def scenario(client):
+        bad = {"Authorization": f"Agent {Agent().node.pk.hex}.x"}
+        for _ in range(REFUSED_TOKENS.burst):
+            assert code_of(await client.post(SYNC_PATH, headers=bad)) == (401, "token_invalid")
+        reads = []
+        real, door_module.run_in_thread = door_module.run_in_thread, reads.append
+        try:
+            answer = await client.post(SYNC_PATH, headers=bad)
+        finally:
+            door_module.run_in_thread = real
+        assert (code_of(answer), reads) == ((429, "too_frequent"), [])
+        assert answer.headers["retry-after"] == "1"
+
+    run(scenario)
+
+
+def test_a_node_that_has_proven_itself_is_not_kept_out_by_its_neighbours():
+    """All of a site may come from one address."""
+    agent = an_agent()
+
+    async def scenario(client):
+        await agent.hello(client)
+        assert (await agent.sync(client)).status_code == 200
+        bad = {"Authorization": f"Agent {Agent().node.pk.hex}.x"}
+        for _ in range(REFUSED_TOKENS.burst + 1):
+            await client.post(SYNC_PATH, headers=bad)
+        for _ in range(REFUSED_GREETINGS.burst + 1):
+            answer = await client.post(HELLO_PATH, json=Agent().hello_body())
+        assert answer.status_code == 429
+        assert (await agent.sync(client)).status_code == 200
+        assert (await agent.hello(client)).status_code == 200
+        assert code_of(await agent.sync(client)) == (429, "too_frequent")
+
+    run(scenario)
+
+
+def test_a_node_says_hello_at_a_rate_and_strangers_take_nothing_of_it():
+    agent = an_agent()
+
+    async def scenario(client):
+        stranger = Agent(node=agent.node)
+        for _ in range(HELLOS.burst):
+            assert (await agent.hello(client)).status_code == 200
+            await stranger.hello(client)
+        answer = await agent.hello(client)
+        assert code_of(answer) == (429, "too_frequent")
+        assert int(answer.headers["retry-after"]) == 5
+        upper = agent.hello_body(node_id=str(agent.node.pk).upper())
+        assert code_of(await client.post(HELLO_PATH, json=upper)) == (429, "too_frequent")
+
+    run(scenario)
+
+
+def test_a_node_reports_at_a_rate_and_its_logs_do_not_count_against_it():
+    agent, other = an_agent(), an_agent()
+
+    async def scenario(client):
+        await agent.hello(client)
+        await other.hello(client)
+        for _ in range(REPORTS.burst):
+            assert (await agent.sync(client)).status_code == 200
+        assert code_of(await agent.sync(client)) == (429, "too_frequent")
+        assert code_of(await agent.log(client, "no-such", 0, b"x")) == (404, "replica_unknown")
+        assert (await other.sync(client)).status_code == 200
+
+    run(scenario)
+
+
+def test_finding_2_17_a_stranger_learns_neither_epoch_nor_name():
+    agent = an_agent(name="gpu-secret")
+
+    async def scenario(client):
+        await agent.hello(client)
+        await agent.hello(client)
+        for epoch in (0, 1, 2, 99):
+            guess = Agent(node=agent.node, token=f"{agent.node.pk.hex}.x", epoch=epoch)
+            answer = await guess.sync(client)
+            assert code_of(answer) == (401, "token_invalid")
+            assert "gpu-secret" not in answer.text and "2" not in answer.json()["error"]["sentence"]
+
+    run(scenario)
+
+
+def test_a_body_that_no_one_finishes_is_given_up(monkeypatch):
+    monkeypatch.setattr(endpoint, "GREETING_SECONDS", 0)
+
+    async def half_a_body():
+        yield b"{"
+        await asyncio.Event().wait()
+
+    async def scenario(client):
+        answer = await client.post(HELLO_PATH, content=half_a_body())
+        assert code_of(answer) == (400, "malformed")
+
+    run(scenario)
