@@ -35,7 +35,7 @@ StoredAlternatives = list[dict[str, Any]]
 
 @dataclass(slots=True)
 class EstimatePace:
-    """When this process last asked for estimates, and for which jobs."""
+    """When this process last requested estimates, and for which jobs."""
 
     queue: frozenset[str] = frozenset()
     at: int = 0

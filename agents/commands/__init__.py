@@ -1,1 +1,1 @@
-"""What `python -m agents` can be told: one file a command, each with `main(options) -> int`."""
+"""The commands of `python -m agents`: one file each, with `main(options) -> int`."""

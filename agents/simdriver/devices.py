@@ -132,7 +132,7 @@ def _compute_capability(library: Any, handle: Any, major: Any, minor: Any) -> No
 
 
 def _processes(library: Any, handle: Any, count: Any, infos: Any) -> None:
-    """All of them; which are clients of MPS is told by a call of its own."""
+    """All of them; a call of its own lists the clients of MPS."""
     _list(library, handle, count, infos, lambda process: True)
 
 

@@ -55,7 +55,7 @@ def inject_lost(gpu: SimulatedGpu) -> None:
 
 
 def clear_health(node: SimulatedNode, gpu: SimulatedGpu) -> None:
-    """What a reset does: back on the bus, counters at zero, and events of before are not told."""
+    """What a reset does: back on the bus, counters at zero, and earlier events are not reported."""
     gpu.lost = gpu.remap_pending = gpu.remap_failed = False
     gpu.ecc_uncorrected, gpu.recovery_action = 0, NO_ACTION
     node.events = [event for event in node.events if event.gpu != gpu.uuid]
