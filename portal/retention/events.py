@@ -33,7 +33,8 @@ def events_remove(*, limits: RetentionLimits, now: datetime) -> int:
         rows = Event.objects.filter(of_nodes | of_jobs)
         removed += _delete(rows.order_by("pk"), BATCH)
     if limits.mib and removed < BATCH:
-        count = -(-events_use(limits).excess_bytes // _event_bytes())
+        use = events_use(limits)
+        count = -(-use.excess_bytes * use.count // use.bytes) if use.bytes else 0
         rows = _ended().order_by("job__finished_at", "pk")
         removed += _delete(rows, min(count, BATCH - removed))
     return removed

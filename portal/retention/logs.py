@@ -7,12 +7,14 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Count, Min, Sum
 
-from portal.job_logs.storage import open_logs, stream_name
+from portal.job_logs.adoption import adopt_file
+from portal.job_logs.storage import stream_name
 from portal.jobs.models import Replica
 from portal.jobs.querysets import values_of
 from portal.retention.limits import BATCH, RetentionLimits, StoredUse
 from portal.storage.errors import StoreError
 from portal.storage.segments import delete_forgotten, forget_stream
+from portal.storage.streams import open_streams
 from scheduler.core.model.states import JOB_FINAL
 
 # A task ends in under 45 s; what is left is removed in the next run.
@@ -32,15 +34,18 @@ def logs_remove(*, limits: RetentionLimits, now: datetime) -> int:
     """Remove logs that are too old, then the oldest ones while all are too large; at most a batch.
     How many. Raises StoreUnavailable; the next run then removes the bytes that are left."""
     removed = 0
-    for replica in _to_remove(limits, now):
-        # A file of an older Tessera is recorded first, so that its bytes are removed, too. One that
-        # cannot be read any more is removed all the same.
-        with suppress(StoreError):
-            open_logs([replica])
+    replicas = {stream_name(replica): replica for replica in _to_remove(limits, now)}
+    streams = open_streams({name: replica.log_bytes for name, replica in replicas.items()})
+    for name, replica in replicas.items():
+        if streams[name].first_gap == 0:
+            # A file of an older Tessera is recorded first, so that its bytes are removed, too. If
+            # that fails, the log is removed from the pages and its file stays.
+            with suppress(StoreError):
+                adopt_file(streams[name])
         with transaction.atomic():
             rows = Replica.objects.filter(pk=replica.pk, log_removed_at__isnull=True)
             removed += rows.update(log_removed_at=now)
-            forget_stream(stream_name(replica))
+            forget_stream(name)
     delete_forgotten(BATCH, seconds=DELETE_SECONDS)
     return removed
 

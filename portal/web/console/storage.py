@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from portal.retention.events import events_use
-from portal.retention.limits import MIB, StoredUse
+from portal.retention.limits import StoredUse
 from portal.retention.logs import logs_use
 from portal.retention.tasks import event_limits, log_limits
 from portal.storage.errors import StoreUnavailable
@@ -26,10 +26,6 @@ class UseRow:
     name: str
     use: StoredUse
     is_estimate: bool = False
-
-    @property
-    def max_bytes(self) -> int:
-        return self.use.limits.mib * MIB
 
 
 @platform_admins_only
