@@ -6,7 +6,6 @@ from pathlib import Path
 from zlib import crc32
 
 from django.conf import settings
-from django.db import transaction
 
 from portal.storage.errors import SizeMismatch, StoreUnavailable
 from portal.storage.models import Segment
@@ -34,23 +33,22 @@ def _adopt(stream: str, path: Path, end: int) -> bool:
     if path.stat().st_size < end:
         detail = f"{name}: the database counts {end} bytes, the file has {path.stat().st_size}"
         raise SizeMismatch(detail)
-    with transaction.atomic():
-        store = store_row(folder_store())
-        rows = [
-            Segment(
-                stream=stream,
-                start=start,
-                size=len(data),
-                crc32=crc32(data),
-                newlines=data.count(b"\n"),
-                store=store,
-                object_name=name,
-                object_offset=start,
-            )
-            for start, data in _pieces(path, end)
-        ]
-        # Another process may adopt the same file at the same time.
-        Segment.objects.bulk_create(rows, ignore_conflicts=True)
+    store = store_row(folder_store())
+    rows = [
+        Segment(
+            stream=stream,
+            start=start,
+            size=len(data),
+            crc32=crc32(data),
+            newlines=data.count(b"\n"),
+            store=store,
+            object_name=name,
+            object_offset=start,
+        )
+        for start, data in _pieces(path, end)
+    ]
+    # All or none, in one transaction. Another process may adopt the same file at the same time.
+    Segment.objects.bulk_create(rows, ignore_conflicts=True)
     return True
 
 
