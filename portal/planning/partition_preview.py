@@ -66,11 +66,6 @@ class PartitionStep:
     action: PartitionAction
     message: Message
 
-    @property
-    def sentence(self) -> str:
-        """The message in English."""
-        return self.message.text
-
 
 @dataclass(frozen=True, slots=True)
 class GpuChange:

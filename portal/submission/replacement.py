@@ -68,10 +68,11 @@ def job_replace(*, job: Job, actor: User, changes: Mapping[str, Any], limits: Re
 def _changed_request(job: Job, changes: Mapping[str, Any], limits: RequestLimits) -> dict[str, Any]:
     """The stored request with the changes. A begin time stays only while it lies ahead; processes
     and amounts that nobody chose follow a changed device."""
-    stored = chosen_fields(job.request, limits) if "device" in changes else dict(job.request)
-    stored.pop("begin_at", None)
+    stored = dict(job.request)
     if "device" in changes:
+        stored = chosen_fields(stored, limits)
         stored.pop("processes", None)
+    stored.pop("begin_at", None)
     if job.begin_at and job.begin_at > timezone.now():
         stored["begin_at"] = job.begin_at.isoformat(timespec="seconds")
     return stored | dict(changes)

@@ -48,10 +48,9 @@ class FormInput:
 def advanced_inputs(
     values: Mapping[str, str], errors: Mapping[str, str], limits: RequestLimits
 ) -> list[FormInput]:
-    """Those of the advanced part, by group; long ones last."""
+    """Those of the advanced part, by group."""
     ordered = [field for group in GROUPS for field in ADVANCED if field.group is group]
-    inputs = form_inputs(ordered, values, errors, limits)
-    return sorted(inputs, key=lambda each: each.is_long)
+    return form_inputs(ordered, values, errors, limits)
 
 
 def form_inputs(

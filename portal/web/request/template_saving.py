@@ -10,10 +10,10 @@ from portal.catalogue.models import Template
 from portal.catalogue.services import template_save
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
-from portal.submission.limits import chosen_fields, request_limits
+from portal.submission.limits import chosen_fields
 from portal.web.request.form import FilledForm
 from portal.web.wording.messages import refusal_text
-from scheduler.core.request import request_as_dict
+from scheduler.core.request import RequestLimits, request_as_dict
 
 NAME, DESCRIPTION, PROJECT = "template_name", "template_description", "template_project"
 # The project value of a template that every project may use.
@@ -46,7 +46,11 @@ def unsaved_template(form: FilledForm, *, is_open: bool = False) -> TemplateSave
 
 
 def save_as_template(
-    user: User, form: FilledForm, data: Mapping[str, str], projects: Sequence[Project]
+    user: User,
+    form: FilledForm,
+    data: Mapping[str, str],
+    projects: Sequence[Project],
+    limits: RequestLimits,
 ) -> TemplateSave:
     """Create a template of the form's request. Nothing is submitted."""
     typed = {name: data.get(name, "")[:MAX_LENGTH] for name in (NAME, DESCRIPTION, PROJECT)}
@@ -55,7 +59,6 @@ def save_as_template(
         saving.errors[NAME] = _("Correct the fields of the request first, then save it")
         saving.status = 400
         return saving
-    limits = request_limits()
     try:
         saving.saved = template_save(
             actor=user,

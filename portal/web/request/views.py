@@ -101,7 +101,7 @@ def _post(request: AuthenticatedHttpRequest) -> HttpResponse:
     elif "preview" in request.POST:
         pass
     elif is_template_save(request.POST):
-        saving = save_as_template(user, form, request.POST, projects)
+        saving = save_as_template(user, form, request.POST, projects, limits)
         status = saving.status
     elif address := _submit(user, form):
         return HttpResponseRedirect(address)
