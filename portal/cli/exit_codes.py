@@ -27,7 +27,7 @@ class CommandFailed(Exception):
     next_command: str = ""
     exit_code: ExitCode = ExitCode.FAILURE
     fields: tuple[tuple[str, str], ...] = ()
-    # Fields of the request that mend it, with their new values.
+    # Fields of the request with corrected values.
     suggestion: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:

@@ -37,11 +37,11 @@ def job_hold(*, job: Job, actor: User, reason: str) -> Job:
     with transaction.atomic():
         job = _waiting(job)
         _set_hold(job, actor.username, reason)
-        said = {"user": actor.username, "because": job.hold_reason}
+        values = {"user": actor.username, "because": job.hold_reason}
         _record(
             job,
             AuditAction.JOB_HOLD,
-            Message("put on hold by %(user)s: %(because)s", **said),
+            Message("put on hold by %(user)s: %(because)s", **values),
             actor,
         )
     return job

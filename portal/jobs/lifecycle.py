@@ -159,8 +159,8 @@ def _first_failure(replicas: list[Replica]) -> dict[str, Any]:
     # What the sentence was made of, for other languages.
     written = Event.objects.filter(noun=first.NOUN, noun_id=str(first.pk), new=first.status)
     data = written.order_by("-id").values_list("data", flat=True).first() or {}
-    said = {"said": data["said"]} if "said" in data else {}
-    return said | {
+    parts = {"said": data["said"]} if "said" in data else {}
+    return parts | {
         "rank": first.rank,
         "status": first.status,
         "exit_code": first.exit_code,

@@ -14,7 +14,7 @@ class TaskLease(models.Model):
     # When a round was last completed.
     stamped_at = models.DateTimeField(null=True, blank=True)
 
-    # What the next round goes on from, if the last one ran out of time; JSON of the work's own.
+    # Where the next round continues, if the last one ran out of time: JSON, as the work wrote it.
     continuation = models.JSONField(null=True, blank=True)
 
     class Meta:

@@ -30,7 +30,7 @@ def host_nodes() -> tuple[HostNode, ...]:
 def _boards_by_node() -> dict[UUID, list[Board]]:
     """Each kind of board is one object, however many GPUs there are."""
     names = ("board", "product_name", "memory_mib", "profiles")
-    # Equal GPUs of a node are one row: a large cluster is asked for by every submit.
+    # Equal GPUs of a node are one row: every submit reads this, on a large cluster too.
     alike = Gpu.objects.order_by("node_id", "board").values_list("node_id", *names)
     known: dict[tuple[Any, ...], Board] = {}
     by_node: dict[UUID, list[Board]] = defaultdict(list)

@@ -1,7 +1,7 @@
-"""What a site says about replicas, applied to rows. The only way in, for every kind of site.
+"""What a site reports about replicas, applied to rows. The only way in, for every kind of site.
 
-A site speaks about its own replicas alone, and about an attempt only with its fence. What it says
-late, twice or in the wrong order changes nothing: no edge of the state machine leads back.
+A site reports on its own replicas only, and on an attempt only with its fence. A report that is
+late, repeated or out of order changes nothing: no edge of the state machine leads back.
 """
 
 import logging
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a site says about one replica."""
+    """What a site reports about one replica."""
 
     replica: UUID
     fence: int
@@ -63,25 +63,26 @@ def observations_apply(
     site: str = OWN_NODES,
     node: Node | None = None,
 ) -> ObservationResult:
-    """Apply what a site, or one node of Tessera's own, says, in its order. One transaction."""
-    said: dict[UUID, list[Observation]] = defaultdict(list)
+    """Apply the report of a site, or of one of Tessera's own nodes, in its order, in one
+    transaction."""
+    by_replica: dict[UUID, list[Observation]] = defaultdict(list)
     for observation in observations:
-        said[observation.replica].append(observation)
+        by_replica[observation.replica].append(observation)
     result = ObservationResult()
     # No savepoint inside a report's own transaction.
     with transaction.atomic(savepoint=False):
         own = Q(node=node) if node else Q(attempt__site=site)
-        rows = Replica.objects.filter(own, pk__in=list(said)).select_related("attempt__job")
+        rows = Replica.objects.filter(own, pk__in=list(by_replica)).select_related("attempt__job")
         for row in rows.lock_rows():
-            for observation in said.pop(row.pk):
+            for observation in by_replica.pop(row.pk):
                 if observation.fence != row.attempt.fence:
                     result.refused.append(observation)
                 elif _observe(row, observation, actor):
                     result.jobs.add(row.attempt.job_id)
-    result.refused += chain.from_iterable(said.values())
+    result.refused += chain.from_iterable(by_replica.values())
     if result.refused:
         place = node.name if node else site
-        log.info("%s spoke about %s replicas that are not its own", place, len(result.refused))
+        log.info("%s reported %s replicas that are not its own", place, len(result.refused))
     return result
 
 

@@ -13,7 +13,7 @@ class ByteStore(models.Model):
     location = models.CharField(max_length=1024)
     """The path or the URL, for people."""
     used_at = models.DateTimeField()
-    """When bytes were last recorded in it; `USED_EVERY` exact."""
+    """When bytes were last recorded in it, to within `USED_EVERY`."""
 
     class Meta:
         ordering = ("pk",)

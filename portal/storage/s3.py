@@ -45,7 +45,7 @@ class BucketStorage(S3Storage):  # type: ignore[misc]  # django-storages has no 
         try:
             return request(Bucket=self.bucket_name, Key=key, **parameters)
         except ClientError as error:
-            # Without its bucket, too, the store answers 404; then all is away, not one object.
+            # A missing bucket is a 404, too: then every object is away, not only this one.
             is_missing = error.response["ResponseMetadata"]["HTTPStatusCode"] == 404
             if is_missing and error.response["Error"]["Code"] != "NoSuchBucket":
                 raise FileNotFoundError(name) from error
@@ -54,7 +54,7 @@ class BucketStorage(S3Storage):  # type: ignore[misc]  # django-storages has no 
 
 def s3_storage(platform: Platform) -> S3Storage:
     """Django's storage API over the bucket. Each request is tried once, within the timeout: the
-    callers retry by themselves, and nobody waits for a store that hangs."""
+    callers retry, and nobody waits for a store that hangs."""
     return BucketStorage(
         bucket_name=platform.s3_bucket,
         endpoint_url=platform.s3_endpoint or None,

@@ -28,7 +28,7 @@ SEGMENT_BYTES = 1 << 20
 # full chunk of an agent is large enough: merging those of a fast log would double its requests.
 MERGE_COUNT = 32
 MERGE_BELOW = (4 << 10, 64 << 10, MAX_LOG_CHUNK_BYTES)
-# Before the names of streams that are to be removed.
+# The prefix of streams that are to be removed.
 FORGOTTEN = "forgotten/"
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from portal.storage.objects import ObjectStore
 
 # Beside the logs: with containers, only this folder outlives one.
 FOLDER_ID = "logs/.store-id"
-# `ByteStore.used_at` is this exact.
+# How exact `ByteStore.used_at` is.
 USED_EVERY = timedelta(minutes=10)
 
 

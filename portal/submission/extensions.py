@@ -108,8 +108,8 @@ def _extend(job: Job, by: User, seconds: int) -> None:
     job.deadline_at = (job.deadline_at or timezone.now()) + timedelta(seconds=seconds)
     job.save(update_fields=["time_limit_seconds", "deadline_at"])
     more = write_seconds(seconds)
-    said = Message("extended by %(user)s by %(more)s", user=by.username, more=more)
-    event_record(job, EventCode.EXTENDED, said, actor=by.username)
+    message = Message("extended by %(user)s by %(more)s", user=by.username, more=more)
+    event_record(job, EventCode.EXTENDED, message, actor=by.username)
     audit_record(
         actor=by.username,
         action=AuditAction.JOB_EXTEND,

@@ -1,4 +1,4 @@
-"""What every job request is checked against, and what it gets where it does not say."""
+"""The limits that every job request is checked against, and the amounts that it gets by default."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -145,5 +145,5 @@ def _as_refused(refused: ChangeRefusedError) -> Refused:
 
 
 def _audit(actor: str, row: object, days: int, changes: Iterable[ClusterChange]) -> None:
-    told = {"days": days, "changes": [str(change) for change in changes]}
-    audit_record(actor=actor, action=AuditAction.WHAT_IF, noun="what_if", noun_id=row, after=told)
+    facts = {"days": days, "changes": [str(change) for change in changes]}
+    audit_record(actor=actor, action=AuditAction.WHAT_IF, noun="what_if", noun_id=row, after=facts)

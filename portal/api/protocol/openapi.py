@@ -44,7 +44,7 @@ FIELD = {
         "suggestion": {
             "type": "object",
             "additionalProperties": True,
-            "description": "fields of the request with the values that mend it; often absent",
+            "description": "fields of the request with corrected values; often absent",
         },
     },
     "required": ["field", "code", "message"],

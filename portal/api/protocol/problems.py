@@ -129,9 +129,9 @@ def _field_list(field: str, code: str, message: str) -> list[dict[str, Any]]:
 def _field(
     field: str, code: str, message: str, suggestion: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """`suggestion`: fields of the request that mend it."""
-    mended = {"suggestion": dict(suggestion)} if suggestion else {}
-    return {"field": field, "code": str(code), "message": message} | mended
+    """`suggestion`: fields of the request with corrected values."""
+    corrected = {"suggestion": dict(suggestion)} if suggestion else {}
+    return {"field": field, "code": str(code), "message": message} | corrected
 
 
 def _join(fields: list[dict[str, Any]]) -> str:

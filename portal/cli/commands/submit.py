@@ -61,7 +61,7 @@ def submit(
     """
     cli = cli_context(context)
     body = _request(cli, file, command or [], opt.request_fields(options, cli.env))
-    with _mended_command(body, cli.env):
+    with _corrected_command(body, cli.env):
         if dry_run:
             _show_dry_run(cli, body, output)
             return
@@ -80,12 +80,12 @@ def submit(
 
 
 @contextmanager
-def _mended_command(body: dict[str, Any], own: Mapping[str, str]) -> Iterator[None]:
-    """If the portal suggests how to mend the request, the next command is the mended one."""
+def _corrected_command(body: dict[str, Any], own: Mapping[str, str]) -> Iterator[None]:
+    """If the portal suggests a corrected request, the next command submits that one."""
     try:
         yield
     except CommandFailed as failed:
-        # With more to mend it would be refused again; a field in REST's spelling has no flag.
+        # With other errors it would be refused again; a field in REST's spelling has no flag.
         if failed.suggestion and len(failed.fields) == 1 and not SPELLINGS.keys() & body.keys():
             # A value of this shell's environment may be a secret: its name is enough to pass it on.
             values = body.get("env", {}).items()

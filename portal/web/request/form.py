@@ -65,7 +65,7 @@ class FilledForm:
     errors: dict[str, str] = field(default_factory=dict)
     """By form field."""
     suggestions: list[dict[str, Any]] = field(default_factory=list)
-    """Each mends an error: fields of the request with their new values."""
+    """Each corrects an error: fields of the request with new values."""
 
     def add_error(self, path: str, sentence: str) -> None:
         """Record an error in a field of the request, given by its path."""
