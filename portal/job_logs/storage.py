@@ -13,7 +13,6 @@ from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.job_logs.adoption import adopt_file
 from portal.jobs.models import Replica
-from portal.storage.segments import record, upload
 from portal.storage.streams import Stream, arrivals_of, open_streams
 
 # The times of arrival of this much of the end are read at once.
@@ -71,12 +70,6 @@ def read_log(replica: Replica, offset: int, limit: int) -> bytes:
     if offset < 0 or offset >= replica.log_bytes:
         return b""
     return log_stream(replica).read(offset, limit)
-
-
-def write_log(replica: Replica, offset: int, data: bytes) -> None:
-    """Write `data` at `offset` and drop what follows. The caller counts the bytes."""
-    name = stream_name(replica)
-    record(name, offset, upload(name, data))
 
 
 def removed_after_days(replica: Replica) -> int:

@@ -19,12 +19,12 @@ from django.utils import timezone  # noqa: E402
 
 from portal.accounts.models import User  # noqa: E402
 from portal.demo.scale import ClusterSize  # noqa: E402
-from portal.job_logs.storage import write_log  # noqa: E402
 from portal.jobs.models import Job, Replica  # noqa: E402
 from portal.live.bell import ring  # noqa: E402
 from portal.web.jobs.context import job_list_context  # noqa: E402
 from scheduler.core.model.states import JobStatus  # noqa: E402
 from tests.benchmarks.stream_readers import COOKIE  # noqa: E402
+from tests.support.logs import write_log  # noqa: E402
 from tests.support.scale_rows import client_of, known, seeded  # noqa: E402
 
 OTHERS = """select count(*) from pg_stat_activity where datname = current_database()

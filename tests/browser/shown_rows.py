@@ -13,13 +13,13 @@ from portal.accounts.models import Project, User
 from portal.catalogue.models import ImageRule, Template
 from portal.catalogue.services import image_policy_set, template_save
 from portal.inventory.models import Gpu, Node
-from portal.job_logs.storage import write_log
 from portal.jobs.models import Job, Replica
 from portal.telemetry.job_samples import samples_record
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.values import DeliveryStatus
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request import RequestLimits
+from tests.support.logs import write_log
 
 STEPS = 240
 MINUTES = 35

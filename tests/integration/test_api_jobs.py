@@ -16,9 +16,9 @@ from portal.allocations.models import Allocation
 from portal.allocations.selectors import gpu_hours, usage_of
 from portal.audit.transitions import event_record
 from portal.inventory.models import Gpu, Slice
-from portal.job_logs.storage import write_log
 from portal.jobs.models import Attempt, Job, Replica
 from scheduler.core.model.states import JobStatus, SliceStatus
+from tests.support.logs import write_log
 from tests.support.rows import a_job, a_node, a_project, a_request, a_user
 
 URL = "/api/v1/jobs"

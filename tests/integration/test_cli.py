@@ -26,10 +26,10 @@ from portal.accounts.services import token_create
 from portal.allocations.models import Allocation
 from portal.cli.context import CliContext
 from portal.cli.main import app
-from portal.job_logs.storage import write_log
 from portal.jobs.models import Job, Replica
 from portal.quotas.models import Quota
 from scheduler.core.model.states import JobStatus
+from tests.support.logs import write_log
 from tests.support.rows import HonestNode, a_job, a_node, a_project, a_request, a_user, settle
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,6 @@ from django.test import AsyncClient, override_settings
 
 from portal.accounts.models import Membership, User
 from portal.event_stream import retry_directive
-from portal.job_logs.storage import write_log
 from portal.jobs.models import Job, Replica
 from portal.live.bell import ring
 from portal.live.listener import listener
@@ -21,6 +20,7 @@ from portal.web.job import stream as job_stream
 from portal.web.job.stream import FollowedPage, job_stream_events
 from portal.web.logs import updates as log_updates
 from portal.web.logs.cursor import Cursor, parse_cursor
+from tests.support.logs import write_log
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)

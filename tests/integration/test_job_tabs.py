@@ -17,12 +17,12 @@ from agents.contract.telemetry import GpuSample, MissingReason, MissingValue, Sl
 from portal.allocations.models import Allocation, AllocationSample
 from portal.cli.main import app
 from portal.inventory.models import Gpu, Node
-from portal.job_logs.storage import write_log
 from portal.jobs.models import Job, Replica
 from portal.telemetry import job_samples as samples
 from portal.telemetry.job_samples import samples_record
 from portal.web.job.context import TABS
 from scheduler.core.request import parse_request, request_as_dict
+from tests.support.logs import write_log
 from tests.support.rows import LIMITS, a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -9,11 +9,12 @@ from django.conf import settings
 from portal.job_logs import reading as log_reading
 from portal.job_logs.adoption import file_name
 from portal.job_logs.reading import BLOCK, count_lines, last_lines, lines_from, lines_since, search
-from portal.job_logs.storage import log_stream, stream_name, write_log
+from portal.job_logs.storage import log_stream, stream_name
 from portal.jobs.models import Replica
 from portal.storage import segments
 from portal.storage.arrivals import pack_arrivals, unpack_arrivals
 from portal.web.logs.lines import merge_by_arrival, search_logs, tail
+from tests.support.logs import write_log
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)

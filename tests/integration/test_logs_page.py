@@ -10,10 +10,10 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from portal.job_logs.storage import write_log
 from portal.jobs.models import Attempt, Job, Replica
 from portal.storage.models import Segment
 from portal.storage.stores import current_store
+from tests.support.logs import write_log
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from portal.audit.models import AuditEntry, Event
-from portal.job_logs.storage import stream_name, write_log
+from portal.job_logs.storage import stream_name
 from portal.jobs.models import Attempt, Job, Replica
 from portal.retention import events, logs
 from portal.retention.events import events_remove, events_use
@@ -20,6 +20,7 @@ from portal.retention.tasks import retention_run
 from portal.storage.errors import StoreUnavailable
 from portal.storage.models import Segment
 from portal.storage.stores import current_store
+from tests.support.logs import write_log
 from tests.support.rows import a_node, a_project, a_user
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -10,9 +10,9 @@ from django.test import AsyncClient
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from portal.job_logs.storage import write_log
 from portal.jobs.models import Job, Replica
 from portal.web.logs.text import plain_text
+from tests.support.logs import write_log
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)

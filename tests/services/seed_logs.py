@@ -22,10 +22,10 @@ from django.utils import timezone  # noqa: E402
 from agents.contract.telemetry import GpuSample  # noqa: E402
 from portal.accounts.models import Membership, Role, User  # noqa: E402
 from portal.inventory.models import Gpu, Node  # noqa: E402
-from portal.job_logs.storage import write_log  # noqa: E402
 from portal.jobs.models import Replica  # noqa: E402
 from portal.live.bell import ring  # noqa: E402
 from portal.telemetry.job_samples import samples_record  # noqa: E402
+from tests.support.logs import write_log  # noqa: E402
 from tests.support.rows import a_job, a_node, a_project, settle  # noqa: E402
 
 LINES = 2_500
