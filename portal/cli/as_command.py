@@ -24,16 +24,9 @@ def as_command_lines(request: Mapping[str, Any]) -> str:
 def _flags(request: Mapping[str, Any]) -> Iterator[list[str]]:
     """The words of each flag that the request needs."""
     for field in FIELDS:
-        value = _value(request, field)
+        value = field.value_in(request)
         if field.flags and not _is_default(request, field, value):
             yield from _field_flags(field, value)
-
-
-def _value(request: Mapping[str, Any], field: RequestField) -> Any:
-    value: Any = request.get(field.top)
-    if not field.part:
-        return value
-    return value.get(field.part) if isinstance(value, Mapping) else None
 
 
 def _is_default(request: Mapping[str, Any], field: RequestField, value: Any) -> bool:

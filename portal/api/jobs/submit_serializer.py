@@ -67,7 +67,10 @@ def part_fields(top: str) -> dict[str, AnyField]:
 def schema_field(field: RequestField) -> AnyField:
     if field.kind is FieldKind.SHARE:
         return MpsShareSerializer(required=False, help_text=field.help)
-    options: dict[str, Any] = {"required": field.is_required, "help_text": _help(field)}
+    options: dict[str, Any] = {
+        "required": field.is_required,
+        "help_text": field.help + field.example_and_default,
+    }
     if choices := choices_of(field):
         return serializers.ChoiceField(choices=choices, **options)
     if field.kind is FieldKind.COUNT:
@@ -75,13 +78,6 @@ def schema_field(field: RequestField) -> AnyField:
         if field.maximum:
             options["max_value"] = field.maximum
     return SCHEMA_FIELDS[field.kind](**options)
-
-
-def _help(field: RequestField) -> str:
-    has_example = "example" in field.help.lower() or not field.example
-    example = "" if has_example else f" Such as {field.example}."
-    default = f" Default: {field.default_help}." if field.default_help else ""
-    return f"{field.help}{example}{default}"
 
 
 def _texts(**options: Any) -> AnyField:

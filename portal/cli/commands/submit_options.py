@@ -84,10 +84,7 @@ def _help(field: RequestField) -> str:
     if field.flag_help:
         return field.flag_help
     words = f" {', '.join(field.choices)}." if field.choices else ""
-    has_example = "example" in field.help.lower() or not field.example
-    example = "" if has_example else f" Such as {field.example}."
-    default = f" Default: {field.default_help}." if field.default_help else ""
-    return f"{field.help}{words}{example}{default}"
+    return f"{field.help}{words}{field.example_and_default}"
 
 
 class SubmitCommand(TyperCommand):
@@ -112,10 +109,7 @@ def request_fields(options: Mapping[str, Any], env: Mapping[str, str]) -> dict[s
     """
     fields: dict[str, Any] = {}
     for field, value in _written(options, env):
-        if field.part:
-            fields.setdefault(field.top, {})[field.part] = value
-        else:
-            fields[field.name] = value
+        field.write_to(fields, value)
     return fields
 
 

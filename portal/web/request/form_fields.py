@@ -39,11 +39,7 @@ def parse_fields(values: Mapping[str, str], errors: dict[str, str]) -> dict[str,
         text = values[field.form_name].strip()
         if field.top == "device" or not (text or field.is_required):
             continue
-        value = _parsed(field, text, errors)
-        if field.part:
-            body.setdefault(field.top, {})[field.part] = value
-        else:
-            body[field.name] = value
+        field.write_to(body, _parsed(field, text, errors))
     return body
 
 
@@ -67,9 +63,7 @@ def field_values(fields: Mapping[str, Any]) -> dict[str, str]:
     START_CONDITIONS."""
     values: dict[str, str] = {}
     for field in FIELDS:
-        value = fields.get(field.top)
-        if field.part and isinstance(value, Mapping):
-            value = value.get(field.part)
+        value = field.value_in(fields)
         if field.top == "device" or field.name in START_CONDITIONS or value is None:
             continue
         values[field.form_name] = _written(field, value, fields)

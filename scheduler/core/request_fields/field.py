@@ -1,7 +1,9 @@
 """The columns of the table: the properties of one field of a request."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class FieldKind(StrEnum):
@@ -135,3 +137,24 @@ class RequestField:
         if isinstance(self.default, DefaultRule):
             return RULE_HELP.get(self.default, "")
         return "" if self.default in (None, ()) else str(self.default)
+
+    @property
+    def example_and_default(self) -> str:
+        """Sentences after `help` in the schema and on the command line; may be empty."""
+        has_example = "example" in self.help.lower() or not self.example
+        example = "" if has_example else f" Such as {self.example}."
+        return example + (f" Default: {self.default_help}." if self.default_help else "")
+
+    def value_in(self, request: Mapping[str, Any]) -> Any:
+        """Its value in a request as it is written; None without one."""
+        value = request.get(self.top)
+        if not self.part:
+            return value
+        return value.get(self.part) if isinstance(value, Mapping) else None
+
+    def write_to(self, request: dict[str, Any], value: object) -> None:
+        """Set its value in a request as it is written."""
+        if self.part:
+            request.setdefault(self.top, {})[self.part] = value
+        else:
+            request[self.name] = value
