@@ -27,7 +27,7 @@ class LogRemoved(Refused):
         message = Message(
             "This log (%(mib)s MiB) was removed by retention, %(days)s d after the job ended",
             mib=f"{replica.log_bytes / (1 << 20):.1f}",
-            days=removed_after_days(replica),
+            days=_removed_after_days(replica),
         )
         super().__init__(ErrorCode.LOG_REMOVED, message)
 
@@ -72,7 +72,7 @@ def read_log(replica: Replica, offset: int, limit: int) -> bytes:
     return log_stream(replica).read(offset, limit)
 
 
-def removed_after_days(replica: Replica) -> int:
+def _removed_after_days(replica: Replica) -> int:
     """How many days after the end of the job the log was removed."""
     removed = replica.log_removed_at or timezone.now()
     ended = replica.attempt.job.finished_at or removed
