@@ -13,6 +13,7 @@ from django.urls import reverse
 from portal.jobs.models import Attempt, Job, Replica
 from portal.storage.models import Segment
 from portal.storage.stores import current_store
+from portal.web.job.context import TABS
 from tests.support.logs import write_log
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -118,14 +119,15 @@ def test_nobody_else_finds_it(client, job):
     assert client.get(address).status_code == 404
 
 
+def refuse_to_open(name, mode="rb"):
+    raise OSError("away")
+
+
 def test_a_store_that_does_not_answer_is_reported_and_its_lines_come_later(
     page, client, job, monkeypatch
 ):
-    def fail(name, mode="rb"):
-        raise OSError("away")
-
     with monkeypatch.context() as broken:
-        broken.setattr(current_store()._storage, "open", fail)
+        broken.setattr(current_store()._storage, "open", refuse_to_open)
         for text in (page(), client.get(f"/jobs/{job.label}/logs").content.decode()):
             assert "The log store does not answer. Nothing is lost" in text
             assert "No output yet" not in text
@@ -134,6 +136,18 @@ def test_a_store_that_does_not_answer_is_reported_and_its_lines_come_later(
     monkeypatch.setattr(current_store(), "_paused_until", 0.0)
     assert "does not answer" not in page()
     assert "step 2500" in page()
+
+
+def test_every_tab_of_a_failed_job_opens_while_the_store_does_not_answer(
+    page, client, job, monkeypatch
+):
+    Job.objects.filter(pk=job.pk).update(status="failed")
+    monkeypatch.setattr(current_store()._storage, "open", refuse_to_open)
+    for tab in TABS:
+        answer = client.get(f"/jobs/{job.label}/{tab}")
+        assert answer.status_code == 200
+        is_reported = "The log store does not answer" in answer.content.decode()
+        assert is_reported is (tab in ("logs", "results"))
 
 
 def test_a_log_that_lost_bytes_is_an_error_and_no_zeros(page, client, job):

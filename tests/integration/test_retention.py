@@ -172,9 +172,11 @@ def test_the_log_page_and_rest_say_what_was_removed(add, now, client):
     with override_settings(PLATFORM=replace(settings.PLATFORM, log_retention_days=30)):
         retention_run()
     client.force_login(job.owner)
-    for page in ("web:job_logs", "web:logs_full"):
-        text = client.get(reverse(page, args=[job.label])).content.decode()
-        assert "This log (3.0 MiB) was removed by retention, 31 d after the job ended" in text
+    for status in ("succeeded", "failed"):
+        Job.objects.filter(pk=job.pk).update(status=status)
+        for page in ("web:job_logs", "web:logs_full", "web:job_results"):
+            text = client.get(reverse(page, args=[job.label])).content.decode()
+            assert "This log (3.0 MiB) was removed by retention, 31 d after the job ended" in text
     events_remove(limits=RetentionLimits(days=30, mib=0), now=now)
     text = client.get(f"/jobs/{job.label}/events").content.decode()
     assert "The events of this job were removed by retention." in text

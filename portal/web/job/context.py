@@ -12,14 +12,14 @@ from portal.jobs.selectors import may_cancel
 from portal.planning.visible_reasons import visible_projects
 from portal.submission.replacement import may_replace
 from portal.submission.retries import may_retry
-from portal.web.job.log_tab import job_log
+from portal.web.job.log_tab import job_log, log_end
 from portal.web.job.metrics import job_metrics
 from portal.web.job.request_tab import job_spec
 from portal.web.job.result import job_result
 from portal.web.job.status_panel import status_panel
 from portal.web.job.timeline import timeline
 from portal.web.logs.address import LogView
-from portal.web.logs.lines import MAX_REPLICAS, LogLine, tail
+from portal.web.logs.lines import LogLine
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 
 TABS = ("logs", "metrics", "events", "spec", "results")
@@ -58,11 +58,11 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
     }
 
 
-def failure_lines(replicas: Sequence[Replica]) -> list[LogLine]:
-    """The last log lines of the replicas that failed, or of all if none failed by itself."""
+def failure_lines(replicas: Sequence[Replica]) -> Sequence[LogLine]:
+    """The last log lines of the replicas that failed, or of all if none failed by itself. The tabs
+    of the log and of the results say why there may be none."""
     failed = [r for r in replicas if r.exit_code not in (0, None) or r.memory_kill]
-    lines, _ = tail((failed or replicas)[:MAX_REPLICAS], FAILURE_LINES)
-    return lines
+    return log_end(failed or replicas, FAILURE_LINES).lines
 
 
 def tab_context(tab: str, job: Job, page: Mapping[str, Any], view: LogView) -> dict[str, Any]:

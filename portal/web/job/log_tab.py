@@ -84,7 +84,26 @@ class ShownLines:
     older: str = ""
     newer: str = ""
     next_hits: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """The last lines of some logs."""
+
+    lines: Sequence[LogLine]
     notice: str = ""
+    """Why lines are missing here; empty if none are."""
+
+
+def log_end(replicas: Sequence[Replica], max_lines: int) -> LogEnd:
+    """The last lines of as many replicas as a page shows together."""
+    shown, notice = _kept(replicas[:MAX_REPLICAS])
+    try:
+        open_logs(shown)
+        lines, _ = tail(shown, max_lines)
+    except StoreError as error:
+        return LogEnd([], refusal_text(error))
+    return LogEnd(lines, notice)
 
 
 def job_log(view: LogView, attempts: Sequence[Attempt], *, last_event: int) -> JobLog:
@@ -92,13 +111,11 @@ def job_log(view: LogView, attempts: Sequence[Attempt], *, last_event: int) -> J
     event that the page shows."""
     attempt = shown_attempt(view, attempts)
     replicas = list(attempt.replicas.all()) if attempt else []
-    chosen = shown_replicas(view, replicas)
-    shown = [replica for replica in chosen if replica.log_removed_at is None]
+    shown, notice = _kept(shown_replicas(view, replicas))
     try:
         lines = _read_lines(view, shown)
     except StoreError as error:
-        lines = ShownLines([], 0, {}, notice=refusal_text(error))
-    removed = [replica for replica in chosen if replica.log_removed_at is not None]
+        lines, notice = ShownLines([], 0, {}), refusal_text(error)
     return JobLog(
         view=view,
         attempt=attempt,
@@ -112,8 +129,15 @@ def job_log(view: LogView, attempts: Sequence[Attempt], *, last_event: int) -> J
         older=lines.older,
         newer=lines.newer,
         next_hits=lines.next_hits,
-        notice=lines.notice or (refusal_text(LogRemoved(removed[0])) if removed else ""),
+        notice=notice,
     )
+
+
+def _kept(replicas: Sequence[Replica]) -> tuple[list[Replica], str]:
+    """Those whose logs are kept, and a notice if retention has removed others."""
+    kept = [replica for replica in replicas if replica.log_removed_at is None]
+    removed = [replica for replica in replicas if replica.log_removed_at is not None]
+    return kept, refusal_text(LogRemoved(removed[0])) if removed else ""
 
 
 def _read_lines(view: LogView, shown: Sequence[Replica]) -> ShownLines:

@@ -7,7 +7,7 @@ from typing import Any
 
 from portal.allocations.selectors import gpu_hours, usage_of
 from portal.jobs.models import Attempt, Job, Replica
-from portal.web.logs.lines import MAX_REPLICAS, LogLine, tail
+from portal.web.job.log_tab import LogEnd, log_end
 from portal.web.wording.messages import failure_text
 
 LAST_LINES = 20
@@ -32,17 +32,15 @@ class JobResult:
 
     attempts: list[AttemptResult]
     """The newest first."""
-    lines: list[LogLine]
-    """The last lines of the newest attempt's log."""
+    log: LogEnd
+    """Of the newest attempt."""
     gpu_hours: Decimal
 
 
 def job_result(job: Job, attempts: Sequence[Attempt]) -> JobResult:
-    """One query."""
     last = list(attempts[-1].replicas.all()) if attempts else []
-    lines, _ = tail(last[:MAX_REPLICAS], LAST_LINES)
     results = [_attempt_result(attempt) for attempt in reversed(attempts)]
-    return JobResult(results, lines, gpu_hours(usage_of([job]).get(job.pk, 0)))
+    return JobResult(results, log_end(last, LAST_LINES), gpu_hours(usage_of([job]).get(job.pk, 0)))
 
 
 def _attempt_result(attempt: Attempt) -> AttemptResult:
