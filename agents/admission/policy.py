@@ -13,10 +13,12 @@ from typing import Any
 from agents.contract.documents import DesiredReplica, RuntimeKind
 from agents.contract.environment import is_environment_name, is_reserved
 
+# Chosen at the agent's start, by what the engine and the toolkit have.
+AUTO = "auto"
 CHOICES = {
     "network": ("job", "host"),
     "on_lease_end": ("stop", "keep"),
-    "device_injection": ("nvidia", "cdi"),
+    "device_injection": (AUTO, "runtime", "cdi", "nvidia"),
 }
 
 PATHS = ("cdi_spec", "nvidia_ctk", "nvidia_smi")
@@ -49,9 +51,9 @@ class NodePolicy:
     adopt_instances: bool = False
     # An unused GPU is reset if a change of its mode requires that.
     may_reset_gpus: bool = False
-    # "nvidia": the driver's container hook. "cdi": the Container Device Interface, whose file
-    # `cdi_spec` is written by `nvidia_ctk`.
-    device_injection: str = "nvidia"
+    # How containers get their GPUs: "auto", or one of agents/runtime/injection.py. With "cdi" the
+    # agent writes the file `cdi_spec` by `nvidia_ctk`.
+    device_injection: str = AUTO
     cdi_spec: str = "/etc/cdi/nvidia.yaml"
     nvidia_ctk: str = "/usr/bin/nvidia-ctk"
     nvidia_smi: str = "/usr/bin/nvidia-smi"

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,8 @@ async def run_agent(settings: AgentSettings) -> None:
     await enrol(client, identity, settings.name, settings.join_token)
     shares = _shares(settings, policy, nvml)
     runtime = _runtime(settings, policy, identity.node_id, shares)
+    if runtime.injection is not None:
+        logging.getLogger("agents").info("device_injection", extra=asdict(runtime.injection))
     portal_session = PortalSession(client, identity, journal, runtime)
     hardware = Hardware(
         nvml,

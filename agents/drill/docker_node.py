@@ -21,7 +21,7 @@ from agents.runtime.docker import PHASES, DockerRuntime
 from agents.runtime.docker_engine import connect_engine
 from agents.runtime.docker_recipe import LABEL
 
-VISIBLE = "NVIDIA_VISIBLE_DEVICES="
+VISIBLE = "TESSERA_DEVICES="
 
 
 class DrillRuntime(DockerRuntime):
@@ -30,7 +30,10 @@ class DrillRuntime(DockerRuntime):
     def _options(
         self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous
     ) -> dict[str, Any]:
-        return super()._options(replica, devices, meeting) | {"device_requests": []}
+        return super()._options(replica, devices, meeting) | {
+            "device_requests": [],
+            "runtime": None,
+        }
 
 
 class DockerDrillNode(DrillNode):

@@ -13,6 +13,7 @@ class MemoryEngine:
     """A runtime whose containers are values."""
 
     kind = RuntimeKind.PROCESS
+    injection = None
 
     def __init__(self) -> None:
         self.by_replica: dict[str, ContainerStatus] = {}

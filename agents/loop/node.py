@@ -68,7 +68,9 @@ class NodeLoop:
         self.policy = policy
         self.on_observed = on_observed
         self.shares = shares or NodeShares()
-        self.carver = Carver(hardware, journal, policy, _boot_seconds, self.wake)
+        self.carver = Carver(
+            hardware, journal, policy, _boot_seconds, self.wake, injection=runtime.injection
+        )
         self.desired = journal.desired() or DesiredDocument(node=node_id)
         self.rounds = 0
         self.may_remove = False

@@ -35,7 +35,7 @@ from agents.partitioning.steps import (
     WantedSlice,
     gpu_of,
 )
-from agents.runtime.injection import CDI
+from agents.runtime.injection import Injection
 from agents.state.journal import Journal
 
 # A GPU with one of these problems is not as the portal expects: it takes no new work.
@@ -53,7 +53,8 @@ class Carver:
     """The partitions of one node.
 
     `now` counts seconds and never goes back. `wake` starts another round of the loop. In `files`
-    the processes that use a GPU are found."""
+    the processes that use a GPU are found. `injection`: how containers get their devices; None if
+    replicas are no containers."""
 
     def __init__(
         self,
@@ -63,11 +64,13 @@ class Carver:
         now: Callable[[], float],
         wake: Callable[[], None],
         files: HostFiles | None = None,
+        injection: Injection | None = None,
     ) -> None:
         self.hardware = hardware
         self.journal = journal
         self.policy = policy
         self.wake = wake
+        self.injection = injection
         self.files = files or FileTree(Path("/"))
         self.backoff = Backoff(now)
         if (memory := json.loads(journal.fact(BACKOFF_FACT) or "{}")).get("boot") == boot_id():
@@ -113,12 +116,12 @@ class Carver:
         return {
             key: uuid
             for key, uuid in devices.items()
-            if key[0] not in shut and (not self._is_cdi or self._spec.has_device(uuid))
+            if key[0] not in shut and (not self._needs_spec or self._spec.has_device(uuid))
         }
 
     @property
-    def _is_cdi(self) -> bool:
-        return self.policy.device_injection == CDI
+    def _needs_spec(self) -> bool:
+        return self.injection is not None and self.injection.needs_spec
 
     def _judge_ownership(self, desired: list[WantedSlice]) -> Ownership:
         adopt = self.policy.adopt_instances
@@ -272,7 +275,7 @@ class Carver:
 
     def _spec_is_due(self) -> bool:
         return (
-            self._is_cdi
+            self._needs_spec
             and self._spec.is_stale(frozenset(self.hardware.devices().values()))
             and self.backoff.is_due(SPEC)
         )

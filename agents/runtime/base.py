@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.runtime.injection import Injection
 
 
 class ContainerPhase(StrEnum):
@@ -64,6 +65,10 @@ class Runtime(Protocol):
     EngineUnreachable. `containers` raises RuntimeFailure instead: without it there is no round."""
 
     kind: RuntimeKind
+
+    @property
+    def injection(self) -> Injection | None:
+        """How devices get into containers; None if replicas are no containers."""
 
     def version(self) -> str:
         """The engine's version, for the inventory."""

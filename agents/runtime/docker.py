@@ -14,6 +14,8 @@ from docker.models.containers import Container
 
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.host.container_toolkit import read_container_toolkit
+from agents.host.files import FileTree
 from agents.runtime.base import (
     ContainerPhase,
     ContainerStatus,
@@ -28,6 +30,7 @@ from agents.runtime.docker_network import HOST, Networks
 from agents.runtime.docker_recipe import LABEL, ContainerRecipe
 from agents.runtime.grants import GrantProvider, no_grant
 from agents.runtime.image import require_allowed_env
+from agents.runtime.injection import choose_injection
 
 PHASES = {
     "created": ContainerPhase.CREATED,
@@ -50,7 +53,9 @@ class DockerRuntime:
         self.client, self.api, self.info = engine.client, engine.api, engine.info
         self._changed: Callable[[], None] = lambda: None
         self._copies = LogCopies(home, lambda: self._changed())
-        self._recipe = ContainerRecipe(node, policy, grant)
+        toolkit = read_container_toolkit(FileTree(Path("/")), policy.nvidia_ctk)
+        self.injection = choose_injection(policy, self.info, toolkit)
+        self._recipe = ContainerRecipe(node, policy, self.injection, grant)
         self._networks = Networks(self.client, node, on_host=policy.network == HOST)
         # A job's network and its containers are created and removed under one lock.
         self._create_lock = threading.Lock()

@@ -15,7 +15,7 @@ from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.runtime.base import container_name, free_port
 from agents.runtime.docker_network import HOST
 from agents.runtime.grants import Grant, GrantProvider
-from agents.runtime.injection import device_requests
+from agents.runtime.injection import Injection
 from agents.runtime.launch import launch_command, replica_environment
 
 # The prefix of labels that mark the agent's containers and networks.
@@ -37,6 +37,7 @@ class ContainerRecipe:
 
     node: str
     policy: NodePolicy
+    injection: Injection
     # What a replica gets beside its devices.
     grant: GrantProvider
 
@@ -58,7 +59,7 @@ class ContainerRecipe:
             "environment": self.environment(replica, devices, rendezvous),
             "mounts": _mounts(self.grant(replica, devices)),
             "labels": self._labels(replica, rendezvous),
-            "device_requests": device_requests(self.policy.device_injection, devices),
+            **self.injection.options(devices),
             "hostname": container_name(replica.job, replica.attempt, replica.rank),
             # The group too: for a uid that the image does not know, it would be root's.
             "user": f"{self.policy.user}:{self.policy.user}",
@@ -84,7 +85,7 @@ class ContainerRecipe:
     ) -> dict[str, str]:
         """Also identifies a container that was created for other devices or another rendezvous."""
         env = replica_environment(replica, devices, rendezvous, OUTPUT)
-        return env | self.grant(replica, devices).env
+        return env | self.injection.environment(devices) | self.grant(replica, devices).env
 
     def _labels(self, replica: DesiredReplica, meeting: Rendezvous) -> dict[str, str]:
         name = container_name(replica.job, replica.attempt, replica.rank)

@@ -10,6 +10,9 @@ from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.launchers.registry import LAUNCHERS
 
 OUTPUT, BACKEND = "TESSERA_OUTPUT_DIR", "TESSERA_BACKEND"
+# The UUIDs of the replica's devices, in every runtime; empty without devices. NVIDIA's own variable
+# has them only where its toolkit reads them (see injection.py).
+DEVICES = "TESSERA_DEVICES"
 
 
 def replica_environment(
@@ -17,10 +20,8 @@ def replica_environment(
 ) -> dict[str, str]:
     """The user's variables, overwritten by ours. `devices`: the driver's UUIDs."""
     env = dict(replica.env)
-    env |= _tessera(replica, rendezvous) | {OUTPUT: output}
+    env |= _tessera(replica, rendezvous) | {OUTPUT: output, DEVICES: ",".join(devices)}
     env |= {
-        "NVIDIA_VISIBLE_DEVICES": ",".join(devices) or "void",
-        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "MASTER_ADDR": rendezvous.address,
         "MASTER_PORT": str(rendezvous.port),

@@ -40,6 +40,7 @@ class ProcessRuntime:
     """Folders under `home`: identity.json, gate (FIFO), go.json, exit.json, log."""
 
     kind = RuntimeKind.PROCESS
+    injection = None
 
     def __init__(self, home: Path, grant: GrantProvider = no_grant) -> None:
         self.home = home
@@ -104,6 +105,8 @@ class ProcessRuntime:
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}
         env |= {"HOME": str(home / "work")}
         env |= replica_environment(replica, devices, rendezvous, str(home / "work"))
+        # Without a container only CUDA itself keeps a process from the other devices.
+        env |= {"CUDA_VISIBLE_DEVICES": ",".join(devices)}
         env |= self.grant(replica, devices).env
         go = {"command": launch_command(replica), "env": env, "cwd": str(home / "work")}
         write(home / "go.json", go)

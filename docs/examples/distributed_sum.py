@@ -36,7 +36,7 @@ class Terminated(Exception):
 def main() -> int:
     options = arguments()
     signal.signal(signal.SIGTERM, _terminate)
-    say(event="start", devices=os.environ.get("NVIDIA_VISIBLE_DEVICES", ""))
+    say(event="start", devices=os.environ.get("TESSERA_DEVICES", ""))
     began = time.monotonic()
     done, right = 0, True
     try:

@@ -33,7 +33,7 @@ def place() -> tuple[torch.device, str]:
     """The device and the backend. A process sees at most one MIG slice, whatever its local rank."""
     if not torch.cuda.is_available():
         return torch.device("cpu"), "gloo"
-    if os.environ.get("NVIDIA_VISIBLE_DEVICES", "").startswith("MIG-"):
+    if os.environ.get("TESSERA_DEVICES", "").startswith("MIG-"):
         return torch.device("cuda", 0), "gloo"
     return torch.device("cuda", int(os.environ["LOCAL_RANK"])), "nccl"
 

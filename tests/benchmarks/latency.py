@@ -131,7 +131,7 @@ def bare_process(log: Path) -> float:
 def bare_containers(engine: str, home: Path) -> Iterator[Callable[[], float]]:
     """Create and start by the SDK: the agent's own options, on a network that is there already."""
     os.environ["DOCKER_HOST"] = engine
-    runtime = DockerRuntime(home, "bare", NodePolicy(network="host"))
+    runtime = DockerRuntime(home, "bare", NodePolicy(network="host", device_injection="nvidia"))
     client = docker.DockerClient(base_url=engine, version=OLDEST_API, timeout=60)
     command = ("python3", "-c", SAY_WHEN)
     replica = DesiredReplica(

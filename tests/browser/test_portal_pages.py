@@ -48,7 +48,7 @@ def ask(page: Page, stack: Stack, name: str, script: str) -> None:
 
 
 def test_a_request_becomes_a_result_before_ones_eyes(page, stack):
-    ask(page, stack, "watched", "echo first; sleep 2; echo $NVIDIA_VISIBLE_DEVICES; echo last")
+    ask(page, stack, "watched", "echo first; sleep 2; echo $TESSERA_DEVICES; echo last")
     title = page.get_by_role("heading", level=1)
     expect(title).to_contain_text("Running", timeout=30 * SECONDS)
     log = page.get_by_role("log")

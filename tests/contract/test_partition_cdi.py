@@ -8,7 +8,7 @@ import pytest
 
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import ReplicaState
-from agents.runtime.injection import device_requests
+from agents.runtime.injection import Injection, InjectionPath
 from tests.support.carving import HIGH, LOW, Carving
 
 HERE = str(Path(__file__).resolve().parents[2])
@@ -47,7 +47,8 @@ def node(tmp_path):
     program.write_text(text, "utf-8")
     program.chmod(0o755)
     spec = str(tmp_path / "nvidia.yaml")
-    node.policy = NodePolicy(device_injection="cdi", nvidia_ctk=str(program), cdi_spec=spec)
+    node.injection = Injection(InjectionPath.CDI, needs_spec=True)
+    node.policy = NodePolicy(nvidia_ctk=str(program), cdi_spec=spec)
     node.begin(node.policy)
     yield node
     node.end()
@@ -102,18 +103,8 @@ def test_a_program_that_is_not_there_is_said_in_a_sentence(node, tmp_path):
 
 
 def test_without_cdi_nothing_is_run(node, tmp_path):
-    node.begin(NodePolicy())
+    node.injection = Injection(InjectionPath.RUNTIME)
+    node.begin(node.policy)
     node.wish(LOW, replicas=(node.on(LOW),))
     assert made_for(tmp_path) == []
     assert [r.state for r in node.reported.replicas] == [ReplicaState.RUNNING]
-
-
-def test_the_engine_is_asked_by_full_name_or_by_the_hook():
-    (cdi,) = device_requests("cdi", ["MIG-1", "GPU-2"])
-    assert cdi["Driver"] == "cdi"
-    assert cdi["DeviceIDs"] == ["nvidia.com/gpu=MIG-1", "nvidia.com/gpu=GPU-2"]
-    assert not cdi["Capabilities"]
-    (hook,) = device_requests("nvidia", ["MIG-1"])
-    assert (hook["Driver"], hook["DeviceIDs"]) == ("nvidia", ["MIG-1"])
-    assert hook["Capabilities"] == [["gpu"]]
-    assert device_requests("cdi", []) == device_requests("nvidia", []) == []

@@ -82,7 +82,7 @@ def test_a_command_that_does_not_exist_ends_with_127_and_says_so(agent: Agent):
 def test_the_environment_is_the_users_with_ours_on_top(agent: Agent):
     runtime = agent()
     watch = Watch(runtime)
-    names = ("EPOCHS", "RANK", "WORLD_SIZE", "NVIDIA_VISIBLE_DEVICES")
+    names = ("EPOCHS", "RANK", "WORLD_SIZE", "TESSERA_DEVICES")
     program = f"import os; print(*(os.environ[name] for name in {names}))"
     replica = a_replica(program, env={"EPOCHS": "3", "RANK": "9"})
     go(runtime, replica, devices=(DEVICE,))

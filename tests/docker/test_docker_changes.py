@@ -25,7 +25,7 @@ from tests.contract.replicas import (
 
 pytestmark = pytest.mark.docker
 
-SHOW_DEVICES = "import os; print(os.environ['NVIDIA_VISIBLE_DEVICES'])"
+SHOW_DEVICES = "import os; print(os.environ['TESSERA_DEVICES'])"
 CARVED_ANEW = DEVICE.replace("6f5a1c2e", "7a5a1c2e")
 
 

@@ -11,7 +11,7 @@ from tests.contract.replicas import DEVICE, MEET, UNTIL_TOLD, Watch, a_gang, a_r
 
 pytestmark = pytest.mark.docker
 
-SHOW_DEVICES = "import os; print(os.environ['NVIDIA_VISIBLE_DEVICES'])"
+SHOW_DEVICES = "import os; print(os.environ['TESSERA_DEVICES'])"
 FILL_MEMORY = "held = [bytearray(1 << 20) for _ in range(1024)]"
 LET_A_CHILD_FILL_MEMORY = f"""
 import subprocess, sys
@@ -77,7 +77,7 @@ def test_a_device_reaches_the_container_by_its_uuid(docker_node):
 
 
 def test_without_devices_an_image_cannot_ask_for_all_of_them(docker_node):
-    replica = a_replica(SHOW_DEVICES)
+    replica = a_replica("import os; print(os.environ['NVIDIA_VISIBLE_DEVICES'])")
     runtime = docker_node.runtime()
     watch = Watch(runtime)
     go(runtime, replica)

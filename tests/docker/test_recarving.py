@@ -5,7 +5,7 @@ import pytest
 
 from tests.services.stack import Stack, until
 
-VISIBLE = "NVIDIA_VISIBLE_DEVICES="
+VISIBLE = "TESSERA_DEVICES="
 pytestmark = pytest.mark.docker
 BEAT = """
 import itertools, time

@@ -19,6 +19,7 @@ from agents.contract.documents import (
 )
 from agents.host.files import FileTree
 from agents.partitioning.carver import Carver
+from agents.runtime.injection import Injection
 from agents.simdriver.install import uninstall
 from tests.unit.agents.documents import a_device, a_replica
 from tests.unit.agents.nodes import Machine
@@ -33,6 +34,8 @@ class Carving:
     def __init__(self, folder: Path, board: str = "H200-141GB", gpus: int = 1) -> None:
         self.machine = Machine(folder, board, gpus)
         self.root = folder / "root"
+        # How containers get their devices; set before `begin`.
+        self.injection: Injection | None = None
         self.now = 1_000.0
         self.revision = 0
         self.begin()
@@ -51,6 +54,7 @@ class Carving:
             lambda: self.now,
             node.wake,
             FileTree(self.root),
+            self.injection,
         )
         self.node = node
 

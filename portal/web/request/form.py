@@ -35,7 +35,7 @@ from scheduler.core.request_fields import BY_NAME, FIELDS
 # Values of the field `amount` that are not a MIG profile. Whole GPUs of one model are "gpus:H200".
 WHOLE_GPUS, MPS_SHARE, BY_MEMORY = "gpus", "mps", "memory"
 # Runs in every runtime and image, and prints the device it was given.
-EXAMPLE_COMMAND = ("sh", "-c", 'echo "Hello from $NVIDIA_VISIBLE_DEVICES"; sleep 20; echo done')
+EXAMPLE_COMMAND = ("sh", "-c", 'echo "Hello from $TESSERA_DEVICES"; sleep 20; echo done')
 # What a fresh form starts with. An empty field is left out of the request and gets its default.
 STARTS = {
     "name": "hello",

@@ -25,6 +25,7 @@ class MemoryRuntime:
     """Containers as values. `story` is what was asked of it, with the slices that stood then."""
 
     kind = RuntimeKind.PROCESS
+    injection = None
 
     def __init__(self, slices):
         self.by_replica, self.devices, self.logs, self.story = {}, {}, {}, []

@@ -2,11 +2,14 @@
 
 import pytest
 
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import Rendezvous
 from agents.contract.environment import IMAGE_NAMES, IMAGE_PREFIXES, is_barred_from_images
 from agents.runtime.base import RuntimeFailure
+from agents.runtime.docker_recipe import ContainerRecipe
+from agents.runtime.grants import no_grant
 from agents.runtime.image import image_env_refusal, require_allowed_env
-from agents.runtime.launch import replica_environment
+from agents.runtime.injection import Injection, InjectionPath
 from tests.unit.agents.documents import a_replica
 
 # As CUDA's own base images and NVIDIA's framework images have it.
@@ -23,9 +26,10 @@ CUDA_BASE = [
 ]
 
 
-def ours(**fields):
+def ours(path=InjectionPath.RUNTIME, **fields):
     meeting = Rendezvous("10.0.0.1", 29_500)
-    return replica_environment(a_replica(**fields), ("MIG-1",), meeting, "/output")
+    recipe = ContainerRecipe("n-1", NodePolicy(), Injection(path), no_grant)
+    return recipe.environment(a_replica(**fields), ("MIG-1",), meeting)
 
 
 @pytest.mark.parametrize("launcher", ["none", "torchrun"])
@@ -34,9 +38,19 @@ def test_the_images_that_everybody_builds_on_are_taken(launcher):
 
 
 @pytest.mark.parametrize("launcher", ["none", "torchrun"])
-def test_devices_that_an_image_asks_for_are_always_replaced_by_those_that_were_given(launcher):
-    told = ours(launcher=launcher)
-    assert told["NVIDIA_VISIBLE_DEVICES"] == "MIG-1"
+@pytest.mark.parametrize(
+    ("path", "visible"),
+    [
+        (InjectionPath.RUNTIME, "MIG-1"),
+        (InjectionPath.REQUEST, "MIG-1"),
+        (InjectionPath.CDI, "void"),
+    ],
+)
+def test_devices_that_an_image_asks_for_are_always_replaced_by_those_that_were_given(
+    launcher, path, visible
+):
+    told = ours(path, launcher=launcher)
+    assert (told["NVIDIA_VISIBLE_DEVICES"], told["TESSERA_DEVICES"]) == (visible, "MIG-1")
     assert {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_DEVICE_ORDER"} <= set(
         told
     )

@@ -65,8 +65,8 @@ def test_two_attempts_at_a_job_never_meet_each_other():
 
 
 def test_a_replica_sees_the_devices_it_was_given_and_no_others():
-    assert told(devices=("MIG-1", "MIG-2"))["NVIDIA_VISIBLE_DEVICES"] == "MIG-1,MIG-2"
-    assert told(devices=())["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert told(devices=("MIG-1", "MIG-2"))["TESSERA_DEVICES"] == "MIG-1,MIG-2"
+    assert told(devices=())["TESSERA_DEVICES"] == ""
 
 
 @pytest.mark.parametrize("launcher", ["none", "torchrun"])

@@ -131,7 +131,7 @@ def test_the_example_in_the_operations_page_is_whole_and_can_be_read(file):
         ("allow_process_runtime = 0", "allow_process_runtime must be of type bool"),
         ("network = 'bridge'", "network must be one of job, host"),
         ("on_lease_end = 'stpo'", "on_lease_end must be one of stop, keep"),
-        ("device_injection = 'hook'", "device_injection must be one of nvidia, cdi"),
+        ("device_injection = 'hook'", "device_injection must be one of auto, runtime, cdi, nvidia"),
         ("may_reset_gpus = 1", "may_reset_gpus must be of type bool"),
         ("nvidia_ctk = 'nvidia-ctk'", "nvidia_ctk must be an absolute path"),
     ],
