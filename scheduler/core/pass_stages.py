@@ -56,11 +56,11 @@ def take_turn(state: PassState, turn: Turn) -> Reason | None:
         result = stage(state, turn)
         if result is NEXT:
             continue
-        if isinstance(result, Reason):
-            if turn.wants_devices:
-                _stay_behind(state, turn, result)
-            return result
-        return None
+        if result is STARTED:
+            return None
+        if turn.wants_devices:
+            _stay_behind(state, turn, result)
+        return result
     raise AssertionError("the last stage gives a reason")
 
 
@@ -124,12 +124,14 @@ def recall_failure(state: PassState, turn: Turn) -> StageResult:
     if state.reclaim.can_reclaim:
         # Reclaim depends on the project.
         key = (*key, turn.job.project)
-    turn.failure_key = key
     if reason := state.failures.get(key):
         return reason
     state.begin_devices(turn)
     # A job that ends before a reservation begins may find a place where a longer one did not.
-    return state.failures.get((*key, len(turn.overlapping)), NEXT)
+    if reason := state.failures.get((*key, len(turn.overlapping))):
+        return reason
+    turn.failure_key = key
+    return NEXT
 
 
 def place(state: PassState, turn: Turn) -> StageResult:
@@ -297,15 +299,13 @@ def _stay_behind(state: PassState, turn: Turn, reason: Reason) -> None:
     reservation; a job that holds a place already, until merges or stops are done, needs none."""
     job = turn.job
     state.bypasses.waits_for_devices(job, turn.requirements.boards)
-    if turn.failure_key is None:
-        # Nothing was tried: all wait behind the first blocked job.
-        state.blocked.append(job.id)
-        return
-    if reason.code is ReasonCode.RESERVATION:
-        state.failures[*turn.failure_key, len(turn.overlapping)] = reason
-    elif job.id not in state.allocated:
-        state.failures[turn.failure_key] = reason
-    if job.id in state.allocated:
+    is_allocated = job.id in state.allocated
+    if turn.failure_key is not None:
+        if reason.code is ReasonCode.RESERVATION:
+            state.failures[*turn.failure_key, len(turn.overlapping)] = reason
+        elif not is_allocated:
+            state.failures[turn.failure_key] = reason
+    if is_allocated:
         return
     state.blocked.append(job.id)
     if len(state.reservations.entries) < state.max_reservations(turn):

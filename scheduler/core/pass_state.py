@@ -47,7 +47,7 @@ class Turn:
     wants_devices: bool = False
     """It has passed admission."""
     failure_key: tuple[object, ...] | None = None
-    """What requests have in common that find the same places. None: none was looked for."""
+    """What requests have in common that find the same places. None: nothing was tried for it."""
     conflict: JobReservation | None = None
     """The first reservation that a placement of this job would have delayed."""
 

@@ -241,6 +241,9 @@ def _unavailable(why: dict[str, Message], job: WaitingJob) -> Reason:
 def _free(node: NodeSpace, job: WaitingJob, want: DeviceOption) -> int:
     """Empty whole GPUs, shares that fit, or slices by the free amounts, wherever on a GPU."""
     alike = [gpu for gpu in node.open_gpus if gpu.board.key == want.board]
+    if not alike:
+        # Most nodes of a busy cluster.
+        return 0
     if want.kind is SliceKind.GPU:
         return sum(1 for gpu in alike if gpu.is_empty)
     if want.kind is SliceKind.MPS:
