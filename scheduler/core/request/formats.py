@@ -40,10 +40,7 @@ def request_as_dict(request: JobRequest) -> dict[str, Any]:
             continue
         if write := WRITERS.get(field.kind):
             value = write(value)
-        if field.part:
-            written.setdefault(field.top, {})[field.part] = value
-        else:
-            written[field.name] = value
+        field.write_to(written, value)
     return written
 
 
