@@ -20,7 +20,7 @@ class UnitsByCategorySerializer(serializers.Serializer[Any]):
     free = NUMBER(help_text="can be used without deleting anything")
     recarvable = NUMBER(help_text="in idle slices, which the queue deletes for other sizes")
     held = NUMBER(help_text="allocated to jobs")
-    shared = NUMBER(help_text="beside MPS shares of a project, which alone may use it")
+    shared = NUMBER(help_text="beside MPS shares; only shares of the same project may use it")
     reserved = NUMBER(help_text="kept by the last planning pass for waiting jobs")
     unusable = NUMBER(help_text="no device fits there")
     out_of_service = NUMBER(help_text="of GPUs with a fault or a foreign process")
