@@ -7,15 +7,18 @@ same contract.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID, uuid4
 
 from django.utils import timezone
 
 from agents.contract.documents import ObservedReplica, ReplicaState, SliceKind
+from portal.accounts.models import Project, User
+from portal.audit.models import Event
 from portal.inventory.models import Node
-from portal.jobs.models import Job
+from portal.jobs.models import Job, Replica
 from portal.planning.planner_input import planner_input
+from portal.quotas.models import Quota
 from portal.quotas.policy import current_policy
 from portal.sites.observations import Observation, ObservationResult, observations_apply
 from scheduler.core.forecast.runtime_model import RuntimeModel
@@ -29,7 +32,7 @@ from scheduler.sites.reconcile import sites_drive, sites_observe
 from scheduler.sites.registry import register
 from scheduler.sites.remote import AttemptOrder, RemoteSite
 from scheduler.sweeper import sweep
-from tests.support.rows import a_node
+from tests.support.rows import a_job, a_node
 
 BOARD = "H200-141GB"
 
@@ -46,7 +49,7 @@ class SiteUnderTest(Protocol):
         """The site takes the job, where it was to go; by its own `begin`."""
 
     def prepare(self) -> None:
-        """Everything that was submitted is being prepared, and the site has said so."""
+        """Everything that was submitted is being prepared, and the site has reported it."""
 
     def settle(self) -> None:
         """What is wanted is carried out and reported, until nothing changes any more."""
@@ -63,8 +66,8 @@ class SiteUnderTest(Protocol):
     def mend(self) -> None:
         """It answers again."""
 
-    def say(self, observations: Iterable[Observation]) -> ObservationResult:
-        """It says this, whatever is true."""
+    def deliver(self, observations: Iterable[Observation]) -> ObservationResult:
+        """These observations arrive from the site, whether they are true or not."""
 
     def left(self) -> set[UUID]:
         """The replicas of which something is left there."""
@@ -76,8 +79,6 @@ class ClusterInMemory:
 
     orders: dict[int, AttemptOrder] = field(default_factory=dict)
     seen: dict[UUID, Observation] = field(default_factory=dict)
-    extra: list[Observation] = field(default_factory=list)
-    """Said once more, before the truth: late, repeated or invented."""
     submissions: list[int] = field(default_factory=list)
     is_cut: bool = False
 
@@ -107,8 +108,7 @@ class ClusterInMemory:
 
     def report(self) -> list[Observation]:
         self._answer()
-        said, self.extra = [*self.extra, *self.seen.values()], []
-        return said
+        return list(self.seen.values())
 
     def step(self, old: ReplicaStatus, new: ReplicaStatus, **columns: object) -> None:
         """Everything in one state goes on to another."""
@@ -174,7 +174,7 @@ class ClusterUnderTest:
         self.cluster.is_cut = False
         sweep()
 
-    def say(self, observations: Iterable[Observation]) -> ObservationResult:
+    def deliver(self, observations: Iterable[Observation]) -> ObservationResult:
         return observations_apply(observations, site=self.site.name, actor="site:fake-cluster")
 
     def left(self) -> set[UUID]:
@@ -243,7 +243,7 @@ class OwnNodesUnderTest:
         rows.update(status=NodeStatus.ONLINE, last_seen_at=timezone.now())
         sweep()
 
-    def say(self, observations: Iterable[Observation]) -> ObservationResult:
+    def deliver(self, observations: Iterable[Observation]) -> ObservationResult:
         return observations_apply(observations, node=self.nodes[0].row, actor="node:first")
 
     def left(self) -> set[UUID]:
@@ -259,3 +259,30 @@ class OwnNodesUnderTest:
 def a_stranger() -> UUID:
     """The id of no replica."""
     return uuid4()
+
+
+def a_gang(owner: User, project: Project, **fields: Any) -> Job:
+    """Two replicas with a whole GPU each."""
+    return a_job(owner, project, **({"device": {"gpus": 1}, "replicas": 2} | fields))
+
+
+def status_of(job: Job) -> str:
+    return Job.objects.values_list("status", flat=True).get(pk=job.pk)
+
+
+def used_units() -> int:
+    """Of the only quota that there is."""
+    return Quota.objects.get().used_units
+
+
+def observation_of(
+    replica: Replica, status: ReplicaStatus, *, fence: int | None = None
+) -> Observation:
+    """With the fence of the replica's attempt, unless another one is given."""
+    return Observation(replica.pk, replica.attempt.fence if fence is None else fence, status)
+
+
+def silence_codes(job: Job) -> list[str]:
+    """The events of the job about sites that fall silent and answer again."""
+    rows = Event.objects.filter(job=job, code__startswith="site_").order_by("id")
+    return list(rows.values_list("code", flat=True))
