@@ -43,8 +43,8 @@ from scheduler.core.request import (
 from scheduler.core.request.choices import CHOICES, choices_of
 from scheduler.core.request.reader import FIELD_NAMES, OWN_READERS
 from scheduler.core.request_fields import FIELDS, SPELLINGS, FieldKind, top_names
+from tests.support.host_nodes import BIG, SMALL
 from tests.unit.cli.fake_rest import Rest, a_row
-from tests.unit.core.test_host_shares import BIG, SMALL
 
 LIMITS = RequestLimits(
     default_time_limit_seconds=7_200,

@@ -23,7 +23,7 @@ from scheduler.core.model.policy import BackfillMode, OrderMode, Policy, Preempt
 from scheduler.core.model.snapshot import ClusterSnapshot, OwnerView
 from scheduler.core.plan import plan
 from scheduler.core.snapshot_file import read_pass, write_pass
-from tests.property.core.test_crash_and_replay import a_world
+from tests.property.core.busy_worlds import a_world
 from tests.property.core.worlds import worlds
 
 FILE = Path(__file__).with_name("saved_passes.jsonl.gz")

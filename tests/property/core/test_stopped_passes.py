@@ -9,8 +9,8 @@ import pytest
 
 from scheduler.core.model.policy import BackfillMode, OrderMode, Policy, PreemptionMode
 from scheduler.core.plan import plan
+from tests.property.core.busy_worlds import POLICIES, a_world
 from tests.property.core.partial_commits import begun, stopped
-from tests.property.core.test_crash_and_replay import POLICIES, a_world
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
 from tests.support.snapshots import as_bytes
 

@@ -5,7 +5,16 @@ from concurrent.futures import Executor
 from dataclasses import replace
 
 from agents.admission.policy import NodePolicy
-from agents.contract.documents import RuntimeKind
+from agents.contract.documents import (
+    DesiredDocument,
+    DesiredGpu,
+    DesiredReplicaState,
+    DesiredSlice,
+    GpuMode,
+    Rendezvous,
+    RuntimeKind,
+    SliceKind,
+)
 from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
 from agents.nvml.session import Nvml
@@ -14,6 +23,11 @@ from agents.simdriver.install import install
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
 from agents.state.journal import Journal
+from tests.unit.agents.documents import a_device, a_replica
+
+RUN = DesiredReplicaState.RUN
+MEETING = Rendezvous("10.0.0.1", 29_500)
+ROUNDS = 8
 
 
 class AtOnce(Executor):
@@ -123,3 +137,35 @@ class Machine:
         node._pool.shutdown()
         node._pool = AtOnce()
         return node
+
+
+def a_document(machine, *replicas, profile="3g.71gb", revision=1, start=0, size=4, **fields):
+    """One slice of the first GPU, and the replicas that are given."""
+    slices = (DesiredSlice("s-1", machine.gpus[0], profile, start, size),) if profile else ()
+    whole = {
+        "node": "n-1",
+        "revision": revision,
+        "gpus": (DesiredGpu(machine.gpus[0], GpuMode.MIG if profile else GpuMode.WHOLE),),
+        "slices": slices,
+        "replicas": replicas,
+    }
+    return DesiredDocument(**whole | fields)
+
+
+def on_it(machine, wish=RUN, profile="3g.71gb", **fields):
+    """A replica with the slice of `a_document`, or with the whole GPU."""
+    place = {"gpu_uuid": machine.gpus[0], "profile": profile, "start": 0, "size": 4}
+    device = a_device(**place, kind=SliceKind.MIG if profile else SliceKind.GPU)
+    meeting = MEETING if wish is RUN else None
+    whole = {"wish": wish, "devices": (device,), "rendezvous": meeting, "processes": 1}
+    return a_replica(**whole | fields)
+
+
+def obey(node, document=None, *, contact=True):
+    """Let the node take the document, if one is given, and do what it has to."""
+    if document is not None:
+        assert node.accept(document)
+    if contact:
+        node.renew_lease(float("inf"))
+    for _ in range(ROUNDS):
+        node.round()

@@ -22,9 +22,7 @@ from agents.contract.documents import (
 from agents.host.disk_space import MIN_FREE_MIB, MIN_FREE_PERCENT
 from agents.host.job_disk import DEFAULT_RESERVE, DiskReserve, JobDisk, parse_reserve
 from agents.settings import job_disk, parser
-from agents.simdriver.install import uninstall
 from tests.unit.agents.documents import a_replica
-from tests.unit.agents.nodes import Machine
 
 GIB = 1 << 10
 
@@ -144,15 +142,6 @@ def test_the_policy_bounds_the_disk_of_a_replica():
     policy = NodePolicy(max_disk_mib=512)
     for disk_mib, word in ((512, ""), (513, "disk is above this node's policy")):
         assert policy.refusal(a_replica(disk_mib=disk_mib), "docker") == word
-
-
-@pytest.fixture
-def machine(tmp_path):
-    machine = Machine(tmp_path)
-    yield machine
-    machine.journal.close()
-    machine.nvml.close()
-    uninstall()
 
 
 def test_an_agent_tells_its_disk_and_fails_what_does_not_fit(machine, size):

@@ -3,17 +3,14 @@
 import asyncio
 
 import httpx
-import pytest
 
 from agents.contract.calls import MAX_LOG_CHUNK_BYTES, HelloResponse, LogResponse
 from agents.contract.codec import encode
 from agents.portal.client import PortalClient
 from agents.portal.sync import PortalSession
 from agents.runtime.base import ContainerPhase, ContainerStatus
-from agents.simdriver.install import uninstall
 from agents.state.identity import AgentIdentity
 from tests.unit.agents.documents import an_observed
-from tests.unit.agents.nodes import Machine
 
 WHEN = "2026-01-01T00:00:00Z"
 GREETED = encode(HelloResponse(1, "t", 600, 60, 0, WHEN))
@@ -48,15 +45,6 @@ class Chatty(dict):
         if replica == "r-chatty":
             self[replica] = self[replica] + b"another line\n"
         return super().get(replica, default)
-
-
-@pytest.fixture
-def machine(tmp_path):
-    machine = Machine(tmp_path)
-    yield machine
-    machine.journal.close()
-    machine.nvml.close()
-    uninstall()
 
 
 def there(machine, replica, log, phase=ContainerPhase.RUNNING):

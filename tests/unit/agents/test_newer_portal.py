@@ -12,7 +12,6 @@ from agents.contract.documents import (
     DesiredDocument,
     DesiredReplica,
     DesiredReplicaState,
-    GpuMode,
     LauncherName,
     read_desired,
 )
@@ -20,10 +19,8 @@ from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.newer_documents import read_newer_desired
 from agents.portal.client import PortalClient
 from agents.runtime.base import ContainerPhase
-from agents.simdriver.install import uninstall
 from tests.unit.agents.documents import a_desired, a_replica
-from tests.unit.agents.nodes import Machine
-from tests.unit.agents.test_node_loop import a_document, obey, on_it
+from tests.unit.agents.nodes import a_document, obey, on_it
 
 # What no agent of today knows, as a newer portal would write it.
 STRANGE = {
@@ -37,15 +34,6 @@ STRANGE = {
 
 def on_the_wire(document=None):
     return json.loads(json.dumps(encode(document or a_desired())))
-
-
-@pytest.fixture
-def machine(tmp_path):
-    machine = Machine(tmp_path)
-    yield machine
-    machine.journal.close()
-    machine.nvml.close()
-    uninstall()
 
 
 def plain(**fields):
@@ -178,8 +166,3 @@ def test_a_response_with_a_new_field_is_read():
     read = asyncio.run(synced())
     assert (read.epoch, read.lease_seconds) == (1, 60)
     assert "rocket" in read.desired.replicas[0].unreadable
-
-
-def test_modes_of_a_gpu_are_those_of_the_contract():
-    """The strange words above are strange."""
-    assert {"vgpu"}.isdisjoint(GpuMode)

@@ -6,65 +6,16 @@ from agents.admission.policy import NodePolicy
 from agents.contract.collectives import backend_refusal
 from agents.contract.documents import (
     CollectiveBackend,
-    DesiredDocument,
-    DesiredGpu,
     DesiredReplicaState,
-    DesiredSlice,
-    GpuMode,
     LauncherName,
-    Rendezvous,
     ReplicaState,
     SliceKind,
 )
 from agents.contract.wire_messages import to_wire
 from agents.runtime.base import ContainerPhase, RuntimeFailure
-from agents.simdriver.install import uninstall
-from tests.unit.agents.documents import a_device, a_replica
-from tests.unit.agents.nodes import Machine
+from tests.unit.agents.nodes import a_document, obey, on_it
 
 PREPARE, RUN, STOP = DesiredReplicaState.PREPARE, DesiredReplicaState.RUN, DesiredReplicaState.STOP
-MEETING = Rendezvous("10.0.0.1", 29_500)
-ROUNDS = 8
-
-
-@pytest.fixture
-def machine(tmp_path):
-    machine = Machine(tmp_path)
-    yield machine
-    if machine.journal is not None:
-        machine.journal.close()
-    machine.nvml.close()
-    uninstall()
-
-
-def a_document(machine, *replicas, profile="3g.71gb", revision=1, start=0, size=4, **fields):
-    """One slice of the first GPU, and the replicas that are given."""
-    slices = (DesiredSlice("s-1", machine.gpus[0], profile, start, size),) if profile else ()
-    whole = {
-        "node": "n-1",
-        "revision": revision,
-        "gpus": (DesiredGpu(machine.gpus[0], GpuMode.MIG if profile else GpuMode.WHOLE),),
-        "slices": slices,
-        "replicas": replicas,
-    }
-    return DesiredDocument(**whole | fields)
-
-
-def on_it(machine, wish=RUN, profile="3g.71gb", **fields):
-    place = {"gpu_uuid": machine.gpus[0], "profile": profile, "start": 0, "size": 4}
-    device = a_device(**place, kind=SliceKind.MIG if profile else SliceKind.GPU)
-    meeting = MEETING if wish is RUN else None
-    asked = {"wish": wish, "devices": (device,), "rendezvous": meeting, "processes": 1}
-    return a_replica(**asked | fields)
-
-
-def obey(node, document=None, *, contact=True):
-    if document is not None:
-        assert node.accept(document)
-    if contact:
-        node.renew_lease(float("inf"))
-    for _ in range(ROUNDS):
-        node.round()
 
 
 def states(machine):

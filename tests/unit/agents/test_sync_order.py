@@ -5,7 +5,6 @@ import asyncio
 import json
 
 import httpx
-import pytest
 
 from agents.contract.calls import HelloResponse, SyncResponse
 from agents.contract.codec import encode
@@ -13,10 +12,8 @@ from agents.contract.documents import DesiredDocument
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.portal.client import PortalClient
 from agents.portal.sync import PortalSession
-from agents.simdriver.install import uninstall
 from agents.state.identity import AgentIdentity
 from tests.unit.agents.documents import an_observed
-from tests.unit.agents.nodes import Machine
 
 WHEN = "2026-01-01T00:00:00Z"
 
@@ -44,15 +41,6 @@ class Portal:
             return httpx.Response(refused.status, json=refused.body())
         answer = SyncResponse(1, 0, 60, desired.revision, False, WHEN, desired)
         return httpx.Response(200, json=encode(answer))
-
-
-@pytest.fixture
-def machine(tmp_path):
-    machine = Machine(tmp_path)
-    yield machine
-    machine.journal.close()
-    machine.nvml.close()
-    uninstall()
 
 
 def talk(machine, scenario):

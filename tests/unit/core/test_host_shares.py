@@ -1,4 +1,4 @@
-"""CPU and memory that nobody asked for follow the device: its share of the smallest such node."""
+"""Default CPU and memory are those of the device: its share of the smallest node that has it."""
 
 import itertools
 
@@ -11,12 +11,10 @@ from scheduler.core.model.snapshot import DeviceRequest, Isolation
 from scheduler.core.placement import host_shares
 from scheduler.core.placement.host_shares import HostNode, host_share
 from scheduler.core.request.values import HostShare
+from tests.support.host_nodes import BIG, GIB, H200, SMALL
 
-H200, T4 = known_boards()["H200-141GB"], known_boards()["T4-16GB"]
-GIB = 1 << 10
+T4 = known_boards()["T4-16GB"]
 WITH_MIG = [board for board in known_boards().values() if board.profiles]
-BIG = HostNode(192_000, 2_048 * GIB, (H200,) * 8)
-SMALL = HostNode(32_000, 256 * GIB, (H200,) * 4)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +69,7 @@ def test_less_than_a_core_and_a_gib_is_not_rounded_to_nothing():
     assert host_share([HostNode(1, 1, (H200,))], DeviceRequest(mig="1g.18gb")) == HostShare(1, 4)
 
 
-@pytest.mark.parametrize(
-    "board", [b for b in known_boards().values() if b.profiles], ids=lambda b: b.key
-)
+@pytest.mark.parametrize("board", WITH_MIG, ids=lambda board: board.key)
 def test_whatever_slices_share_a_gpu_their_defaults_fit_on_the_node(board):
     node = HostNode(63_500, 511 * GIB + 17, (board,) * 3)
     shares = {p.name: host_share([node], DeviceRequest(mig=p.name)) for p in board.profiles}
@@ -107,10 +103,10 @@ def test_an_amount_of_memory_counts_as_the_smallest_device_that_may_serve_it():
 
 def test_nodes_with_the_same_boards_are_worked_out_once(monkeypatch):
     """Each card of the request page asks, on every key pressed, about a thousand nodes."""
-    asked = []
+    calls = []
     monkeypatch.setattr(
-        host_shares, "device_options", lambda *of: asked.append(of) or device_options(*of)
+        host_shares, "device_options", lambda *of: calls.append(of) or device_options(*of)
     )
     nodes = [HostNode(192_000 - n, 2_048 * GIB, (H200,) * 8) for n in range(1_000)] + [SMALL]
     assert host_share(nodes, DeviceRequest(gpus=8)) == HostShare(191_000, 2_048 * GIB)
-    assert len(asked) == 2
+    assert len(calls) == 2
