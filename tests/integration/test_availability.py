@@ -1,22 +1,18 @@
 """One count of what is free: Home, Cluster, Queue, request cards, REST and the command line."""
 
-from datetime import timedelta
-
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from portal.accounts.models import TokenScope, User
-from portal.accounts.services import token_create
+from portal.accounts.models import User
 from portal.availability.nodes import node_summaries, totals_by_board
 from portal.availability.selectors import availability_for
 from portal.inventory.models import Node
 from portal.jobs.services import job_cancel
 from portal.planning import snapshot_cache
 from scheduler.core.availability.counts import MPS_SHARE, WHOLE_GPU, Category
-from tests.support.cli_runner import cli_output
-from tests.support.faces import Facts, assert_one_answer, cli_face, page_faces, rest_face
+from tests.support.own_faces import face_reader
 from tests.support.rows import HonestNode, a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -25,29 +21,8 @@ H200 = "H200-141GB"
 
 
 @pytest.fixture
-def olga() -> User:
-    return a_user("olga")
-
-
-@pytest.fixture
-def team(olga):
-    return a_project("vision", olga)
-
-
-@pytest.fixture
 def one_answer(olga, tmp_path):
-    """Reads all faces and fails where two of them differ."""
-    _, token = token_create(user=olga, name="cli", scope=TokenScope.READ, ttl=timedelta(days=1))
-    client = Client()
-    client.force_login(olga)
-
-    def read() -> Facts:
-        faces = page_faces(lambda path: client.get(path).content.decode())
-        faces["rest"] = rest_face(client.get("/api/v1/availability?nodes=true").json())
-        faces["cli"] = cli_face(lambda *words: cli_output(token, tmp_path, *words))
-        return assert_one_answer(faces)
-
-    return read
+    return face_reader(olga, tmp_path)
 
 
 def of_one_slice(olga: User, team) -> HonestNode:

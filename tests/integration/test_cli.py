@@ -5,77 +5,25 @@ from __future__ import annotations
 import html
 import json
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 from django.core.cache import cache
-from django.core.signals import request_finished, request_started
-from django.core.wsgi import get_wsgi_application
-from django.db import close_old_connections
 from django.test import Client
 from django.utils import timezone
-from typer.testing import CliRunner
 
 from portal.accounts.models import Project, Role, TokenScope, User
-from portal.accounts.services import token_create
 from portal.allocations.models import Allocation
-from portal.cli.context import CliContext
-from portal.cli.main import app
 from portal.jobs.models import Job, Replica
 from portal.quotas.models import Quota
 from scheduler.core.model.states import JobStatus
+from tests.support.cli_runner import Person
 from tests.support.logs import write_log
 from tests.support.rows import HonestNode, a_job, a_node, a_project, a_request, a_user, settle
 
 pytestmark = pytest.mark.django_db
-REQUEST = (request_started, request_finished)
-
-
-@dataclass
-class Person:
-    """Somebody with a token, and what the command says to them."""
-
-    user: User
-    home: Path
-    scope: TokenScope = TokenScope.WRITE
-    variables: Mapping[str, str] = field(default_factory=dict)
-    """Of their shell."""
-
-    def __post_init__(self) -> None:
-        ttl = timedelta(days=1)
-        _, self.token = token_create(user=self.user, name="cli", scope=self.scope, ttl=ttl)
-
-    def __call__(self, *words: str, input: str = ""):
-        env = {
-            "TESSERA_URL": "http://testserver",
-            "TESSERA_TOKEN": self.token,
-            "TESSERA_CONFIG": str(self.home / "config.yaml"),
-            **self.variables,
-        }
-        # As Django's own test client does: a request's end must not close the test's transaction.
-        for signal in REQUEST:
-            signal.disconnect(close_old_connections)
-        transport = httpx.WSGITransport(app=get_wsgi_application())
-        tools = CliContext(
-            env=env, transport=transport, pause=self.passes, interactive=False, long_poll_seconds=0
-        )
-        return CliRunner().invoke(app, list(words), obj=tools, input=input)
-
-    def passes(self, seconds: float) -> None:
-        """Time that passes while the command waits; a test gives it something to happen."""
-        raise AssertionError("nothing is expected to happen")
-
-
-@pytest.fixture(autouse=True)
-def the_connection_stays_that_of_the_test() -> Iterator[None]:
-    yield
-    for signal in REQUEST:
-        signal.connect(close_old_connections)
 
 
 @pytest.fixture

@@ -14,25 +14,14 @@ from portal.jobs.models import Job
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.states import JobStatus
 from scheduler.tasks import plan_once
-from tests.integration.test_cli import Person, the_connection_stays_that_of_the_test
+from tests.support.cli_runner import Person
 from tests.support.request_form import a_form
-from tests.support.rows import a_job, a_node, a_project, a_request, a_user, settle
+from tests.support.rows import a_job, a_node, a_request, settle
 
 pytestmark = pytest.mark.django_db
-__all__ = ["the_connection_stays_that_of_the_test"]
 
 NESTED = ["torchrun", "--nproc-per-node=2", "--nnodes", "1", "train.py", "--lr", "1e-4"]
 MENDED = ["python", "train.py", "--lr", "1e-4"]
-
-
-@pytest.fixture
-def olga():
-    return a_user("olga")
-
-
-@pytest.fixture
-def vision(olga):
-    return a_project("vision", olga)
 
 
 @pytest.fixture
@@ -49,9 +38,9 @@ def page(olga):
     return page
 
 
-def nested_request(vision, **fields):
+def nested_request(team, **fields):
     whole = {"device": {"gpus": 2}, "launcher": "torchrun", "command": NESTED}
-    return a_request(vision, **whole | fields)
+    return a_request(team, **whole | fields)
 
 
 def error_of(answer):
@@ -60,9 +49,9 @@ def error_of(answer):
     return error
 
 
-def test_rest_refuses_a_nested_launcher_and_its_suggestion_is_accepted(rest, vision):
+def test_rest_refuses_a_nested_launcher_and_its_suggestion_is_accepted(rest, team):
     a_node("n1", gpus=2)
-    body = nested_request(vision)
+    body = nested_request(team)
     error = error_of(rest.post("/api/v1/jobs", body, format="json"))
     assert (error["field"], error["code"]) == ("command", "invalid_combination")
     assert error["suggestion"] == {"command": MENDED, "launcher": "torchrun", "processes": 2}
@@ -72,15 +61,15 @@ def test_rest_refuses_a_nested_launcher_and_its_suggestion_is_accepted(rest, vis
     assert Job.objects.get().request["command"] == MENDED
 
 
-def test_rest_says_nothing_of_suggestions_where_there_is_none(rest, vision):
-    gang = nested_request(vision, command=["mpirun", "./a.out"], replicas=2, device={"gpus": 1})
+def test_rest_says_nothing_of_suggestions_where_there_is_none(rest, team):
+    gang = nested_request(team, command=["mpirun", "./a.out"], replicas=2, device={"gpus": 1})
     assert "suggestion" not in error_of(rest.post("/api/v1/jobs", gang, format="json"))
-    plain = nested_request(vision, command=["python", "t.py"], name="")
+    plain = nested_request(team, command=["python", "t.py"], name="")
     assert "suggestion" not in error_of(rest.post("/api/v1/jobs", plain, format="json"))
 
 
-def test_without_a_launcher_torchrun_runs_as_the_user_wrote_it(rest, vision):
-    body = nested_request(vision, launcher="none")
+def test_without_a_launcher_torchrun_runs_as_the_user_wrote_it(rest, team):
+    body = nested_request(team, launcher="none")
     assert rest.post("/api/v1/jobs", body, format="json").status_code == 201
     assert Job.objects.get().request["command"] == NESTED
 
@@ -96,7 +85,7 @@ def suggestion_button(html):
 
 
 @pytest.mark.parametrize("address", ["/request/", "/request/preview"])
-def test_the_page_offers_the_mended_request_as_a_button(page, vision, address):
+def test_the_page_offers_the_mended_request_as_a_button(page, team, address):
     a_node("n1", gpus=2)
     answer = page.post(address, nested_form())
     html = answer.content.decode()
@@ -115,7 +104,7 @@ def test_the_page_offers_the_mended_request_as_a_button(page, vision, address):
     assert Job.objects.get().request["command"] == MENDED
 
 
-def test_the_page_says_it_in_chinese(page, vision):
+def test_the_page_has_it_in_chinese(page, team):
     html = unescape(
         page.post(
             "/request/preview", nested_form(), headers={"Accept-Language": "zh-hans"}
@@ -126,7 +115,7 @@ def test_the_page_says_it_in_chinese(page, vision):
     assert "It fills in" not in html
 
 
-def test_a_button_that_was_tampered_with_changes_nothing(page, vision):
+def test_a_button_that_was_tampered_with_changes_nothing(page, team):
     for changes in ({"image": "evil"}, {"command": "rm"}, {"command": [1]}, {"command": None}):
         html = page.post("/request/", nested_form(alternative=json.dumps(changes))).content.decode()
         assert not Job.objects.exists() and "evil" not in html
@@ -140,7 +129,7 @@ def test_a_button_that_was_tampered_with_changes_nothing(page, vision):
     ],
     ids=range(7),
 )
-def test_a_button_of_another_version_submits_nothing(page, vision, changes):
+def test_a_button_of_another_version_submits_nothing(page, team, changes):
     a_node("n1")
     answer = page.post("/request/", a_form(alternative=changes))
     assert answer.status_code == 200 and not Job.objects.exists()
@@ -148,7 +137,7 @@ def test_a_button_of_another_version_submits_nothing(page, vision, changes):
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
-def test_the_command_line_prints_the_mended_command_and_it_submits(olga, vision, tmp_path, more):
+def test_the_command_line_prints_the_mended_command_and_it_submits(olga, team, tmp_path, more):
     a_node("n1", gpus=2)
     cli = Person(olga, tmp_path)
     words = ("submit", "--image", "tessera-example:latest", "--gpus", "2", "--time", "1h")
@@ -165,7 +154,7 @@ def test_the_command_line_prints_the_mended_command_and_it_submits(olga, vision,
     assert job.request["env"] == {"A": "b c"}
 
 
-def test_the_mended_command_does_not_print_what_this_shell_passes_on(olga, vision, tmp_path):
+def test_the_mended_command_does_not_print_what_this_shell_passes_on(olga, team, tmp_path):
     a_node("n1", gpus=2)
     cli = Person(olga, tmp_path, variables={"WANDB_API_KEY": "hush"})
     words = ("submit", "--image", "tessera-example:latest", "--gpus", "2", "--time", "1h")
@@ -184,9 +173,9 @@ def test_the_mended_command_does_not_print_what_this_shell_passes_on(olga, visio
     [{"env": ["A=1"]}, {"memory_mib": 4_096}, {"retries": 3}],
     ids=["another error", "a spelling without a flag", "no object"],
 )
-def test_no_command_is_printed_that_would_not_mend_the_whole_request(olga, vision, tmp_path, more):
+def test_no_command_is_printed_that_would_not_mend_the_whole_request(olga, team, tmp_path, more):
     a_node("n1", gpus=2)
-    body = nested_request(vision) | more
+    body = nested_request(team) | more
     if "memory_mib" in more:
         del body["memory"]
     file = tmp_path / "request.yaml"
@@ -197,10 +186,10 @@ def test_no_command_is_printed_that_would_not_mend_the_whole_request(olga, visio
     assert "Next: tessera submit --" not in done.stderr
 
 
-def test_a_stored_request_of_before_the_rule_still_runs(olga, vision):
+def test_a_stored_request_of_before_the_rule_still_runs(olga, team):
     """The rule is about submitting; a job in the queue keeps its request."""
     node = a_node("n1", gpus=2)
-    job = a_job(olga, vision, device={"gpus": 2}, launcher="torchrun", command=MENDED)
+    job = a_job(olga, team, device={"gpus": 2}, launcher="torchrun", command=MENDED)
     Job.objects.filter(pk=job.pk).update(request=job.request | {"command": NESTED})
     settle(node)
     job.refresh_from_db()
@@ -216,9 +205,9 @@ def an_old_node():
     return node
 
 
-def test_a_job_waits_for_an_agent_with_its_launcher_and_says_so(olga, vision, rest, page):
+def test_a_job_waits_for_an_agent_with_its_launcher_and_says_so(olga, team, rest, page):
     node = an_old_node()
-    job = a_job(olga, vision, device={"gpus": 1}, launcher="torchrun")
+    job = a_job(olga, team, device={"gpus": 1}, launcher="torchrun")
     plan_once()
     reason = rest.get(f"/api/v1/jobs/{job.label}").json()["reason"]
     assert reason["code"] == ReasonCode.NODE_UNAVAILABLE
@@ -236,10 +225,10 @@ def test_a_job_waits_for_an_agent_with_its_launcher_and_says_so(olga, vision, re
     assert job.status == JobStatus.RUNNING
 
 
-def test_other_jobs_go_on_beside_one_that_no_agent_can_launch(olga, vision):
+def test_other_jobs_go_on_beside_one_that_no_agent_can_launch(olga, team):
     node = an_old_node()
-    first = a_job(olga, vision, device={"gpus": 1}, launcher="torchrun")
-    second = a_job(olga, vision, device={"gpus": 1})
+    first = a_job(olga, team, device={"gpus": 1}, launcher="torchrun")
+    second = a_job(olga, team, device={"gpus": 1})
     settle(node)
     assert {j.pk: j.status for j in Job.objects.all()} == {
         first.pk: JobStatus.QUEUED,

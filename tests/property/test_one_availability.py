@@ -6,19 +6,15 @@ counted: at once what is ready or can be carved, within seconds what needs idle 
 
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
 from random import Random
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.contract.documents import SliceKind
 from agents.contract.units import UNITS_PER_GPU
-from portal.accounts.models import TokenScope
-from portal.accounts.services import token_create
 from portal.inventory.models import Node
 from portal.jobs.services import job_cancel
 from portal.planning.planner_input import planner_input
@@ -31,9 +27,8 @@ from scheduler.core.model.snapshot import Priority
 from scheduler.core.plan import plan
 from scheduler.core.queue_trial import QueueTrial
 from tests.property.core.worlds import worlds
-from tests.support.cli_runner import cli_output
-from tests.support.faces import assert_one_answer, cli_face, page_faces, rest_face
-from tests.support.rows import HonestNode, a_job, a_node, a_project, a_user, settle
+from tests.support.own_faces import face_reader
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 from tests.support.snapshots import a_cluster
 from tests.support.snapshots import a_job as a_waiting_job
 
@@ -108,7 +103,7 @@ def test_without_a_queue_as_many_of_each_kind_start_as_are_counted(world, data):
 @settings(max_examples=QUEUED_WORLDS, deadline=None, derandomize=True)
 @given(world=worlds(), data=st.data())
 def test_behind_a_queue_as_many_of_each_kind_start_as_are_counted(world, data):
-    # Before the probes, as people are who asked before.
+    # Before the probes, as those who submitted before are.
     world = replace(world, jobs=tuple(replace(j, priority=Priority.HIGH) for j in world.jobs))
     policy = Policy()
     trial = QueueTrial(world, policy, RuntimeModel.from_snapshot(world))
@@ -117,7 +112,7 @@ def test_behind_a_queue_as_many_of_each_kind_start_as_are_counted(world, data):
     is_the_planners_answer(world, counted, policy, data.draw)
 
 
-def shuffle_devices(random: Random, olga, team) -> list[HonestNode]:
+def shuffle_devices(random: Random, olga, team) -> None:
     """Nodes with jobs of all kinds, of which some have ended, and some trouble."""
     nodes = [
         a_node(f"n{i}", gpus=random.choice([1, 2, 3])) for i in range(random.choice([1, 2, 3]))
@@ -141,9 +136,9 @@ def shuffle_devices(random: Random, olga, team) -> list[HonestNode]:
             Node.objects.filter(pk=node.row.pk).update(schedulable=False)
         case "queue":
             # Jobs that the next pass places: their devices are reserved.
-            jobs += [a_job(olga, team, device=random.choice(devices)) for _ in range(2)]
+            for _ in range(2):
+                a_job(olga, team, device=random.choice(devices))
     node.report()
-    return nodes
 
 
 @pytest.mark.django_db(transaction=True)
@@ -151,22 +146,16 @@ def shuffle_devices(random: Random, olga, team) -> list[HonestNode]:
 def test_every_face_shows_the_count_of_the_planner(seed, tmp_path):
     olga = a_user("olga")
     shuffle_devices(Random(seed), olga, a_project("vision", olga, gpus=20))
-    _, token = token_create(user=olga, name="cli", scope=TokenScope.READ, ttl=timedelta(days=1))
-    client = Client()
-    client.force_login(olga)
-    answer = assert_one_answer(
-        page_faces(lambda path: client.get(path).content.decode())
-        | {"rest": rest_face(client.get("/api/v1/availability?nodes=true").json())}
-        | {"cli": cli_face(lambda *words: cli_output(token, tmp_path, *words))}
-    )
+    answer = face_reader(olga, tmp_path)()
     snapshot = planner_input(now=timezone.now(), policy=Policy())
     trial = QueueTrial(snapshot, Policy(), RuntimeModel.from_snapshot(snapshot))
     counted = cluster_availability(snapshot, trial.places, trial.plan.merges)
     adds_up(counted)
+    slice_kind = DeviceKind(SliceKind.MIG, "3g.71gb")
     assert answer["free"] == counted.total.free_gpus
+    assert answer["3g.71gb available"] == counted.total.of(slice_kind).available
     for board in counted.boards:
-        for kind in (WHOLE_GPU, DeviceKind(SliceKind.MIG, "3g.71gb")):
+        for kind in (WHOLE_GPU, slice_kind):
             count = counted.total.of(kind)
             jobs = probes(kind, board, count.available + 1)
             assert sum(started(snapshot, Policy(), jobs)) == count.available
-    assert answer["3g.71gb available"] == counted.total.of(kind).available
