@@ -150,9 +150,8 @@ class ObjectStore:
             text = BACKEND_CONFIG.format(kind=kind, port=port, **words)
             (self.home / f"{kind}.conf").write_text(text)
             self._make_ring(kind, port)
-        identity = {"account": ACCOUNT, "name": USER, "secret": SECRET_KEY, "pipeline": PIPELINE}
-        identity["region"] = REGION
-        proxy = PROXY_CONFIG.format(port=self.port, **words, **identity)
+        identity = {"account": ACCOUNT, "name": USER, "secret": SECRET_KEY, "region": REGION}
+        proxy = PROXY_CONFIG.format(port=self.port, pipeline=PIPELINE, **words, **identity)
         (self.home / "proxy.conf").write_text(proxy)
 
     def _make_ring(self, kind: str, port: int) -> None:

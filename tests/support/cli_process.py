@@ -1,4 +1,4 @@
-"""The `tessera` command as a process, against a running portal."""
+"""The `tessera` command as a process of its own, over HTTP."""
 
 import os
 import subprocess
@@ -9,22 +9,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def cli_of(url: str, token: str, home: Path) -> Callable[..., str]:
-    """Runs a command as the owner of the token and returns what it prints; it must succeed."""
+def cli_process(home: Path, **variables: str) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a command with the configuration in `home`, and of the variables of Tessera with these
+    alone."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TESSERA_")}
-    env = kept | {
-        "TESSERA_URL": url,
-        "TESSERA_TOKEN": token,
-        "TESSERA_CONFIG": str(home / "config.yaml"),
-        "NO_PROXY": "127.0.0.1",
-    }
+    own = {"TESSERA_CONFIG": str(home / "config.yaml"), "NO_PROXY": "*"}
 
-    def run(*words: str) -> str:
-        command = [sys.executable, "-m", "portal.cli", *words]
-        done = subprocess.run(
-            command, cwd=ROOT, env=env, capture_output=True, text=True, check=False
+    def run(*words: str, input: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "portal.cli", *words],
+            cwd=ROOT,
+            env=kept | own | variables,
+            input=input,
+            capture_output=True,
+            text=True,
+            check=False,
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
     return run

@@ -7,11 +7,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import httpx
-from click.testing import Result
 from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from portal.accounts.models import TokenScope, User
 from portal.accounts.services import token_create

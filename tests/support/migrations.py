@@ -8,6 +8,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from portal.allocations.models import Allocation
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 COLUMNS = ("pk", "slice_id", "replica_id", "units", "status")
 
@@ -26,9 +27,13 @@ def migrate_to_newest() -> None:
     executor.migrate(executor.loader.graph.leaf_nodes())
 
 
-def allocations_moved_and_back() -> None:
-    """Migrate back to when portal.jobs had the allocations, and forward again. Raises
+def assert_allocations_move_and_stay() -> None:
+    """Migrate an allocation back to when portal.jobs had it, and forward again. Raises
     AssertionError unless each row and each content type stays what it was."""
+    alice = a_user("alice")
+    node = a_node()
+    a_job(alice, a_project("vision", alice))
+    settle(node)
     rows = _rows(Allocation.objects)
     assert rows, "there is nothing to move"
     types = _types("allocations")
