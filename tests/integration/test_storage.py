@@ -5,6 +5,7 @@ import os
 import random
 import socket
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from django.conf import settings
@@ -29,9 +30,10 @@ from portal.storage.segments import (
 )
 from portal.storage.stores import current_store, folder_id, reachable_stores
 from portal.storage.streams import open_streams
-from tests.support.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.rows import a_job, a_node, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
+LINES = [b"line %02d\n" % number for number in range(40)]
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +50,14 @@ def a_host(folder):
 def write(name: str, offset: int, data: bytes) -> int:
     record(name, offset, upload(name, data))
     return offset + len(data)
+
+
+def write_lines(name: str) -> int:
+    """An object for each line: enough small ones to be merged. Returns the end of the stream."""
+    end = 0
+    for line in LINES:
+        end = write(name, end, line)
+    return end
 
 
 def read(name: str, size: int) -> bytes:
@@ -193,19 +203,15 @@ def test_after_a_failure_the_next_calls_do_not_wait_for_the_store(monkeypatch):
 
 
 def test_a_reader_that_began_before_a_merge_still_gets_the_bytes():
-    end = 0
-    for number in range(40):
-        end = write("logs/a", end, b"line %d\n" % number)
+    end = write_lines("logs/a")
     before = open_streams({"logs/a": end})["logs/a"]
     merge_end("logs/a")
     assert Segment.objects.filter(stream="logs/a").count() < 40
-    assert before.read(0, end) == b"".join(b"line %d\n" % n for n in range(40))
+    assert before.read(0, end) == b"".join(LINES)
 
 
 def test_a_merge_that_the_store_refuses_leaves_the_log_as_it_is(monkeypatch):
-    end = 0
-    for _ in range(40):
-        end = write("logs/a", end, b"x\n")
+    end = write_lines("logs/a")
 
     def fail(*_, **__):
         raise OSError("full")
@@ -214,13 +220,11 @@ def test_a_merge_that_the_store_refuses_leaves_the_log_as_it_is(monkeypatch):
         broken.setattr(current_store()._storage, "_save", fail)
         merge_end("logs/a")
     monkeypatch.setattr(current_store(), "_paused_until", 0.0)
-    assert read("logs/a", end) == b"x\n" * 40
+    assert read("logs/a", end) == b"".join(LINES)
 
 
 def test_a_merge_does_not_make_changed_bytes_the_truth():
-    end = 0
-    for number in range(40):
-        end = write("logs/a", end, b"line %02d\n" % number)
+    end = write_lines("logs/a")
     stored_path("logs/a").write_bytes(b"LINE 00\n")
     merge_end("logs/a")
     with pytest.raises(SizeMismatch, match="other bytes"):
@@ -229,19 +233,16 @@ def test_a_merge_does_not_make_changed_bytes_the_truth():
 
 
 def test_a_merge_moves_no_bytes_over_a_gap():
-    end = 0
-    for number in range(40):
-        end = write("logs/a", end, b"line %02d\n" % number)
+    end = write_lines("logs/a")
     Segment.objects.filter(start=8).delete()
     merge_end("logs/a")
     stream = open_streams({"logs/a": end})["logs/a"]
     assert stream.first_gap == 8
-    assert stream.read(16, end - 16) == b"".join(b"line %02d\n" % n for n in range(2, 40))
+    assert stream.read(16, end - 16) == b"".join(LINES[2:])
 
 
 def test_a_stream_that_is_forgotten_during_a_merge_stays_forgotten(monkeypatch):
-    for number in range(40):
-        write("logs/a", 2 * number, b"x\n")
+    write_lines("logs/a")
     store = current_store()
     save = store._storage.save
 
@@ -289,19 +290,24 @@ def test_bytes_on_another_hosts_disk_are_not_forgotten(tmp_path):
     assert Segment.objects.count() == 0
 
 
-def a_replica() -> Replica:
-    olga = a_user("olga")
+@pytest.fixture
+def replica(olga, team) -> Replica:
     node = a_node("n1", gpus=1)
-    a_job(olga, a_project("vision", olga))
+    a_job(olga, team)
     settle(node)
     return Replica.objects.get()
 
 
-def test_a_file_of_an_older_tessera_is_read_and_grows():
-    replica = a_replica()
+def an_old_file(replica: Replica, data: bytes) -> Path:
+    """The log as an older Tessera kept it."""
     path = settings.PLATFORM.var / file_name(stream_name(replica))
     path.parent.mkdir(parents=True)
-    path.write_bytes(b"old line\nnever counted")
+    path.write_bytes(data)
+    return path
+
+
+def test_a_file_of_an_older_tessera_is_read_and_grows(replica):
+    path = an_old_file(replica, b"old line\nnever counted")
     replica.log_bytes = 9
     assert read_log(replica, 0, 100) == b"old line\n"
     write(stream_name(replica), 9, b"new line\n")
@@ -312,13 +318,10 @@ def test_a_file_of_an_older_tessera_is_read_and_grows():
     assert not path.exists()
 
 
-def test_merging_the_end_of_an_old_file_keeps_its_beginning():
-    replica = a_replica()
+def test_merging_the_end_of_an_old_file_keeps_its_beginning(replica):
     name = stream_name(replica)
-    path = settings.PLATFORM.var / file_name(name)
-    path.parent.mkdir(parents=True)
     old = b"old line\n" * 150_000
-    path.write_bytes(old)
+    an_old_file(replica, old)
     replica.log_bytes = len(old)
     assert read_log(replica, 0, len(old)) == old
     end = len(old)
@@ -329,28 +332,21 @@ def test_merging_the_end_of_an_old_file_keeps_its_beginning():
     assert read(name, end) == old + b"n" * 40 * 40_000
 
 
-def test_an_old_file_that_goes_on_before_it_was_read_is_whole():
-    replica = a_replica()
-    path = settings.PLATFORM.var / file_name(stream_name(replica))
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"old line\n")
+def test_an_old_file_that_goes_on_before_it_was_read_is_whole(replica):
+    an_old_file(replica, b"old line\n")
     write(stream_name(replica), 9, b"new line\n")
     replica.log_bytes = 18
     assert read_log(replica, 0, 100) == b"old line\nnew line\n"
 
 
-def test_an_old_file_that_is_too_short_is_an_error():
-    replica = a_replica()
-    path = settings.PLATFORM.var / file_name(stream_name(replica))
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"cut")
+def test_an_old_file_that_is_too_short_is_an_error(replica):
+    an_old_file(replica, b"cut")
     replica.log_bytes = 9
     with pytest.raises(SizeMismatch, match="counts 9 bytes, the file has 3"):
         read_log(replica, 0, 100)
 
 
-def test_an_old_file_that_cannot_be_read_is_unavailable():
-    replica = a_replica()
+def test_an_old_file_that_cannot_be_read_is_unavailable(replica):
     path = settings.PLATFORM.var / file_name(stream_name(replica))
     path.mkdir(parents=True)  # as unreadable for root as for anyone
     replica.log_bytes = 1
