@@ -43,6 +43,7 @@ from scheduler.core.request import (
 from scheduler.core.request.choices import CHOICES, choices_of
 from scheduler.core.request.reader import FIELD_NAMES, OWN_READERS
 from scheduler.core.request_fields import FIELDS, SPELLINGS, FieldKind, top_names
+from tests.support.every_field import EVERY_FIELD
 from tests.support.host_nodes import BIG, SMALL
 from tests.unit.cli.fake_rest import Rest, a_row
 
@@ -56,6 +57,7 @@ LEAST = {
     "image": "pytorch:2.7",
     "command": ["python", "train.py"],
 }
+EVERYTHING = LEAST | EVERY_FIELD | {"after": ["J-1"]}
 DEVICES = {
     "a whole GPU": {"gpus": 1},
     "four whole GPUs": {"gpus": 4},
@@ -221,35 +223,16 @@ def test_amounts_that_nobody_chose_follow_a_changed_device(device):
     assert "memory" in chosen_fields(stored | {"memory": "7GiB"}, LIMITS)
 
 
-EVERYTHING = LEAST | {
-    "kind": "service",
-    "launcher": "torchrun",
-    "replicas": 2,
-    "processes": 2,
-    "device": {"gpus": 2, "models": ["H200"], "isolation": "any"},
-    "cpu": "1500m",
-    "memory": "3GiB",
-    "shm": "2GiB",
-    "disk": "20GiB",
-    "time_limit": "2h",
-    "priority": "low",
-    "topology": "any",
-    "backend": "gloo",
-    "retries": {"infrastructure": 1, "user": 2},
-    "grace": "2m",
-    "env": {"A": "1"},
-    "preemptible": False,
-    "begin_at": "+2h",
-    "after": ["J-1"],
-    "needs": ["nvme"],
-    "tolerates": ["beta"],
-}
-
-
-def test_everything_that_can_be_asked_comes_back_from_the_command():
-    request = parse_request(EVERYTHING, LIMITS)
-    assert set(request_as_dict(request)) == set(top_names()), "this test asks for every field"
-    assert cli_request(*shlex.split(as_command(request_as_dict(request)))[2:]) == request
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"device": {"gpus": 2, "isolation": "any"}, "begin_at": "+2h", "processes": 2}],
+    ids=["as it is", "in other words"],
+)
+def test_every_field_comes_back_from_the_command(more):
+    request = parse_request(EVERYTHING | more, LIMITS)
+    written = request_as_dict(request)
+    assert set(written) == set(top_names()), "this test asks for every field"
+    assert cli_request(*shlex.split(as_command(written))[2:]) == request
 
 
 # A new field is a row
@@ -274,8 +257,7 @@ def test_a_row_that_is_added_appears_on_every_face(monkeypatch):
     options = dict.fromkeys((field.option for field in submit_options.OPTIONS), None)
     assert submit_options.request_fields(options | {"cool_down": "5m"}, {}) == {"cool_down": "5m"}
     monkeypatch.setattr("portal.cli.as_command.FIELDS", table)
-    said = as_command(LEAST | {"device": {"gpus": 1}, "cool_down": "5m"})
-    assert "--cool-down 5m" in said
+    assert "--cool-down 5m" in as_command(LEAST | {"device": {"gpus": 1}, "cool_down": "5m"})
     assert "--cool-down" not in as_command(LEAST | {"device": {"gpus": 1}, "cool_down": "10s"})
     monkeypatch.setattr(form_fields, "FIELDS", table)
     values = DEFAULTS | {"cool_down": " 5m ", "project": "p"}

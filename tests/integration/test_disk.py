@@ -8,7 +8,8 @@ import pytest
 from portal.inventory.models import Node
 from portal.jobs.models import Job
 from scheduler.core.model.states import JobStatus
-from scheduler.core.request.reader import FIELD_NAMES as FIELDS
+from scheduler.core.request.reader import FIELD_NAMES
+from tests.support.every_field import EVERY_FIELD
 from tests.support.rows import a_job, a_node, a_project, a_request, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -143,35 +144,11 @@ def test_what_is_no_disk_is_said_beside_its_field(client, olga, team, disk):
     assert re.search(r"<details[^>]* open", page), "the folded part shows its errors"
 
 
-EVERYTHING = {
-    "kind": "notebook",
-    "launcher": "torchrun",
-    "replicas": 2,
-    "processes": 1,
-    "device": {"gpus": 2, "models": ["H200"]},
-    "cpu": "1500m",
-    "memory": "3GiB",
-    "shm": "2GiB",
-    "disk": "20GiB",
-    "time_limit": "2h",
-    "priority": "low",
-    "topology": "any",
-    "backend": "gloo",
-    "retries": {"infrastructure": 1, "user": 2},
-    "grace": "2m",
-    "env": {"A": "1", "B": "x=y"},
-    "preemptible": False,
-    "begin_at": "2090-01-31T18:00:00+00:00",
-    "needs": ["nvme"],
-    "tolerates": ["beta"],
-}
-
-
 def test_a_clone_asks_for_all_that_the_job_asked_for(client, olga, team):
     a_large_node(gpus=4)
     before = a_job(olga, team)
-    job = a_job(olga, team, **EVERYTHING, after=[before.label])
-    assert set(job.request) == FIELDS, "this test asks for every field that there is"
+    job = a_job(olga, team, **EVERY_FIELD, after=[before.label])
+    assert set(job.request) == FIELD_NAMES, "this test asks for every field that there is"
     form = the_form(client.get(f"/request/?like={job.label}").content.decode())
     assert client.post("/request/", form).status_code == 302
     clone = Job.objects.latest("pk")

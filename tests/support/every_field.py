@@ -1,0 +1,27 @@
+"""A value for every field of a request but project, name, image, command and `after`: those are the
+test's own."""
+
+from typing import Any
+
+EVERY_FIELD: dict[str, Any] = {
+    "kind": "notebook",
+    "launcher": "torchrun",
+    "replicas": 2,
+    "processes": 1,
+    "device": {"gpus": 2, "models": ["H200"]},
+    "cpu": "1500m",
+    "memory": "3GiB",
+    "shm": "2GiB",
+    "disk": "20GiB",
+    "time_limit": "2h",
+    "priority": "low",
+    "topology": "any",
+    "backend": "gloo",
+    "retries": {"infrastructure": 1, "user": 2},
+    "grace": "2m",
+    "env": {"A": "1", "B": "x=y"},
+    "preemptible": False,
+    "begin_at": "2090-01-31T18:00:00+00:00",
+    "needs": ["nvme"],
+    "tolerates": ["beta"],
+}
