@@ -8,10 +8,8 @@ import yaml
 from django.core.management import call_command
 
 from portal.api.jobs.filters import JobListQuerySerializer
-from portal.api.jobs.submit_serializer import JobSubmitRequestSerializer
 from portal.jobs.filters import JobFilters
 from scheduler.core.request import RequestLimits, parse_request
-from scheduler.core.request.reader import FIELD_NAMES as FIELDS
 
 
 def _schema() -> dict:
@@ -35,10 +33,6 @@ def test_the_schema_is_valid_and_complete():
 
 def test_the_filters_in_the_schema_are_those_of_the_list():
     assert set(JobListQuerySerializer().fields) == set(JobFilters.base_filters)
-
-
-def test_the_body_of_a_submit_has_every_field_that_is_read():
-    assert set(JobSubmitRequestSerializer().fields) == FIELDS
 
 
 def test_submit_has_examples_that_are_requests():

@@ -148,10 +148,6 @@ def test_every_reason_says_what_would_unblock_it_and_who_has_to_move():
     ]
 
 
-def test_every_code_has_a_class():
-    assert set(REASON_KINDS) == set(ReasonCode)
-
-
 def test_the_evidence_counts_nodes_filter_by_filter():
     nodes = [
         a_node(a_gpu(a_slice("")), name="full"),
