@@ -30,7 +30,7 @@ test: install ## install missing servers, start them, run all tests, stop them
 	$(BIN)/python -m tests.environment install
 	$(BIN)/python -m pytest --levels-must-run -q -n auto --maxprocesses 8 $(LEVELS)
 
-mutants: install ## break the code on purpose, as JSON what no test noticed; takes hours; ARGS=--help
+mutants: install ## break the code on purpose, and print as JSON what no test notices; takes hours; ARGS=--help
 	$(BIN)/python -m tests.mutants $(ARGS)
 
 test-gpu: ## check this machine's NVIDIA driver, read-only; needs no install
