@@ -246,9 +246,9 @@ def test_retries_grace_and_backend_are_flags_too(page, olga, team, node):
     more = {"retries": {"infrastructure": 1, "user": 2}, "grace": "2m", "backend": "gloo"}
     job = a_job(olga, team, **more)
     cli = re.search(r'id="cli"[^>]*>(.*?)</pre>', page(f"/jobs/{job.label}/spec"), re.S)[1]
-    said = submitted_by(html.unescape(cli))
-    assert (said["retries"], said["user_retries"]) == (1, 2)
-    assert (said["grace"], said["backend"]) == ("2m", "gloo")
+    fields = submitted_by(html.unescape(cli))
+    assert (fields["retries"], fields["user_retries"]) == (1, 2)
+    assert (fields["grace"], fields["backend"]) == ("2m", "gloo")
 
 
 # Results

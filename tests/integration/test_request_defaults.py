@@ -5,7 +5,7 @@ import pytest
 from portal.jobs.models import Job
 from scheduler.core.model.states import JobStatus
 from tests.support.request_form import a_form
-from tests.support.rows import a_node, a_project, a_request, a_user, settle
+from tests.support.rows import a_node, a_request, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -17,32 +17,29 @@ def olga(client):
     return olga
 
 
-@pytest.fixture
-def team(olga):
-    return a_project("vision", olga)
-
-
 def bare(team, **fields):
     """A request without amounts of the host."""
     body = a_request(team, **fields)
     return {name: value for name, value in body.items() if name not in ("cpu", "memory")}
 
 
-def post(client, body, **query):
-    path = "/api/v1/jobs" + ("?dry_run=true" if query else "")
+def post(client, body, *, dry_run=False):
+    path = "/api/v1/jobs" + ("?dry_run=true" if dry_run else "")
     return client.post(path, body, content_type="application/json")
 
 
 @pytest.mark.parametrize(
-    ("device", "typed"),
+    ("device", "typed", "slices_per_gpu"),
     [
-        ({"gpus": 1}, {"amount": "gpus"}),
-        ({"mig": "2g.35gb"}, {"amount": "2g.35gb"}),
-        ({"memory": "100GiB"}, {"amount": "memory", "device_memory": "100GiB"}),
+        ({"gpus": 1}, {"amount": "gpus"}, 1),
+        ({"mig": "2g.35gb"}, {"amount": "2g.35gb"}, 4),
+        ({"memory": "100GiB"}, {"amount": "memory", "device_memory": "100GiB"}, 1),
     ],
     ids=["gpu", "mig", "memory"],
 )
-def test_the_page_and_rest_store_the_same_share_of_the_node(client, team, device, typed):
+def test_the_page_and_rest_store_the_same_share_of_the_node(
+    client, team, device, typed, slices_per_gpu
+):
     a_node("n1", gpus=8)
     answer = post(client, bare(team, device=device, time_limit="30m"))
     assert answer.status_code == 201, answer.content
@@ -50,10 +47,9 @@ def test_the_page_and_rest_store_the_same_share_of_the_node(client, team, device
     assert client.post("/request/", form).status_code == 302
     over_rest, on_page = Job.objects.order_by("pk")
     assert over_rest.request == on_page.request
-    share = 1 if device != {"mig": "2g.35gb"} else 4
-    assert over_rest.cpu_milli == 64_000 // 8 // share
-    assert over_rest.memory_mib == 512 * 1_024 // 8 // share
-    assert over_rest.request["shm"] == f"{32 // share}GiB"
+    assert over_rest.cpu_milli == 64_000 // 8 // slices_per_gpu
+    assert over_rest.memory_mib == 512 * 1_024 // 8 // slices_per_gpu
+    assert over_rest.request["shm"] == f"{32 // slices_per_gpu}GiB"
 
 
 def test_jobs_with_default_amounts_fill_a_node(client, olga, team):
@@ -64,7 +60,7 @@ def test_jobs_with_default_amounts_fill_a_node(client, olga, team):
     assert set(Job.objects.values_list("status", flat=True)) == {JobStatus.RUNNING}
 
 
-def test_too_little_memory_for_a_framework_is_told_before_the_submit(client, team):
+def test_a_dry_run_warns_of_too_little_memory_for_a_framework(client, team):
     a_node("n1", gpus=2)
     body = a_request(team, memory="512MiB")
     (warning,) = post(client, body, dry_run=True).json()["warnings"]
@@ -76,7 +72,7 @@ def test_too_little_memory_for_a_framework_is_told_before_the_submit(client, tea
     assert sentence not in client.post("/request/preview", a_form(memory="")).content.decode()
 
 
-def test_shared_memory_that_does_not_fit_in_the_memory_is_told(client, team):
+def test_a_dry_run_warns_of_shared_memory_that_does_not_fit_in_the_memory(client, team):
     a_node("n1", gpus=2)
     body = a_request(team, memory="4GiB", shm="16GiB")
     (warning,) = post(client, body, dry_run=True).json()["warnings"]
@@ -98,7 +94,8 @@ def test_the_page_says_in_one_line_what_a_replica_gets(client, team):
 
 def test_amounts_of_a_clone_follow_a_changed_device(client, team):
     a_node("n1")
-    _, label = (post(client, bare(team, device={"gpus": 1})).json()["id"] for _ in range(2))
+    for _ in range(2):
+        label = post(client, bare(team, device={"gpus": 1})).json()["id"]
     assert Job.objects.latest("pk").request["memory"] == "512GiB"
     page = client.get(f"/request/?like={label}").content.decode()
     assert 'name="memory" value=""' in page and 'name="cpu" value=""' in page

@@ -49,7 +49,7 @@ class GivenWork:
 
 
 class GivenShares:
-    """Factors that grow by the steps that a test gives, whoever is charged."""
+    """Factors that grow by the steps that a test gives, for any owner that is charged."""
 
     def __init__(self, factors):
         self.factors = dict(factors)
@@ -78,7 +78,7 @@ def an_order(mode, shares, keys):
 
 
 def sequence(walk, jobs, order, shares, steps):
-    """Ids and ranks, with a charge after each job that its step says was placed."""
+    """Ids and ranks, with a charge after each job whose step is not 0: it was placed."""
     found = []
     for (job, rank), step in zip(walk(jobs, order), steps, strict=True):
         found.append((job.id, rank))

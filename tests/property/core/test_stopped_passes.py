@@ -1,6 +1,6 @@
 """A pass that is stopped early gives what it has; the passes that continue it reach every job.
 
-Between two passes the placements are carried out and work is told to stop, as the committer does.
+Between two passes the placements are carried out and work is stopped, as the committer does.
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ named = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 
 
 def after(count):
-    """Stop after so many turns; never sooner."""
+    """Stop after this number of turns; never sooner."""
     return lambda turns: turns >= count
 
 
