@@ -1,6 +1,6 @@
 # Every command for people and CI. `make` lists them; with DEMO_EXIT=1, `make demo` ends by itself.
 .DEFAULT_GOAL := help
-.PHONY: help install lint type test mutants test-gpu demo run migrate docs bench-latency bench-adoption bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams screenshots lock clean
+.PHONY: help install lint type test test-slow pytest mutants test-gpu demo run migrate docs bench-latency bench-adoption bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams screenshots lock clean
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 # Slow levels first, so that the workers of `make test` finish together.
@@ -26,9 +26,15 @@ lint: install type ## style, format, types, layers, and no file over 400 lines
 type: install ## only the static types
 	TESSERA_VAR=var $(BIN)/mypy --explicit-package-bases $(OWN) manage.py requirements tests/environment tests/mutants docs/examples
 
-test: install ## install missing servers, start them, run all tests, stop them
+test: TESTS := not slow
+test: pytest ## install missing servers, start them, run the tests but for the slow ones, stop them
+
+test-slow: TESTS := slow
+test-slow: pytest ## run the slow tests: soaks, kills, every page in every look
+
+pytest: install
 	$(BIN)/python -m tests.environment install
-	$(BIN)/python -m pytest --levels-must-run -q -n auto --maxprocesses 8 $(LEVELS)
+	$(BIN)/python -m pytest --levels-must-run -q -n auto --maxprocesses 8 -m "$(TESTS)" $(LEVELS)
 
 mutants: install ## break the code on purpose, and print as JSON what no test notices; takes hours; ARGS=--help
 	$(BIN)/python -m tests.mutants $(ARGS)

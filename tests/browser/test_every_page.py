@@ -47,6 +47,7 @@ def wrong(page: Page, address: str, axe: str) -> Iterator[str]:
             yield from (f"{where}: {said}" for said in serious(page, axe, rules))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["", "alice", "paul", "admin"])
 def test_no_page_has_a_serious_finding_in_any_look_nor_scrolls_sideways(browser, web, who):
     """As a visitor, a member, a project's admin and the platform's."""

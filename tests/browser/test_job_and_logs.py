@@ -204,6 +204,7 @@ def test_a_foreign_member_finds_nothing(signed_in, stack):
         assert "talks" not in answer.text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_part_stands_on_a_phone_in_both_languages_without_findings(signed_in, stack, scheme):
     page = signed_in("alice", viewport=NARROW, color_scheme=scheme)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.services.stack import ROOT, environ
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 
 def test_two_containers_on_two_slices_make_one_job(tmp_path, docker_engine):

@@ -13,7 +13,7 @@ import pytest
 from tests.environment import debian
 
 # Tests with these markers run on demand; skipping them is no gap.
-ON_DEMAND = {"gpu", "slow"}
+ON_DEMAND = {"gpu", "on_demand"}
 
 
 def skip_without(tool: debian.Tool) -> None:

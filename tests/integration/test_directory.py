@@ -148,7 +148,7 @@ def sign(client, name: str, password: str = "right") -> int:
 
 
 @needs_ldap
-@pytest.mark.slow
+@pytest.mark.on_demand
 @pytest.mark.django_db
 class TestSignInByTheDirectory:
     def test_somebody_of_the_directory_comes_in_and_is_in_no_project(self, client, directory):

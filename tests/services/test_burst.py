@@ -6,7 +6,7 @@ import pytest
 
 from tests.services.stack import Stack, until
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 NODES, JOBS = 100, 5_000
 PASS = re.compile(r"pass over (\d+) jobs: (\d+) placed, .* ([\d.]+) s and ([\d.]+) s")

@@ -111,6 +111,7 @@ def test_what_does_not_fit_is_one_sentence_and_exit_2(tmp_path, name, value):
     assert name in refused.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_behind_however_it_ends_in_the_middle_of_a_job(tmp_path, how):
     var = tmp_path / "var"

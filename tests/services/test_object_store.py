@@ -117,6 +117,7 @@ def peak_kib(web: Stack, field: str) -> int:
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith(field)))
 
 
+@pytest.mark.slow
 def test_a_log_of_100_mb_is_whole_from_both_web_processes_with_flat_memory(webs):
     first, second = webs
     wanted = hashlib.sha256()

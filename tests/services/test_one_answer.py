@@ -10,7 +10,7 @@ from tests.services.stack import Stack, until
 from tests.support.cli_process import cli_process
 from tests.support.faces import Facts, assert_one_answer, cli_face, page_faces, rest_face
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.slow]
 NODE = "node-a"
 PROGRAM = """
 import pathlib, time

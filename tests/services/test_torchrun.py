@@ -12,7 +12,7 @@ import pytest
 
 from tests.services.stack import ROOT, Stack, until
 
-pytestmark = [pytest.mark.services, pytest.mark.slow]
+pytestmark = [pytest.mark.services, pytest.mark.on_demand]
 PYTHON = os.environ.get("TORCH_PYTHON", sys.executable)
 PROGRAM = str(ROOT / "docs" / "examples" / "torch_sum.py")
 
