@@ -25,6 +25,7 @@ class ErrorCode(StrEnum):
     DRAIN_STALE = "drain_stale"
     EVENTS_GONE = "events_gone"
     FORBIDDEN = "forbidden"
+    GPU_BUSY = "gpu_busy"
     HAS_RUN = "has_run"
     HOST_UNKNOWN = "host_unknown"
     IDEMPOTENCY_KEY_INVALID = "idempotency_key_invalid"
@@ -118,6 +119,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.DRAIN_STALE: ErrorKind(409, "The node's jobs have changed"),
     ErrorCode.EVENTS_GONE: ErrorKind(410, "Events expired"),
     ErrorCode.FORBIDDEN: ErrorKind(403, "Not allowed"),
+    ErrorCode.GPU_BUSY: ErrorKind(409, "The GPU has work"),
     ErrorCode.HAS_RUN: ErrorKind(409, "The job has run already"),
     ErrorCode.HOST_UNKNOWN: ErrorKind(400, "Unknown host"),
     ErrorCode.IDEMPOTENCY_KEY_INVALID: ErrorKind(400, "Invalid idempotency key"),

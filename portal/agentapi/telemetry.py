@@ -11,7 +11,7 @@ from agents.contract.codec import encode
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.telemetry import GpuSample, TelemetryRequest, TelemetryResponse
 from portal.inventory.credentials import node_authenticate
-from portal.inventory.models import Gpu, LatestSample, Node
+from portal.inventory.models import DisputedClaim, Gpu, LatestSample, Node
 from portal.telemetry.job_samples import samples_record
 
 
@@ -28,9 +28,10 @@ def telemetry_accept(*, authorization: str, request: TelemetryRequest) -> Teleme
         samples = _once_each(request.samples)
         _turn_take(node, now)
         gpus = dict(Gpu.objects.filter(node=node, uuid__in=samples).values_list("uuid", "pk"))
-        if foreign := sorted(set(samples) - set(gpus)):
+        if foreign := sorted(_foreign(node, set(samples) - set(gpus))):
             sentence = f"{foreign[0]} is not a GPU of this node: a node speaks for its own only"
             raise ContractError(ContractErrorCode.INVALID_FIELD, sentence, "samples.uuid")
+        samples = {uuid: sample for uuid, sample in samples.items() if uuid in gpus}
         taken_at = now - timedelta(milliseconds=request.age_ms)
         rows = (
             LatestSample(gpu_id=gpus[uuid], taken_at=taken_at, sample=encode(sample))
@@ -44,6 +45,15 @@ def telemetry_accept(*, authorization: str, request: TelemetryRequest) -> Teleme
         )
         samples_record(node, samples, taken_at)
     return TelemetryResponse(next_seconds=settings.PLATFORM.telemetry_seconds)
+
+
+def _foreign(node: Node, uuids: set[str]) -> set[str]:
+    """Of these GPUs that are not the node's, those that it has no reason to speak about. A disputed
+    one may be in its machine: its samples are left out, and those of its other GPUs count."""
+    if not uuids:
+        return uuids
+    claims = DisputedClaim.objects.filter(claimant=node, withdrawn_at=None, gpu__uuid__in=uuids)
+    return uuids - set(claims.values_list("gpu__uuid", flat=True))
 
 
 def _once_each(samples: tuple[GpuSample, ...]) -> dict[str, GpuSample]:

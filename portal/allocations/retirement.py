@@ -9,7 +9,7 @@ from portal.audit.codes import AuditAction, EventCode
 from portal.audit.transitions import advance
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
-from portal.inventory.models import JoinToken, Node
+from portal.inventory.models import DisputedClaim, JoinToken, Node
 from portal.inventory.services import lock_active_node, node_audit, ring_node
 from portal.jobs.models import Replica
 from scheduler.core.model.states import REPLICA_ENDED, AllocationStatus, NodeStatus
@@ -40,6 +40,9 @@ def node_retire(*, node: Node, actor: str) -> Node:
             replaced_token_digest=node.token_digest or node.replaced_token_digest,
             public_key="",
         )
+        # Those who claim its GPUs get them with their next report: ask for it.
+        claimants = DisputedClaim.objects.filter(gpu__node=node).values("claimant_id")
+        Node.objects.filter(pk__in=claimants).update(observed_hash="")
         JoinToken.objects.filter(node=node, used_at=None).delete()
         node_audit(node, AuditAction.NODE_RETIRE, actor=actor, after={"released": len(allocations)})
         ring_node(node)

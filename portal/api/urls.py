@@ -9,6 +9,7 @@ from rest_framework.views import APIView
 
 from portal.api.availability import views as availability
 from portal.api.devices import views as devices
+from portal.api.disputes import views as disputes
 from portal.api.images import views as images
 from portal.api.jobs import action_views as job_actions
 from portal.api.jobs import bulk_cancel_views, event_stream
@@ -78,6 +79,17 @@ urlpatterns = [
     path("gpus/<str:gpu>/unpin", partitions.GpuUnpin.as_view(), name="gpu-unpin"),
     path(
         "partition-preview", partitions.PartitionPreviewDetail.as_view(), name="partition-preview"
+    ),
+    path("disputed-claims", disputes.DisputedClaimList.as_view(), name="disputed-claims"),
+    path(
+        "disputed-claims/<str:claim>/accept",
+        disputes.DisputedClaimAccept.as_view(),
+        name="disputed-claim-accept",
+    ),
+    path(
+        "disputed-claims/<str:claim>/dismiss",
+        disputes.DisputedClaimDismiss.as_view(),
+        name="disputed-claim-dismiss",
     ),
     path("slices", devices.SliceList.as_view(), name="slices"),
     path("projects", projects.ProjectList.as_view(), name="projects"),

@@ -11,6 +11,9 @@ class AuditAction(StrEnum):
 
     BUDGET_ADD = "budget_add"
     BUDGET_REMOVE = "budget_remove"
+    GPU_CLAIM = "gpu_claim"
+    GPU_CLAIM_ACCEPT = "gpu_claim_accept"
+    GPU_CLAIM_DISMISS = "gpu_claim_dismiss"
     GPU_PIN = "gpu_pin"
     GPU_UNPIN = "gpu_unpin"
     IMAGE_POLICY_SET = "image_policy_set"
@@ -73,6 +76,8 @@ class EventCode(StrEnum):
     APPROVED = "approved"
     CARVE = "carve"
     EXTENDED = "extended"
+    GPU_CLAIMED_TWICE = "gpu_claimed_twice"
+    GPU_MOVED = "gpu_moved"
     GPU_PIN = "gpu_pin"
     GPU_UNPIN = "gpu_unpin"
     HEALTH_FAULTED = "health_faulted"
@@ -113,6 +118,9 @@ class EventCode(StrEnum):
 AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.BUDGET_ADD: "Budget added",
     AuditAction.BUDGET_REMOVE: "Budget removed",
+    AuditAction.GPU_CLAIM: "GPU reported by a second node",
+    AuditAction.GPU_CLAIM_ACCEPT: "GPU moved to another node",
+    AuditAction.GPU_CLAIM_DISMISS: "Claim to a GPU dismissed",
     AuditAction.GPU_PIN: "GPU pinned",
     AuditAction.GPU_UNPIN: "GPU unpinned",
     AuditAction.IMAGE_POLICY_SET: "Image policy set",
@@ -165,6 +173,8 @@ EVENT_LABELS: dict[EventCode, str] = {
     EventCode.APPROVED: "Approved",
     EventCode.CARVE: "Slice carved ahead of demand",
     EventCode.EXTENDED: "Time limit extended",
+    EventCode.GPU_CLAIMED_TWICE: "GPU reported by two nodes",
+    EventCode.GPU_MOVED: "GPU moved to another node",
     EventCode.GPU_PIN: "GPU pinned",
     EventCode.GPU_UNPIN: "GPU unpinned",
     EventCode.HEALTH_FAULTED: "GPU out of service",

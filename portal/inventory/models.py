@@ -199,6 +199,36 @@ class Gpu(models.Model):
         return f"{self.node} GPU {self.index}"
 
 
+class DisputedClaimQuerySet(models.QuerySet["DisputedClaim"]):
+    def undecided(self) -> Self:
+        """Those that need an admin: still reported, and not dismissed."""
+        return self.filter(withdrawn_at=None, dismissed_at=None)
+
+
+class DisputedClaim(models.Model):
+    """A node reports a GPU that another node holds. See `portal.inventory.disputes`."""
+
+    gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, related_name="disputes")
+    claimant = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="disputed_claims")
+    claimed_at = models.DateTimeField()
+    # The claimant no longer reports the GPU.
+    withdrawn_at = models.DateTimeField(null=True, blank=True)
+    # An admin left the GPU with its holder.
+    dismissed_at = models.DateTimeField(null=True, blank=True)
+    dismiss_actor = models.CharField(max_length=150, blank=True, default="")
+
+    objects = DisputedClaimQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = [
+            models.UniqueConstraint(fields=("gpu", "claimant"), name="gpu_disputed_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.claimant} claims {self.gpu}"
+
+
 class LatestSample(models.Model):
     """The latest sensor sample of a GPU. Older samples are not stored."""
 

@@ -13,11 +13,13 @@ from agents.contract.documents import (
     ObservedSlice,
     SliceKind,
 )
+from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.message import Message, verbatim
 from portal.audit.codes import EventCode
 from portal.audit.transitions import advance, event_record
+from portal.inventory.disputes import claim_dispute, claims_withdraw
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
-from scheduler.core.model.states import GpuHealth, SliceStatus
+from scheduler.core.model.states import GpuHealth, NodeStatus, SliceStatus
 
 Place = tuple[str, str, int, int]
 
@@ -25,10 +27,16 @@ Place = tuple[str, str, int, int]
 def gpu_reports_apply(node: Node, observed: ObservedDocument) -> bool:
     """Insert and update the node's GPUs; mark unreported ones as missing. Returns whether the
     planner has to know."""
+    uuids = {seen.uuid for seen in observed.gpus}
+    if len(uuids) < len(observed.gpus):
+        sentence = "the same GPU appears twice"
+        raise ContractError(ContractErrorCode.INVALID_FIELD, sentence, "observed.gpus")
     rows = {gpu.uuid: gpu for gpu in node.gpus.all().lock_rows()}
     changed = False
     for seen in observed.gpus:
-        changed |= _gpu_report(node, rows.pop(seen.uuid, None), seen)
+        row = rows.pop(seen.uuid, None)
+        changed |= _gpu_report(row, seen) if row else _gpu_add(node, seen)
+    claims_withdraw(claimant=node, reported=uuids)
     for gone in rows.values():
         changed |= _health(gone, GpuHealth.MISSING, "the driver no longer lists it")
     return changed
@@ -43,16 +51,26 @@ def slice_reports_apply(node: Node, observed: ObservedDocument) -> bool:
     return any(moved)
 
 
-def _gpu_report(node: Node, row: Gpu | None, seen: ObservedGpu) -> bool:
-    columns = _gpu_columns(seen)
-    if row is None:
-        # A GPU keeps its UUID when it moves to another server; the reporting node owns it.
-        Gpu.objects.update_or_create(
-            uuid=seen.uuid,
-            defaults={"node": node, **columns},
-            create_defaults={"node": node, "desired_mode": seen.mode, **columns},
-        )
+def _gpu_add(node: Node, seen: ObservedGpu) -> bool:
+    """A GPU that is not the node's yet: new, of a retired node, or of one that still holds it."""
+    columns = _gpu_columns(seen) | {"node": node, "desired_mode": seen.mode}
+    row, is_new = Gpu.objects.get_or_create(uuid=seen.uuid, defaults=columns)
+    if is_new:
         return True
+    (row,) = Gpu.objects.filter(pk=row.pk).select_related("node").lock_rows()
+    if row.node.status != NodeStatus.RETIRED:
+        claim_dispute(gpu=row, claimant=node)
+        return False
+    # A card keeps its UUID when it is put into another server.
+    row.node = node
+    row.save(update_fields=["node"])
+    row.disputes.all().delete()
+    _gpu_report(row, seen)
+    return True
+
+
+def _gpu_report(row: Gpu, seen: ObservedGpu) -> bool:
+    columns = _gpu_columns(seen)
     stale = {name: value for name, value in columns.items() if getattr(row, name) != value}
     if stale:
         Gpu.objects.filter(pk=row.pk).update(**stale)

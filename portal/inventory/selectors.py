@@ -1,9 +1,12 @@
 """Read nodes, GPUs and slices."""
 
-from django.db.models import Count, OuterRef, Prefetch, QuerySet, Subquery
+from django.db.models import Count, F, OuterRef, Prefetch, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
-from portal.inventory.models import Gpu, Node, Slice
+from portal.inventory.models import DisputedClaim, Gpu, Node, Slice
+
+# Columns of a node that lists do not show.
+LARGE = ("desired", "facts", "topology")
 
 
 def nodes() -> QuerySet[Node]:
@@ -29,3 +32,10 @@ def slices() -> QuerySet[Slice]:
     rows = Slice.objects.live().select_related("gpu__node")
     rows = rows.defer("gpu__node__desired", "gpu__node__topology")
     return rows.order_by("gpu__node__name", "gpu__index", "start", "id")
+
+
+def disputed_claims() -> QuerySet[DisputedClaim]:
+    """Claims that are still made, the undecided ones first, with GPU, holder and claimant."""
+    rows = DisputedClaim.objects.filter(withdrawn_at=None).select_related("gpu__node", "claimant")
+    rows = rows.defer(*(f"{node}__{name}" for node in ("gpu__node", "claimant") for name in LARGE))
+    return rows.order_by(F("dismissed_at").asc(nulls_first=True), "id")

@@ -22,6 +22,9 @@ pytestmark = pytest.mark.django_db
 # A caller without an account, a node, and an expired token get 401 everywhere. Changes come with a
 # body that works.
 ROWS: dict[tuple[str, str], tuple[int, int, int, int, int]] = {
+    ("disputed-claim-accept", "post"): (403, 403, 403, 403, 204),
+    ("disputed-claim-dismiss", "post"): (403, 403, 403, 403, 204),
+    ("disputed-claims", "get"): (403, 403, 403, 403, 200),
     ("event-stream", "get"): (200, 200, 200, 200, 200),
     ("gpu-pin", "post"): (403, 403, 403, 403, 200),
     ("gpu-unpin", "post"): (403, 403, 403, 403, 200),

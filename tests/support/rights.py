@@ -16,7 +16,7 @@ from portal.accounts.services import token_create
 from portal.api.urls import urlpatterns
 from portal.catalogue.models import Template
 from portal.inventory.credentials import digest_of, new_access_token
-from portal.inventory.models import Node
+from portal.inventory.models import DisputedClaim, Node
 from portal.jobs.models import Job
 from portal.quotas.models import Quota
 from portal.webhooks.models import Delivery, Endpoint
@@ -106,7 +106,13 @@ def a_world() -> World:
         project=project, name="ready", request=a_request(project), author="olga"
     )
     what_if = WhatIf.objects.create(requester=people["platform_admin"], days=1, changes=[])
+    claim = DisputedClaim.objects.create(
+        gpu=node.gpus.get(),
+        claimant=Node.objects.create(name="second-reporter"),
+        claimed_at=timezone.now(),
+    )
     names = {
+        "claim": str(claim.pk),
         "job": job.label,
         "ref": job.label,
         "node": node.name,

@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 
 from portal.accounts.models import User
 from portal.allocations.budgets import current_budgets
-from portal.inventory.models import Gpu, Node
+from portal.inventory.models import DisputedClaim, Gpu, Node
 from portal.jobs.models import Job
 from portal.leases.models import TaskLease
 from portal.storage.models import ByteStore
@@ -52,8 +52,16 @@ class Alert:
 
 
 def active_alerts(user: User) -> list[Alert]:
-    """Most urgent first. Eight queries."""
-    alerts = [*_nodes(), *_gpus(), *_duties(), *_approvals(user), *_waiting(), *_budgets()]
+    """Most urgent first. Nine queries."""
+    alerts = [
+        *_disputes(),
+        *_nodes(),
+        *_gpus(),
+        *_duties(),
+        *_approvals(user),
+        *_waiting(),
+        *_budgets(),
+    ]
     alerts += _folders()
     return [alert for alert in alerts if alert.count]
 
@@ -76,6 +84,20 @@ def _approvals(user: User) -> list[Alert]:
     names = tuple(job.label for job in rows[:MAX_NAMES])
     href = reverse("web:approvals")
     return [Alert("approvals", "ask", "ask", count, title % {"n": count}, href, names)]
+
+
+def _disputes() -> list[Alert]:
+    rows = DisputedClaim.objects.undecided().order_by("id")
+    names = [
+        f"{gpu} ({holder}, {claimant})"
+        for gpu, holder, claimant in rows.values_list(
+            "gpu__uuid", "gpu__node__name", "claimant__name"
+        )
+    ]
+    title = ngettext(
+        "%(n)s GPU is reported by two nodes", "%(n)s GPUs are reported by two nodes", len(names)
+    )
+    return [_alert("disputes", "bad", "alert", names, title, reverse("web:disputes"))]
 
 
 def _nodes() -> list[Alert]:

@@ -1,0 +1,1 @@
+"""REST: disputed claims to GPUs."""
