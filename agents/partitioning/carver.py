@@ -21,9 +21,10 @@ from agents.host.files import FileTree, HostFiles
 from agents.host.machine_ids import boot_id
 from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.nvml.processes import gpu_processes, is_passed_through
-from agents.partitioning import cdi, modes
+from agents.partitioning import capabilities, modes
 from agents.partitioning.backoff import Backoff, BackoffChange
 from agents.partitioning.busy_reason import explained_problem
+from agents.partitioning.container_devices import PARTS, ContainerDevices
 from agents.partitioning.diff import partition_changes
 from agents.partitioning.execute import execute_steps
 from agents.partitioning.ownership import Ownership, judge_ownership, unmanaged_problems
@@ -41,8 +42,7 @@ from agents.state.journal import Journal
 # A GPU with one of these problems is not as the portal expects: it takes no new work.
 OUT_OF_SERVICE = ("unmanaged", "quarantined", modes.RESET_REQUIRED, modes.REBOOT_REQUIRED)
 # Only a person can mend these.
-NEEDS_PERSON = (modes.RESET_REQUIRED, modes.REBOOT_REQUIRED)
-SPEC = "cdi"
+NEEDS_PERSON = (modes.RESET_REQUIRED, modes.REBOOT_REQUIRED, capabilities.MISSING)
 # The journal's fact with the backoff state. It is valid until a reboot, like the clock in it.
 BACKOFF_FACT = "patience"
 
@@ -70,12 +70,13 @@ class Carver:
         self.journal = journal
         self.policy = policy
         self.wake = wake
-        self.injection = injection
         self.files = files or FileTree(Path("/"))
+        self._container_devices = ContainerDevices(
+            policy, injection, self.files, simulated=hardware.facts.simulated
+        )
         self.backoff = Backoff(now)
         if (memory := json.loads(journal.fact(BACKOFF_FACT) or "{}")).get("boot") == boot_id():
             self.backoff.restore(memory["streaks"])
-        self._spec = cdi.CdiSpec(policy.nvidia_ctk, policy.cdi_spec)
         self._claims = {claim.place: claim for claim in journal.claims()}
         self._intents: dict[int, int] = {}
         self._refused: list[PartitionProblem] = []
@@ -106,7 +107,7 @@ class Carver:
         self._refused = changes.problems
         self._report_unmanaged(unmanaged_problems(hardware.gpus, ownership))
         self._publish()
-        if steps or self._spec_is_due():
+        if steps or any(map(self._is_due, PARTS)):
             return partial(self._carve, steps, in_use)
         return None
 
@@ -116,12 +117,8 @@ class Carver:
         return {
             key: uuid
             for key, uuid in devices.items()
-            if key[0] not in shut and (not self._needs_spec or self._spec.has_device(uuid))
+            if key[0] not in shut and self._container_devices.is_available(key, uuid)
         }
-
-    @property
-    def _needs_spec(self) -> bool:
-        return self.injection is not None and self.injection.needs_spec
 
     def _judge_ownership(self, desired: list[WantedSlice]) -> Ownership:
         adopt = self.policy.adopt_instances
@@ -148,7 +145,7 @@ class Carver:
 
         If its change is another one than the one that failed, it is tried at once."""
         busy = {gpu_of(step) for step in steps}
-        for gpu in self.backoff.failing_subjects() - {SPEC}:
+        for gpu in self.backoff.failing_subjects() - {*PARTS}:
             stuck, for_a_person = self._failed_steps.get(gpu, (None, False))
             if gpu not in busy or (for_a_person and stuck not in steps):
                 self._record_success(gpu)
@@ -183,7 +180,7 @@ class Carver:
             remaining = self._reset(problem, in_use) if is_mode else problem
             if remaining is not None:
                 self._record_failure(remaining.gpu_uuid, remaining)
-        self._generate()
+        self._prepare_devices()
         self._publish()
 
     def _explain(self, step: PartitionStep, failure: NvmlFailure) -> PartitionProblem:
@@ -273,24 +270,22 @@ class Carver:
         kept = {"boot": boot_id(), "streaks": self.backoff.as_data()}
         self.journal.store_fact(BACKOFF_FACT, json.dumps(kept))
 
-    def _spec_is_due(self) -> bool:
-        return (
-            self._needs_spec
-            and self._spec.is_stale(frozenset(self.hardware.devices().values()))
-            and self.backoff.is_due(SPEC)
-        )
+    def _is_due(self, part: str) -> bool:
+        hardware = self.hardware
+        return self._container_devices.is_stale(
+            part, hardware.instances, hardware.devices()
+        ) and self.backoff.is_due(part)
 
-    def _generate(self) -> None:
-        """Generate the CDI file, before a replica gets any device of the change."""
-        if not self._spec_is_due():
-            return
-        why = self._spec.generate(frozenset(self.hardware.devices().values()))
-        if why:
-            self._record_failure(
-                SPEC, PartitionProblem("", cdi.FAILED, f"containers get no new devices: {why}")
+    def _prepare_devices(self) -> None:
+        """For containers, before a replica gets any device of the change."""
+        for part in filter(self._is_due, PARTS):
+            problem = self._container_devices.prepare(
+                part, self.hardware.instances, self.hardware.devices()
             )
-        else:
-            self._record_success(SPEC)
+            if problem is not None:
+                self._record_failure(part, problem)
+            else:
+                self._record_success(part)
 
     def _record_event(
         self, kind: EventType, sentence: str, gpu: str, data: dict[str, str] | None = None

@@ -12,14 +12,13 @@ from agents.runtime.injection import Injection, InjectionPath
 from tests.support.carving import HIGH, LOW, Carving
 
 HERE = str(Path(__file__).resolve().parents[2])
-# Stands for nvidia-ctk: names every device that the driver lists, in a file.
+# Stands for nvidia-ctk: describes every device that the driver lists.
 WRITES = """#!{python}
 import json, pathlib, sys
 sys.path.insert(0, {here!r})
 from agents.simdriver.store import Store
 words = sys.argv[1:]
-output = words[2].removeprefix("--output=")
-assert words == ["cdi", "generate", f"--output={{output}}", "--device-name-strategy=uuid"], words
+assert words == ["cdi", "generate", "--format=json", "--device-name-strategy=uuid"], words
 broken = pathlib.Path({broken!r})
 if broken.exists():
     sys.exit("could not generate: " + broken.read_text())
@@ -29,7 +28,8 @@ names += [c.uuid for g in gpus for i in g.instances for c in i.compute]
 with pathlib.Path({log!r}).open("a") as log:
     log.write(json.dumps(sorted(names)) + chr(10))
 devices = [{{"name": name}} for name in names]
-pathlib.Path(output).write_text(json.dumps({{"kind": "nvidia.com/gpu", "devices": devices}}))
+print("time=now level=info msg=generated", file=sys.stderr)
+print(json.dumps({{"kind": "nvidia.com/gpu", "devices": devices}}))
 """
 
 
@@ -68,6 +68,8 @@ def test_the_file_is_made_after_each_change_and_not_without_one(node, tmp_path):
     files = made_for(tmp_path)
     assert sorted(node.slices().values()) == files[-1]
     assert [len(names) for names in files[-3:]] == [1, 2, 1]
+    devices = json.loads((tmp_path / "nvidia.yaml").read_text("utf-8"))["devices"]
+    assert [device["name"] for device in devices] == files[-1]
     node.live(20)
     assert made_for(tmp_path) == files
 
@@ -108,3 +110,27 @@ def test_without_cdi_nothing_is_run(node, tmp_path):
     node.wish(LOW, replicas=(node.on(LOW),))
     assert made_for(tmp_path) == []
     assert [r.state for r in node.reported.replicas] == [ReplicaState.RUNNING]
+
+
+@pytest.mark.parametrize(
+    ("printed", "words"),
+    [
+        ("", "did not print a CDI file"),
+        ("cdiVersion: 0.5.0", "did not print a CDI file"),
+        ("[]", "did not print a CDI file"),
+        ('{"devices": [{"name": "all"}]}', "does not describe MIG-"),
+    ],
+)
+def test_what_is_no_cdi_file_is_said_in_a_sentence(node, tmp_path, printed, words):
+    node.wish(LOW)
+    (tmp_path / "nvidia-ctk").write_text(f"#!/bin/sh\necho '{printed}'\n", "utf-8")
+    node.wish(LOW, HIGH)
+    assert node.problems() == ["cdi_failed"] and words in node.sentence()
+
+
+def test_a_file_that_cannot_be_read_as_one_leaves_the_old_one_in_place(node, tmp_path):
+    node.wish(LOW)
+    before = (tmp_path / "nvidia.yaml").read_text("utf-8")
+    (tmp_path / "nvidia-ctk").write_text("#!/bin/sh\necho half a fi\n", "utf-8")
+    node.wish(LOW, HIGH)
+    assert (tmp_path / "nvidia.yaml").read_text("utf-8") == before

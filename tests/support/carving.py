@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -36,6 +37,8 @@ class Carving:
         self.root = folder / "root"
         # How containers get their devices; set before `begin`.
         self.injection: Injection | None = None
+        # Whether the agent takes the driver for a simulated one.
+        self.simulated = True
         self.now = 1_000.0
         self.revision = 0
         self.begin()
@@ -47,6 +50,7 @@ class Carving:
     def begin(self, policy: NodePolicy | None = None) -> None:
         """A new agent; the one before was killed."""
         node = self.machine.agent(policy)
+        node.hardware.facts = replace(node.hardware.facts, simulated=self.simulated)
         node.carver = Carver(
             node.hardware,
             node.journal,
