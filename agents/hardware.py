@@ -3,7 +3,8 @@
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from agents.health.effects import HealthEffects
 from agents.health.watch import HealthWatch
 from agents.host import disk_space as disk
 from agents.host.job_disk import JobDisk
-from agents.nvml.errors import NvmlCode, NvmlFailure
+from agents.nvml.errors import NvmlFailure
+from agents.nvml.instance_readings import InstanceReadings
 from agents.nvml.profiles import ProfileDiscovery
 from agents.nvml.session import Nvml
 from agents.runtime.base import ContainerStatus, Runtime
@@ -32,7 +34,7 @@ REFRESH_SECONDS = 5.0
 
 
 class Hardware:
-    """GPUs and instances as last read. Call `refresh` after anything that may have changed them."""
+    """GPUs and instances as last read. Call `refresh_gpu` after a change of a GPU's partitions."""
 
     def __init__(
         self,
@@ -54,8 +56,9 @@ class Hardware:
         NodeFacts. `job_disk`: None if the node does not report disk for jobs."""
         self.nvml = nvml
         self.watch = watch or HealthWatch()
-        self.health_effects = HealthEffects(self.watch)
+        self.health_effects = HealthEffects(self.watch, nvml.known_gpus)
         self.discovery = ProfileDiscovery()
+        self._readings = InstanceReadings(nvml)
         self.var = var
         self.job_disk = job_disk or JobDisk()
         self.wiring = wiring
@@ -73,6 +76,12 @@ class Hardware:
         self.facts = replace(facts, share_clients=share_clients)
         self.gpus: list[GpuFacts] = []
         self.instances: list[InstanceFacts] = []
+        # Who else in this process opens the driver's library.
+        self.handle_owners: list[Callable[[], AbstractContextManager[None]]] = [
+            self.watch.without_handles
+        ]
+        # GPUs whose instances could not be read: what stands there is not known for certain.
+        self.unread: frozenset[str] = frozenset()
         self.problems: list[PartitionProblem] = []
         # Set by the carver: by GPU, why it takes no new work; and problems of the node.
         self.out_of_service: dict[str, str] = {}
@@ -84,24 +93,63 @@ class Hardware:
         return self.watch.has_news or time.monotonic() > self._stale_at
 
     def refresh(self) -> None:
-        """Read everything again. A GPU that does not answer stays as it was, but unhealthy."""
-        with self._reading:
+        """Read what may have changed. A GPU that does not answer stays as it was, but unhealthy;
+        one that is being changed stays as it was. Never waits for a change."""
+        with self._reading, self.nvml.reading() as changing:
+            if changing is None:
+                return
             self._stale_at = time.monotonic() + REFRESH_SECONDS
             self._look_at_disk()
             self.preflight.examine_when_due()
             gpus = self.discovery.with_profiles(self.nvml.devices())
-            judged = self.health_effects.refresh(gpus)
+            judged = self.health_effects.refresh(gpus, changing)
             absent = judged.lost | judged.unresponsive
-            instances = [
-                instance
-                for gpu in judged.gpus
-                if gpu.mig_current
-                for instance in self._instances(gpu, is_absent=gpu.uuid in absent)
-            ]
-            with self._lock:
-                self.gpus, self.instances = list(judged.gpus), instances
-        if self.wiring is not None:
-            self.topology = self.wiring.current(tuple((g.uuid, g.mig_current) for g in gpus))
+            responding = [gpu for gpu in judged.gpus if gpu.uuid not in absent]
+            self._readings.refresh(responding, absent)
+            self._publish(list(judged.gpus))
+            if self.wiring is not None:
+                self.topology = self.wiring.current(tuple((g.uuid, g.mig_current) for g in gpus))
+
+    def refresh_gpu(self, gpu_uuid: str) -> None:
+        """Read the mode and the instances of one GPU again, after a change of them."""
+        with self._reading, self.nvml.reading() as changing:
+            if changing is None:
+                return
+            try:
+                (gpu,) = self.discovery.with_profiles([self.nvml.device(gpu_uuid)])
+            except NvmlFailure:
+                # The next refresh sees what is wrong with it.
+                self._stale_at = 0.0
+                return
+            self._readings.read(gpu)
+            judged = self.health_effects.replace_facts(gpu)
+            self._publish(list(judged.gpus))
+
+    @contextmanager
+    def without_handles(self) -> Iterator[None]:
+        """During the block this process has no handle of any GPU: the driver resets none that is
+        open. Raises GateBusy, NvmlFailure."""
+        with ExitStack() as stack:
+            for owner in self.handle_owners:
+                stack.enter_context(owner())
+            stack.enter_context(self.nvml.closed())
+            yield
+
+    def _publish(self, gpus: list[GpuFacts]) -> None:
+        """`gpus` with the verdict of their health; one whose instances are unread is no better."""
+        unread = self._readings.failures
+        whole = [_unreadable(g, unread[g.uuid]) if g.uuid in unread else g for g in gpus]
+        instances = [
+            _planned(instance, gpu.board)
+            for gpu in gpus
+            for instance in self._readings.of(gpu.uuid)
+        ]
+        with self._lock:
+            self.gpus, self.instances, self.unread = whole, instances, frozenset(unread)
+
+    def instances_of(self, gpu_uuid: str) -> list[InstanceFacts]:
+        with self._lock:
+            return [i for i in self.instances if i.gpu_uuid == gpu_uuid]
 
     def devices(self) -> dict[DeviceKey, str]:
         """Every device on a healthy GPU, with the driver's UUID of it."""
@@ -126,15 +174,6 @@ class Hardware:
         withheld."""
         self.health_effects.apply(replicas, containers, self.instances, journal)
 
-    def _instances(self, gpu: GpuFacts, *, is_absent: bool) -> list[InstanceFacts]:
-        if not is_absent:
-            try:
-                return [_planned(i, gpu.board) for i in self.nvml.instances(gpu.uuid)]
-            except NvmlFailure as failure:
-                if failure.code is not NvmlCode.GPU_LOST:
-                    raise
-        return [i for i in self.instances if i.gpu_uuid == gpu.uuid]
-
     def _look_at_disk(self) -> None:
         """A preflight is due as soon as the disk is full, or has space again."""
         free_mib, jobs_mib = disk.free_mib(self.var), self.job_disk.capacity_mib()
@@ -143,6 +182,13 @@ class Hardware:
         if is_full != self._is_full:
             self._is_full = is_full
             self.preflight.make_due()
+
+
+def _unreadable(gpu: GpuFacts, reason: str) -> GpuFacts:
+    if not gpu.healthy:
+        return gpu
+    sentence = f"the driver does not list the GPU's MIG instances: {reason}"
+    return replace(gpu, healthy=False, health_reason=sentence)
 
 
 def _planned(instance: InstanceFacts, board: Board) -> InstanceFacts:

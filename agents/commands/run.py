@@ -118,6 +118,7 @@ async def run_agent(settings: AgentSettings) -> None:
         job_disk=JobDisk(_job_folder(settings, runtime), settings.disk_reserve),
     )
     telemetry = _telemetry(settings)
+    hardware.handle_owners.append(telemetry.without_handles)
     report = telemetry.tap_reports(portal_session.report)
     node = NodeLoop(identity.node_id, journal, hardware, runtime, policy, report, shares)
     portal_session.node = node

@@ -152,10 +152,19 @@ class RealMachine(FileTree):
             return None
         try:
             gpus = tuple(self._nvml.devices())
-            slices = [i.uuid for g in gpus if g.mig_current for i in self._nvml.instances(g.uuid)]
-            return DriverFacts(self._nvml.versions(), gpus, tuple(filter(None, slices)))
+            slices = [uuid for gpu in gpus if gpu.mig_current for uuid in self._slices(gpu.uuid)]
+            return DriverFacts(self._nvml.versions(), gpus, tuple(slices))
         except NvmlFailure:
             return None
+
+    def _slices(self, gpu_uuid: str) -> list[str]:
+        """Empty for a GPU that is being changed, and for one whose instances cannot be read: the
+        agent reports it as unhealthy."""
+        try:
+            found = self._nvml.instances_unless_changing(gpu_uuid) if self._nvml else None
+        except NvmlFailure:
+            return []
+        return [instance.uuid for instance in found or () if instance.uuid]
 
 
 def _run(command: ProbeCommand) -> CommandOutput | None:

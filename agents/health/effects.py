@@ -1,6 +1,6 @@
 """What the health of the GPUs means for work: replicas that fail, devices that are unavailable."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from agents.health.lost_devices import DetachedProbe
 from agents.health.watch import HealthWatch, NodeHealth
 from agents.host.files import FileTree, HostFiles
 from agents.nvml.errors import NvmlFailure
+from agents.nvml.gate import CALLS
+from agents.nvml.known_gpus import KnownGpus
 from agents.nvml.processes import GpuProcess, gpu_processes
 from agents.runtime.base import ContainerPhase, ContainerStatus
 from agents.state.journal import Journal
@@ -26,8 +28,15 @@ from agents.state.journal import Journal
 class HealthEffects:
     """Applies the health of the GPUs to the replicas on them."""
 
-    def __init__(self, watch: HealthWatch, files: HostFiles | None = None) -> None:
+    def __init__(
+        self,
+        watch: HealthWatch,
+        known_gpus: KnownGpus | None = None,
+        files: HostFiles | None = None,
+    ) -> None:
+        """`known_gpus`: the GPUs of the driver's session."""
         self.watch = watch
+        self.known_gpus = known_gpus or KnownGpus()
         self.files = files or FileTree(Path("/"))
         # Of the last refresh, and so are the clients of each GPU.
         self.node_health = NodeHealth()
@@ -43,12 +52,24 @@ class HealthEffects:
         cut_off = self.probe.sentences if self.probe else ()
         return self.node_health.warnings + cut_off + self.foreign_processes.sentences
 
-    def refresh(self, gpus: list[GpuFacts]) -> NodeHealth:
-        """Assess the GPUs that respond and those that did before, and read their processes."""
+    def refresh(self, gpus: list[GpuFacts], changing: Container[str] = ()) -> NodeHealth:
+        """Assess the GPUs that respond and those that did before, and read their processes.
+
+        `changing`: UUIDs of GPUs that must not be read now."""
         if self.probe:
             self.probe.run_when_due()
-        self.node_health = self.watch.assess(gpus)
-        self._clients = {gpu.uuid: _clients(gpu.uuid) for gpu in gpus}
+        self.node_health = self.watch.assess(gpus, self.known_gpus, changing)
+        self._clients = {
+            gpu.uuid: self._clients.get(gpu.uuid, [])
+            if gpu.uuid in changing
+            else self._read_clients(gpu.uuid)
+            for gpu in gpus
+        }
+        return self.node_health
+
+    def replace_facts(self, gpu: GpuFacts) -> NodeHealth:
+        """New facts of one GPU after a change of it; its health is not assessed."""
+        self.node_health = self.watch.replace_facts(gpu)
         return self.node_health
 
     def apply(
@@ -97,14 +118,16 @@ class HealthEffects:
         )
         found = find(self._clients)
         if found.sentences:
-            self._clients |= {gpu: _clients(gpu) for gpu, on in self._clients.items() if on}
+            with CALLS.entered_if_open() as is_open:
+                busy = [gpu for gpu, on in self._clients.items() if on and is_open]
+                self._clients |= {gpu: self._read_clients(gpu) for gpu in busy}
             found = find(self._clients)
         self.foreign_processes = found
 
-
-def _clients(gpu_uuid: str) -> list[GpuProcess]:
-    """Empty if the GPU was lost meanwhile."""
-    try:
-        return gpu_processes(gpu_uuid)
-    except NvmlFailure:
-        return []
+    def _read_clients(self, gpu_uuid: str) -> list[GpuProcess]:
+        """Empty if the GPU was lost meanwhile."""
+        try:
+            return gpu_processes(gpu_uuid, self.known_gpus)
+        except NvmlFailure:
+            self.known_gpus.forget(gpu_uuid)
+            return []

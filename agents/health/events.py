@@ -1,11 +1,13 @@
 """Listens to the driver's events in a separate thread."""
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from agents.facts.gpu_health import DriverEvent
 from agents.nvml.errors import NvmlFailure
+from agents.nvml.gate import CLOSE_SECONDS, GateBusy
 from agents.nvml.health import EventSet
 
 # The timeout of one wait, and so the delay of `stop` and `renew`.
@@ -27,6 +29,10 @@ class EventListener:
         # Ends the current event set, for a new one or for good.
         self._renewal = threading.Event()
         self._ready = threading.Event()
+        # Cleared while no event set may exist; then the thread sets `_is_idle`.
+        self._may_listen = threading.Event()
+        self._may_listen.set()
+        self._is_idle = threading.Event()
         self._pause = FIRST_PAUSE_SECONDS
         self._thread = threading.Thread(target=self._run, name="nvml-events", daemon=True)
 
@@ -39,9 +45,26 @@ class EventListener:
         """Register again for all GPUs that respond, after one came back."""
         self._renewal.set()
 
+    @contextlib.contextmanager
+    def without_handles(self) -> Iterator[None]:
+        """No event set exists during the block; events of that time are lost. Raises GateBusy."""
+        if not self._thread.is_alive():
+            yield
+            return
+        self._is_idle.clear()
+        self._may_listen.clear()
+        self._renewal.set()
+        try:
+            if not self._is_idle.wait(CLOSE_SECONDS):
+                raise GateBusy
+            yield
+        finally:
+            self._may_listen.set()
+
     def stop(self) -> None:
         """Ends the thread and frees its event set. Call it before NVML is shut down."""
         self._is_stopping = True
+        self._may_listen.set()
         self._renewal.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -49,6 +72,10 @@ class EventListener:
     def _run(self) -> None:
         while not self._is_stopping:
             self._renewal.clear()
+            if not self._may_listen.is_set():
+                self._is_idle.set()
+                self._may_listen.wait()
+                continue
             try:
                 self._listen()
             except NvmlFailure as failure:

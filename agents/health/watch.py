@@ -1,10 +1,11 @@
 """Keeps the events and readings of each GPU and assesses its health from both."""
 
+import contextlib
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 
 from agents.facts.gpu_health import DriverEvent, HealthReadings
@@ -20,6 +21,7 @@ from agents.health.verdict import (
     was_reset,
 )
 from agents.nvml.health import read_health
+from agents.nvml.known_gpus import KnownGpus
 
 MAX_EVENTS = 64
 
@@ -74,6 +76,10 @@ class HealthWatch:
     def stop(self) -> None:
         self._listener.stop()
 
+    def without_handles(self) -> contextlib.AbstractContextManager[None]:
+        """During the block the driver's events are not listened to. Raises GateBusy."""
+        return self._listener.without_handles()
+
     @property
     def has_news(self) -> bool:
         """Whether an event arrived since the last `assess`."""
@@ -96,27 +102,46 @@ class HealthWatch:
         self._is_news.set()
         self.on_change()
 
-    def assess(self, gpus: list[GpuFacts]) -> NodeHealth:
+    def assess(
+        self,
+        gpus: list[GpuFacts],
+        known_gpus: KnownGpus | None = None,
+        changing: Container[str] = (),
+    ) -> NodeHealth:
         """`gpus` are those that respond. A GPU that is gone without being lost was removed from the
-        node and is dropped. Raises nothing: an error of the driver is a reading too."""
+        node and is dropped. Raises nothing: an error of the driver is a reading too.
+
+        `known_gpus`: the GPUs of the driver's session. `changing`: UUIDs of GPUs that must not be
+        read now; their health stays as it was."""
         self._is_news.clear()
         with self._lock:
             for gpu in gpus:
                 memory = self._memories.setdefault(gpu.uuid, _Memory(gpu))
                 memory.facts = gpu
             for memory in list(self._memories.values()):
-                self._update(memory)
-            found = sorted(self._memories.values(), key=lambda m: (m.facts.index, m.facts.uuid))
-            return NodeHealth(
-                gpus=tuple(self._with_health(memory) for memory in found),
-                lost=frozenset(m.facts.uuid for m in found if m.reads.is_lost),
-                unresponsive=frozenset(m.facts.uuid for m in found if m.reads.driver_error),
-                warnings=tuple(
-                    f"GPU {m.facts.index} is slow: {text}."
-                    for m in found
-                    if (text := slowdown_warning(m.reads.clock_reasons))
-                ),
-            )
+                if memory.facts.uuid not in changing:
+                    self._update(memory, known_gpus)
+            return self._node_health()
+
+    def replace_facts(self, gpu: GpuFacts) -> NodeHealth:
+        """With new facts of one GPU, whose health stays as last assessed."""
+        with self._lock:
+            if gpu.uuid in self._memories:
+                self._memories[gpu.uuid].facts = gpu
+            return self._node_health()
+
+    def _node_health(self) -> NodeHealth:
+        found = sorted(self._memories.values(), key=lambda m: (m.facts.index, m.facts.uuid))
+        return NodeHealth(
+            gpus=tuple(self._with_health(memory) for memory in found),
+            lost=frozenset(m.facts.uuid for m in found if m.reads.is_lost),
+            unresponsive=frozenset(m.facts.uuid for m in found if m.reads.driver_error),
+            warnings=tuple(
+                f"GPU {m.facts.index} is slow: {text}."
+                for m in found
+                if (text := slowdown_warning(m.reads.clock_reasons))
+            ),
+        )
 
     def pending_events(self) -> list[GpuEvent]:
         """Events that were not applied to replicas yet, until `clear_pending`."""
@@ -145,9 +170,9 @@ class HealthWatch:
     def _events_of(self, uuid: str) -> deque[GpuEvent]:
         return self._events.setdefault(uuid, deque(maxlen=MAX_EVENTS))
 
-    def _update(self, memory: _Memory) -> None:
+    def _update(self, memory: _Memory, known_gpus: KnownGpus | None) -> None:
         uuid = memory.facts.uuid
-        reads = read_health(memory.facts)
+        reads = read_health(memory.facts, known_gpus)
         if reads is None:
             del self._memories[uuid]
             self._events.pop(uuid, None)

@@ -1,4 +1,4 @@
-"""NVML's errors as one exception of our own."""
+"""NVML's errors as one exception of our own, and the gate that every call passes."""
 
 import contextlib
 from collections.abc import Iterator
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import pynvml
+
+from agents.nvml.gate import CALLS
 
 
 class NvmlCode(StrEnum):
@@ -46,6 +48,11 @@ class NvmlFailure(Exception):
     def __str__(self) -> str:
         return self.sentence
 
+    @property
+    def reason(self) -> str:
+        """NVML's own words, without what was tried."""
+        return str(self.__cause__ or self)
+
 
 def code_of(status: int) -> NvmlCode:
     """Our code for an `NVML_ERROR_*` number."""
@@ -54,8 +61,11 @@ def code_of(status: int) -> NvmlCode:
 
 @contextlib.contextmanager
 def nvml_errors(action: str) -> Iterator[None]:
-    """Turn an NVML error inside the block into NvmlFailure; `action` begins its sentence."""
+    """Turn an NVML error inside the block into NvmlFailure; `action` begins its sentence.
+
+    Waits while the library is closed for a reset of a GPU."""
     try:
-        yield
+        with CALLS.entered():
+            yield
     except pynvml.NVMLError as error:
         raise NvmlFailure(code_of(error.value), f"{action}: {error}") from error

@@ -10,6 +10,7 @@ import pynvml
 from agents.facts.gpu_health import DriverEvent, EventKind, HealthReadings
 from agents.facts.gpus import GpuFacts
 from agents.nvml.errors import NvmlCode, NvmlFailure, nvml_errors
+from agents.nvml.known_gpus import KnownGpus
 from agents.nvml.session import as_text
 
 KINDS = {
@@ -90,12 +91,18 @@ class EventSet:
         self._uuids[_address(gpu)] = uuid
 
 
-def read_health(gpu: GpuFacts) -> HealthReadings | None:
+def read_health(gpu: GpuFacts, known_gpus: KnownGpus | None = None) -> HealthReadings | None:
     """What NVML reports of this GPU now; None if it is no longer in the machine.
 
-    The GPU is found by its place on the bus: to find a UUID, NVML visits every GPU, and reports the
+    `known_gpus`: the GPUs of a session. Any other GPU, and one whose handle does not answer any
+    more, is found by its place on the bus: to find a UUID, NVML visits every GPU, and reports the
     GPU as lost if any of them is (nvml.h). A lost GPU and a silent driver are readings, not errors.
     """
+    kept = known_gpus.find(gpu.uuid) if known_gpus else None
+    if known_gpus is not None and kept is not None:
+        with contextlib.suppress(NvmlFailure), nvml_errors(f"health of {gpu.uuid}"):
+            return _readings(kept.handle)
+        known_gpus.forget(gpu.uuid)
     try:
         with nvml_errors(f"health of {gpu.uuid}"):
             handle = pynvml.nvmlDeviceGetHandleByPciBusId(gpu.pci_bus_id)
@@ -106,7 +113,7 @@ def read_health(gpu: GpuFacts) -> HealthReadings | None:
             return None
         if failure.code is NvmlCode.GPU_LOST:
             return HealthReadings(is_lost=True)
-        return HealthReadings(driver_error=str(failure.__cause__ or failure))
+        return HealthReadings(driver_error=failure.reason)
 
 
 def _readings(gpu: object) -> HealthReadings:

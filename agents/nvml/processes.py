@@ -7,6 +7,7 @@ from typing import Any
 import pynvml
 
 from agents.nvml.errors import nvml_errors
+from agents.nvml.known_gpus import KnownGpus
 
 # nvml.h: the process is not on a GPU instance.
 NO_INSTANCE = 0xFFFFFFFF
@@ -27,11 +28,13 @@ class GpuProcess:
     gpu_instance: int = -1
 
 
-def gpu_processes(gpu_uuid: str) -> list[GpuProcess]:
-    """Every process that NVML lists, by pid; only root sees all. Raises NvmlFailure."""
+def gpu_processes(gpu_uuid: str, known_gpus: KnownGpus | None = None) -> list[GpuProcess]:
+    """Every process that NVML lists, by pid; only root sees all. Raises NvmlFailure.
+
+    `known_gpus`: the GPUs of a session; without them the GPU is found by its UUID."""
     processes: set[GpuProcess] = set()
     with nvml_errors(f"processes of {gpu_uuid}"):
-        gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
+        gpu = (known_gpus or KnownGpus()).handle(gpu_uuid)
         for listed in LISTS:
             try:
                 processes |= {GpuProcess(p.pid, _instance(p.gpuInstanceId)) for p in listed(gpu)}

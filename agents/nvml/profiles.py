@@ -1,5 +1,6 @@
 """Reads which MIG profiles a GPU has, and where their instances may be placed."""
 
+import contextlib
 from collections.abc import Iterator
 from ctypes import byref, c_uint
 from dataclasses import replace
@@ -8,7 +9,7 @@ import pynvml
 
 from agents.contract.boards import Profile, board_named
 from agents.facts.gpus import GpuFacts, ProfileFacts
-from agents.nvml.errors import nvml_errors
+from agents.nvml.errors import NvmlFailure, nvml_errors
 from agents.nvml.session import as_text
 
 
@@ -29,7 +30,8 @@ class ProfileDiscovery:
         self._known: dict[str, tuple[Profile, ...]] = {}
 
     def with_profiles(self, gpus: list[GpuFacts]) -> list[GpuFacts]:
-        """`gpus`, those of unknown boards with the profiles of their driver. Raises NvmlFailure."""
+        """`gpus`, those of unknown boards with the profiles of their driver; without any if the
+        driver does not answer for the GPU."""
         return [self._discovered(gpu) if self._is_unknown(gpu) else gpu for gpu in gpus]
 
     def _is_unknown(self, gpu: GpuFacts) -> bool:
@@ -38,9 +40,10 @@ class ProfileDiscovery:
 
     def _discovered(self, gpu: GpuFacts) -> GpuFacts:
         if gpu.uuid not in self._known:
-            readings = (_profile(facts) for facts in read_profiles(gpu.uuid))
-            if profiles := tuple(profile for profile in readings if profile):
-                self._known[gpu.uuid] = profiles
+            with contextlib.suppress(NvmlFailure):
+                readings = (_profile(facts) for facts in read_profiles(gpu.uuid))
+                if profiles := tuple(profile for profile in readings if profile):
+                    self._known[gpu.uuid] = profiles
         return replace(gpu, discovered=self._known.get(gpu.uuid, ()))
 
 

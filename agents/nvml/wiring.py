@@ -78,7 +78,7 @@ def read_wiring(nvml: Nvml) -> tuple[tuple[GpuWiring, ...], dict[tuple[int, int]
     Raises NvmlFailure."""
     facts = nvml.devices()
     with nvml_errors("topology"):
-        handles = {f.index: pynvml.nvmlDeviceGetHandleByUUID(f.uuid) for f in facts}
+        handles = {f.index: nvml.known_gpus.handle(f.uuid) for f in facts}
         gpus = tuple(_wiring(f.index, f.uuid, f.pci_bus_id, handles[f.index]) for f in facts)
         paths = {
             (one, other): _path(handles[one], handles[other])

@@ -14,12 +14,13 @@ from agents.admission.policy import NodePolicy
 from agents.contract.calls import EventType
 from agents.contract.documents import DesiredDocument
 from agents.facts.device_keys import DeviceKey, InstancePlace
-from agents.facts.gpus import GpuFacts
+from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.facts.partitions import InstanceClaim, PartitionProblem
 from agents.hardware import Hardware
 from agents.host.files import FileTree, HostFiles
 from agents.host.machine_ids import boot_id
 from agents.nvml.errors import NvmlCode, NvmlFailure
+from agents.nvml.gate import GateBusy
 from agents.nvml.processes import gpu_processes, is_passed_through
 from agents.partitioning import capabilities, modes
 from agents.partitioning.backoff import Backoff, BackoffChange
@@ -95,10 +96,11 @@ class Carver:
         hardware = self.hardware
         slices = [WantedSlice(s.gpu_uuid, s.profile, s.start, s.size, s.id) for s in desired.slices]
         ownership = self._judge_ownership(slices) if is_authoritative else Ownership()
+        left_alone = hardware.unread.union(ownership.foreign)
         changes = partition_changes(
-            [gpu for gpu in hardware.gpus if gpu.uuid not in ownership.foreign],
+            [gpu for gpu in hardware.gpus if gpu.uuid not in left_alone],
             hardware.instances,
-            [want for want in slices if want.gpu_uuid not in ownership.foreign],
+            [want for want in slices if want.gpu_uuid not in left_alone],
             {gpu.uuid: gpu.mode for gpu in desired.gpus},
             in_use,
         )
@@ -108,7 +110,8 @@ class Carver:
         self._report_unmanaged(unmanaged_problems(hardware.gpus, ownership))
         self._publish()
         if steps or any(map(self._is_due, PARTS)):
-            return partial(self._carve, steps, in_use)
+            planned_on = {gpu: hardware.instances_of(gpu) for gpu in map(gpu_of, steps)}
+            return partial(self._carve, steps, planned_on, in_use)
         return None
 
     def available_devices(self, devices: Mapping[DeviceKey, str]) -> dict[DeviceKey, str]:
@@ -145,7 +148,7 @@ class Carver:
 
         If its change is another one than the one that failed, it is tried at once."""
         busy = {gpu_of(step) for step in steps}
-        for gpu in self.backoff.failing_subjects() - {*PARTS}:
+        for gpu in self.backoff.failing_subjects() - {*PARTS} - self.hardware.unread:
             stuck, for_a_person = self._failed_steps.get(gpu, (None, False))
             if gpu not in busy or (for_a_person and stuck not in steps):
                 self._record_success(gpu)
@@ -167,12 +170,21 @@ class Carver:
         gpus = self.hardware.gpus
         return problem if problem.gpu_uuid or not gpus else replace(problem, gpu_uuid=gpus[0].uuid)
 
-    def _carve(self, steps: list[PartitionStep], in_use: frozenset[InstancePlace]) -> None:
+    def _carve(
+        self,
+        planned: list[PartitionStep],
+        planned_on: Mapping[str, list[InstanceFacts]],
+        in_use: frozenset[InstancePlace],
+    ) -> None:
+        """`planned_on`: the instances for which the steps were planned, by GPU."""
+        stale = {gpu for gpu, found in planned_on.items() if self._is_stale(gpu, found)}
+        steps = [step for step in planned if gpu_of(step) not in stale]
         problems = execute_steps(
             self.hardware.nvml, steps, self._before, self._after, self._explain
         )
-        self.hardware.refresh()
         failed = {problem.gpu_uuid for problem in problems}
+        for gpu in failed:
+            self.hardware.refresh_gpu(gpu)
         for gpu in {gpu_of(step) for step in steps} - failed:
             self._record_success(gpu)
         for problem in problems:
@@ -182,6 +194,12 @@ class Carver:
                 self._record_failure(remaining.gpu_uuid, remaining)
         self._prepare_devices()
         self._publish()
+
+    def _is_stale(self, gpu: str, planned_on: list[InstanceFacts]) -> bool:
+        """Whether another tool has changed the GPU since it was read, so that its steps are to be
+        planned again."""
+        self.hardware.refresh_gpu(gpu)
+        return self.hardware.instances_of(gpu) != planned_on or gpu in self.hardware.unread
 
     def _explain(self, step: PartitionStep, failure: NvmlFailure) -> PartitionProblem:
         # Its intent stays open in the journal: the result is not known for certain.
@@ -200,7 +218,7 @@ class Carver:
         if isinstance(step, DestroyInstance):
             self.journal.remove_claim(step.gpu_uuid, step.start, step.size)
             self._claims.pop((step.gpu_uuid, step.start, step.size), None)
-        self.hardware.refresh()
+        self.hardware.refresh_gpu(gpu_of(step))
         match step:
             case CreateInstance(want):
                 what = {"profile": want.profile, "start": str(want.start)}
@@ -222,28 +240,31 @@ class Carver:
         if gpu is None:
             return problem
         try:
-            if is_passed_through(gpu.uuid):
-                why = "in a virtual machine the GPU cannot be reset"
-                return modes.reboot_required(gpu, why)
             if not self.policy.may_reset_gpus:
                 return modes.reset_required(gpu)
             if gpu_processes(gpu.uuid) or any(place[0] == gpu.uuid for place in in_use):
                 return modes.reset_required(gpu, "The agent does it when nothing is on it")
+            return self._reset_now(gpu, passed_through=is_passed_through(gpu.uuid))
         except NvmlFailure as failure:
             return replace(problem, sentence=failure.sentence)
-        return self._reset_now(gpu)
+        except GateBusy:
+            return modes.reset_required(gpu, "A call of the agent to the driver does not end")
 
-    def _reset_now(self, gpu: GpuFacts) -> PartitionProblem | None:
+    def _reset_now(self, gpu: GpuFacts, *, passed_through: bool) -> PartitionProblem | None:
         intent = self.journal.record_intent(f"reset {gpu.uuid}")
-        why = modes.reset_gpu(self.policy.nvidia_smi, gpu)
+        with self.hardware.without_handles():
+            problem = modes.reset_gpu(self.policy.nvidia_smi, gpu)
         self.journal.complete_intent(intent)
         self.hardware.refresh()
-        if why is None:
+        if problem is None:
             self._record_event(
                 EventType.GPU_RESET, f"GPU {gpu.index} was reset for its mode", gpu.uuid
             )
             self._record_success(gpu.uuid)
-        return why
+        elif passed_through:
+            why = "in a virtual machine the GPU could not be reset"
+            problem = modes.reboot_required(gpu, why)
+        return problem
 
     def _record_failure(self, subject: str, problem: PartitionProblem) -> None:
         for_a_person = problem.code in NEEDS_PERSON

@@ -57,4 +57,4 @@ def _do(nvml: Nvml, step: PartitionStep) -> None:
         case CompleteInstance():
             nvml.complete_instance(step.gpu_uuid, step.instance_id)
         case DestroyInstance():
-            nvml.destroy_instance(step.gpu_uuid, step.instance_id)
+            nvml.destroy_instance(step.gpu_uuid, step.instance_id, (step.start, step.size))

@@ -30,8 +30,8 @@ def reboot_required(gpu: GpuFacts, reason: str) -> PartitionProblem:
 def reset_gpu(program: str, gpu: GpuFacts) -> PartitionProblem | None:
     """Reset this GPU alone; None if it worked. It is named by UUID, so no other can be meant.
 
-    Our own session has the GPU open too. Whether a driver resets it nevertheless is not verified;
-    one that does not reports that it is in use, and the reset is left to a person."""
+    Call it while this process has no handle: the driver resets no GPU that is open. One that says
+    that it is in use is left to a person."""
     why = program_failure(RESET_SECONDS, program, "--gpu-reset", "-i", gpu.uuid)
     if not why:
         return None

@@ -45,6 +45,12 @@ def _create(create: argparse.ArgumentParser) -> None:
         "--fabric-clique", type=_count, default=0, help="the clique within that fabric"
     )
     create.add_argument("--latency", choices=["on", "off"], default="on")
+    create.add_argument(
+        "--mig-uuids",
+        choices=["new", "repeat"],
+        default="new",
+        help="of a MIG device that is made again: another UUID, or the same as before",
+    )
 
 
 def _of_gpus(faults: Faults) -> tuple[argparse.ArgumentParser, ...]:

@@ -58,6 +58,7 @@ def _create(store: Store, options: argparse.Namespace) -> None:
     node = new_node(board=board, gpus=gpus, seed=seed, latency=latency, layout=layout)
     node.fabric_cluster = options.fabric_cluster or ""
     node.fabric_clique = options.fabric_clique
+    node.repeats_mig_uuids = options.mig_uuids == "repeat"
     store.create(node)
 
 

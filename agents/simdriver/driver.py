@@ -131,10 +131,14 @@ def create_gpu_instance(
     return made
 
 
-def destroy_gpu_instance(node: SimulatedNode, gpu: SimulatedGpu, instance: GpuInstance) -> None:
+def require_destroyable(node: SimulatedNode, gpu: SimulatedGpu, instance: GpuInstance) -> None:
     require_root(node)
     if instance.compute or _clients(gpu, instance.id):
         raise DriverError(Code.IN_USE)
+
+
+def destroy_gpu_instance(node: SimulatedNode, gpu: SimulatedGpu, instance: GpuInstance) -> None:
+    require_destroyable(node, gpu, instance)
     gpu.instances.remove(instance)
 
 
@@ -190,7 +194,8 @@ def create_compute_instance(
     taken = {c.id for c in instance.compute}
     free_id = next(i for i in range(len(taken) + 1) if i not in taken)
     place = free[0] if start is None else start
-    made = ComputeInstance(free_id, profile_id, node.new_uuid("MIG"), place)
+    name = node.mig_uuid(gpu, instance, free_id)
+    made = ComputeInstance(free_id, profile_id, name, place)
     instance.compute.append(made)
     return made
 

@@ -1,6 +1,8 @@
 """Opaque handles: numbers that the adapter writes into a caller's pointer, and reads back."""
 
+import contextlib
 import ctypes
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +27,17 @@ class Handles:
     def __init__(self) -> None:
         self._by_number: dict[int, Ref] = {}
         self._numbers: dict[Ref, int] = {}
+        self._vanishing: list[Ref] = []
+
+    @contextlib.contextmanager
+    def vanishing(self, instance: Ref) -> Iterator[None]:
+        """While a GPU instance is being destroyed, it is still listed, but its handles, and those
+        of its compute instances, are not valid any more in this process."""
+        self._vanishing.append(instance)
+        try:
+            yield
+        finally:
+            self._vanishing.remove(instance)
 
     def give(self, target: Any, ref: Ref) -> None:
         """Write the handle of `ref` into the pointer behind `byref(...)`."""
@@ -44,9 +57,12 @@ class Handles:
         # Reads the pointer's own value, three times as fast as a cast.
         number = ctypes.c_void_p.from_buffer(handle).value if handle is not None else None
         found = self._by_number.get(number or 0)
-        if found is None:
+        if found is None or self._is_vanishing(found):
             raise DriverError(Code.INVALID_ARGUMENT)
         return found
+
+    def _is_vanishing(self, ref: Ref) -> bool:
+        return bool(self._vanishing) and Ref(ref.gpu, ref.gpu_instance) in self._vanishing
 
 
 def gpu_of(node: SimulatedNode, ref: Ref) -> SimulatedGpu:

@@ -118,8 +118,11 @@ def _make(library: Any, handle: Any, profile_id: int, place: Any, out: Any) -> N
 
 
 def _destroy(library: Any, handle: Any) -> None:
-    ref = library.handles.ref(handle)
-    library.sleep(library.store.node().destroy_seconds)
+    """Refused at once, or it takes its time, during which other threads see the handle vanish."""
+    ref, node = library.handles.ref(handle), library.store.node()
+    driver.require_destroyable(node, *instance_of(node, ref))
+    with library.handles.vanishing(ref):
+        library.sleep(node.destroy_seconds)
     with library.store.change() as node:
         driver.destroy_gpu_instance(node, *instance_of(node, ref))
 

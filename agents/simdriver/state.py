@@ -135,8 +135,10 @@ class SimulatedGpu:
 class SimulatedNode:
     seed: int
     gpus: list[SimulatedGpu] = field(default_factory=list)
-    # UUIDs assigned so far; none is assigned twice.
+    # UUIDs assigned so far; none of these is assigned twice.
     uuid_count: int = 0
+    # A MIG device that is made again with the same ids gets the same UUID again.
+    repeats_mig_uuids: bool = False
     is_root: bool = True
     create_seconds: float = 0.0
     destroy_seconds: float = 0.0
@@ -153,8 +155,17 @@ class SimulatedNode:
 
     def new_uuid(self, prefix: str) -> str:
         self.uuid_count += 1
+        return f"{prefix}-{self._uuid(str(self.uuid_count))}"
+
+    def mig_uuid(self, gpu: SimulatedGpu, instance: GpuInstance, compute: int) -> str:
+        """Which of the two ways real drivers take is not verified."""
+        if not self.repeats_mig_uuids:
+            return self.new_uuid("MIG")
+        return f"MIG-{self._uuid(f'{gpu.uuid}/{instance.id}/{compute}')}"
+
+    def _uuid(self, name: str) -> uuid.UUID:
         space = uuid.uuid5(uuid.NAMESPACE_OID, f"tessera-simdriver-{self.seed}")
-        return f"{prefix}-{uuid.uuid5(space, str(self.uuid_count))}"
+        return uuid.uuid5(space, name)
 
 
 def new_node(

@@ -3,15 +3,17 @@
 A driver that hangs blocks only that thread; callers get the latest reading and its age.
 """
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from agents.contract.telemetry import GpuSample
 from agents.nvml.errors import NvmlFailure
+from agents.nvml.gate import CLOSE_SECONDS, GateBusy
 from agents.nvml.telemetry import Sensors
 
 # A reading costs tens of driver calls per GPU; reading more often would slow jobs down.
@@ -53,6 +55,8 @@ class Sampler:
         self._now = now
         self._last = SensorReading()
         self._failures = 0
+        self._reader: SensorReader | None = None
+        self._reading = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
 
@@ -79,20 +83,35 @@ class Sampler:
         if self._thread.ident is not None:
             self._thread.join(PATIENCE_SECONDS)
 
+    @contextlib.contextmanager
+    def without_handles(self) -> Iterator[None]:
+        """The sensors are closed during the block and nothing is read. Raises GateBusy if a reading
+        does not end."""
+        if not self._reading.acquire(timeout=CLOSE_SECONDS):
+            raise GateBusy
+        try:
+            self._close_reader()
+            yield
+        finally:
+            self._reading.release()
+
     def _run(self) -> None:
         """Pauses after each reading, so a slow driver is called less often, never back to back."""
-        reader: SensorReader | None = None
         while not self._stop.is_set():
-            try:
-                reader = reader or self._open()
-                self.sample(reader)
-            except Exception as error:
-                self._failures += 1
-                self._report(error)
-                self._end(reader)
-                reader = None
+            with self._reading:
+                self._read()
             self._stop.wait(self.every_seconds)
-        self._end(reader)
+        with self._reading:
+            self._close_reader()
+
+    def _read(self) -> None:
+        try:
+            self._reader = self._reader or self._open()
+            self.sample(self._reader)
+        except Exception as error:
+            self._failures += 1
+            self._report(error)
+            self._close_reader()
 
     def sample(self, reader: SensorReader) -> None:
         samples = reader.sample()
@@ -104,7 +123,8 @@ class Sampler:
         else:
             log.error("telemetry_failed", exc_info=error)
 
-    def _end(self, reader: SensorReader | None) -> None:
+    def _close_reader(self) -> None:
+        reader, self._reader = self._reader, None
         if reader is None:
             return
         try:

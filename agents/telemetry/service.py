@@ -1,6 +1,7 @@
 """Telemetry of an agent: the sampler, the Prometheus endpoint, and the portal."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
 
@@ -53,6 +54,10 @@ class Telemetry:
             log.info("metrics_at", extra={"address": str(self._at)})
         if self.sampler is not None:
             self.sampler.start()
+
+    def without_handles(self) -> contextlib.AbstractContextManager[None]:
+        """The sensors are closed during the block. Raises GateBusy."""
+        return self.sampler.without_handles() if self.sampler else contextlib.nullcontext()
 
     def stop(self) -> None:
         if self._endpoint is not None:

@@ -12,7 +12,7 @@ from agents.simdriver.install import uninstall
 from tests.environment.docker_engine import strays
 from tests.services.stack import until
 
-EVERY = 131  # a prime: over the runs of one step, every kind of point is met
+EVERY = 61  # a prime: over the runs of one step, every kind of point is met
 
 
 @pytest.fixture(autouse=True)

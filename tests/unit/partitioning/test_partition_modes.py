@@ -1,6 +1,7 @@
 """MIG modes that wait for a reset or a reboot, and what comes back after one."""
 
 import sys
+import threading
 from pathlib import Path
 
 import pynvml
@@ -8,8 +9,13 @@ import pytest
 
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import GpuMode
+from agents.nvml import gate
+from agents.nvml.errors import nvml_errors
+from agents.partitioning import modes
 from agents.simdriver.faults import attach_client, detach_client, reboot_node
+from agents.telemetry.sampler import Sampler
 from tests.support.carving import LOW, Carving
+from tests.unit.mps.stage import until
 
 AMPERE = "A100-80GB"
 SLICE = ("3g.40gb", 0, 4)
@@ -142,22 +148,85 @@ def test_a_program_that_is_not_there_is_said_in_a_sentence(node, tmp_path):
     assert "cannot be run" in node.sentence()
 
 
-def test_in_a_virtual_machine_a_reboot_is_asked_for_and_no_reset_tried(node, smi, tmp_path):
-    node.begin(smi())
+def passed_through(_, mode):
+    mode._obj.value = PASSED_THROUGH
+    return 0
 
-    def passed_through(_, mode):
-        mode._obj.value = PASSED_THROUGH
-        return 0
 
+def test_in_a_virtual_machine_a_reset_is_tried_and_a_reboot_asked_for_after_it(node, smi, tmp_path):
+    node.begin(smi(refused=True))
     with node.instead("nvmlDeviceGetVirtualizationMode", passed_through):
         node.wish(SLICE)
-    assert node.problems() == ["reboot_required"] and ran(tmp_path) == ""
+    assert node.problems() == ["reboot_required"] and ran(tmp_path) == node.gpu
+    assert "in a virtual machine" in node.sentence()
     with node.change() as state:
         reboot_node(state)
     node.begin()
     node.live(3)
     assert node.problems() == [] and node.reported.facts.problems == ()
     assert list(node.slices()) == [("3g.40gb", 0)]
+
+
+def test_in_a_virtual_machine_that_lets_gpus_be_reset_nobody_reboots(node, smi, tmp_path):
+    node.begin(smi())
+    with node.instead("nvmlDeviceGetVirtualizationMode", passed_through):
+        node.wish(SLICE)
+    assert ran(tmp_path) == node.gpu and node.problems() == []
+
+
+def test_during_a_reset_this_process_has_no_handle_and_afterwards_all_of_them(
+    node, smi, monkeypatch
+):
+    """Events, sensors and the session itself: the driver resets no GPU that anybody has open."""
+    node.begin(smi())
+    hardware, sampler, held = node.node.hardware, Sampler(1.0), []
+    hardware.handle_owners.append(sampler.without_handles)
+    hardware.watch.start()
+    sampler.start()
+    until(lambda: sampler.last.number, "a reading")
+    library, plain = pynvml.nvmlLib, modes.reset_gpu
+
+    def reset(*arguments):
+        held.append((library.sessions, len(library.event_sets), len(library.gpm_samples)))
+        loop = threading.Thread(target=hardware.refresh)
+        loop.start()
+        loop.join(60)
+        assert not loop.is_alive(), "a refresh does not wait for a reset"
+        return plain(*arguments)
+
+    monkeypatch.setattr(modes, "reset_gpu", reset)
+    assert library.sessions == 2 and library.event_sets
+    try:
+        node.wish(SLICE)
+        assert held == [(0, 0, 0)]
+        assert node.problems() == [] and list(node.slices()) == [("3g.40gb", 0)]
+        before = sampler.last.number
+        until(lambda: sampler.last.number > before and library.event_sets, "events and sensors")
+        assert library.sessions == 2
+    finally:
+        sampler.stop()
+        hardware.watch.stop()
+
+
+def test_a_call_that_does_not_end_leaves_the_reset_to_a_person(node, smi, tmp_path, monkeypatch):
+    monkeypatch.setattr(gate, "CLOSE_SECONDS", 0.01)
+    node.begin(smi())
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hangs():
+        with nvml_errors("a call"):
+            inside.set()
+            go_on.wait(60)
+
+    thread = threading.Thread(target=hangs)
+    thread.start()
+    try:
+        assert inside.wait(60)
+        node.wish(SLICE)
+        assert ran(tmp_path) == "" and "does not end" in node.sentence()
+    finally:
+        go_on.set()
+        thread.join(60)
 
 
 @pytest.mark.parametrize("killed", [False, True])

@@ -62,6 +62,7 @@ def test_nothing_new_is_given_of_it_and_what_runs_there_runs_on(node):
     runs = node.on(LOW)
     node.wish(LOW, HIGH, replicas=(runs,))
     by_hand(node, profile_id=19, start=6, size=1)
+    node.live(len(node.machine.gpus))
     node.wish(LOW, HIGH, replicas=(runs, node.on(HIGH, id="r-2")))
     states = {r.id: r.state for r in node.reported.replicas}
     assert states == {"r-1": ReplicaState.RUNNING, "r-2": ReplicaState.PREPARING}
