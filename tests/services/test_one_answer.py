@@ -1,6 +1,7 @@
 """A crawl of the running product: in every state, all faces show the same count of what is free."""
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -67,7 +68,7 @@ class Crawler:
 
 
 def test_all_faces_agree_while_a_slice_runs_idles_and_its_node_falls_ill(stack, tmp_path):
-    with signed_in(stack) as client:
+    with closing(signed_in(stack)) as client:
         crawler = Crawler(stack, client, tmp_path)
         crawler.answer_once("an empty node", free=4, in_service=4)
         waits = ["python3", "-c", PROGRAM.format(end=str(tmp_path / "end"))]
