@@ -1,37 +1,148 @@
-"""Cache backends that count calls and sign-in attempts, for rate limits. Nothing else is cached."""
+"""Cache backends that count calls and sign-in attempts, for rate limits. Nothing else is shared.
 
-import fcntl
+Whoever can write to Redis can lift a limit or trip it, and nothing more: values are read as
+`portal.shared_counts` says, and one that is not of this portal is logged, removed and a miss.
+"""
+
 import functools
 import logging
-import pickle
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from django.core.cache.backends.filebased import FileBasedCache
+import redis
+from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from django.core.cache.backends.locmem import LocMemCache
-from django.core.cache.backends.redis import RedisCache, RedisCacheClient
-from redis.exceptions import RedisError
+from django.core.cache.backends.redis import RedisCache
+from redis.exceptions import RedisError, ResponseError
+
+from portal.shared_counts import (
+    MAX_BYTES,
+    MAX_COUNT,
+    MAX_SECONDS,
+    HostileValueError,
+    is_private,
+    read_value,
+    write_value,
+)
 
 # A request waits no longer than this for Redis.
 ANSWER_SECONDS = 0.2
 # Redis is not tried again for this long after it failed.
 AWAY_SECONDS = 5.0
+# Before version 2, values were pickles.
+VERSION = 2
+# What Redis answers where the value at a key is not of the type of the command.
+WRONG_VALUES = ("WRONGTYPE", "value is not an integer", "would overflow")
 
 log = logging.getLogger(__name__)
 
 
 def cache_settings(redis_url: str, var: Path) -> dict[str, Any]:
     """Django's CACHES."""
-    name, place = (
-        ("RedisWithLocalFallback", redis_url)
+    backend, place = (
+        (f"{__name__}.RedisWithLocalFallback", redis_url)
         if redis_url
-        else ("LockedFileCache", str(var / "counts"))
+        else ("portal.file_cache.LockedFileCache", str(var / "counts"))
     )
-    shared = {"BACKEND": f"{__name__}.{name}", "LOCATION": place, "KEY_PREFIX": "tessera"}
+    shared = {"BACKEND": backend, "LOCATION": place, "KEY_PREFIX": "tessera", "VERSION": VERSION}
     return {"default": shared}
+
+
+class CountClient:
+    """Commands on counts: reads at most `MAX_BYTES`, and believes only what `read_value` knows."""
+
+    def __init__(self, url: str) -> None:
+        self._redis: Any = redis.Redis.from_url(
+            url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS
+        )
+
+    def add(self, key: str, value: Any, timeout: int | None) -> bool:
+        # `ex=0` is an error in Redis.
+        if timeout == 0:
+            return not self.has_key(key)
+        data = write_value(value)
+        added, seconds = self._add(key, data, timeout)
+        if not added and not _ends(seconds):
+            self._miss(key, "it never ends", None)
+            added, _ = self._add(key, data, timeout)
+        return added
+
+    def _add(self, key: str, data: bytes, timeout: int | None) -> tuple[bool, int]:
+        """Whether it was added, and for how many seconds there is a value now."""
+        pipe = self._redis.pipeline(transaction=False)
+        added, seconds = pipe.set(key, data, ex=timeout, nx=True).ttl(key).execute()
+        return bool(added), seconds
+
+    def set(self, key: str, value: Any, timeout: int | None) -> None:
+        if timeout == 0:
+            self._redis.delete(key)
+        else:
+            self._redis.set(key, write_value(value), ex=timeout)
+
+    def get(self, key: str, default: Any) -> Any:
+        pipe = self._redis.pipeline(transaction=False)
+        try:
+            data, seconds = pipe.getrange(key, 0, MAX_BYTES).ttl(key).execute()
+            if not data:
+                return default
+            if not _ends(seconds):
+                return self._miss(key, "it never ends", default)
+            return read_value(plain_key(key), data)
+        except HostileValueError as error:
+            return self._miss(key, error, default)
+        except ResponseError as error:
+            if not _is_wrong_value(error):
+                raise
+            return self._miss(key, error, default)
+
+    def touch(self, key: str, timeout: int | None) -> bool:
+        return bool(self._redis.expire(key, timeout or 0))
+
+    def delete(self, key: str) -> bool:
+        return bool(self._redis.delete(key))
+
+    def has_key(self, key: str) -> bool:
+        return bool(self._redis.exists(key))
+
+    def clear(self) -> bool:
+        return bool(self._redis.flushdb())
+
+    def incr(self, key: str, delta: int) -> int:
+        """Raises ValueError if there is no count."""
+        pipe = self._redis.pipeline(transaction=False)
+        try:
+            count, seconds = pipe.incr(key, delta).ttl(key).execute()
+        except ResponseError as error:
+            if not _is_wrong_value(error):
+                raise
+            self._miss(key, error, None)
+        else:
+            if _ends(seconds) and abs(count) <= MAX_COUNT:
+                return int(count)
+            # INCR has just made it, where there was none; or a stranger did.
+            self._redis.delete(key)
+        raise ValueError(f"There is no {key!r} to increment")
+
+    def _miss(self, key: str, why: Exception | str, default: Any) -> Any:
+        log.warning("Redis held a value that is not of this portal at %.200r: %s", key, why)
+        self._redis.delete(key)
+        return default
+
+
+def plain_key(key: str) -> str:
+    """The key as the code names it, without "tessera:2:" before it."""
+    return key.split(":", 2)[-1]
+
+
+def _ends(seconds: int) -> bool:
+    """A value of this portal ends. Redis answers -1 for one that does not, -2 for one that has."""
+    return seconds != -1 and seconds <= MAX_SECONDS
+
+
+def _is_wrong_value(error: ResponseError) -> bool:
+    return any(words in str(error) for words in WRONG_VALUES)
 
 
 class RedisWithLocalFallback(RedisCache):
@@ -43,15 +154,30 @@ class RedisWithLocalFallback(RedisCache):
         super().__init__(server, params)
         self._url = server
         self._local = LocMemCache("while-redis-is-away", params)
+        self._private = LocMemCache("never-shared", params)
 
     @property
-    def _cache(self) -> RedisCacheClient:
+    def _cache(self) -> CountClient:  # type: ignore[override]  # Django's own reads pickles
         return _client(self._url)
+
+    def get_many(self, keys: Any, version: int | None = None) -> dict[str, Any]:
+        return BaseCache.get_many(self, keys, version)
+
+    def set_many(
+        self, data: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+    ) -> list[Any]:
+        return BaseCache.set_many(self, data, timeout, version)
+
+    def delete_many(self, keys: Any, version: int | None = None) -> None:
+        BaseCache.delete_many(self, keys, version)
 
 
 def _or_local(name: str) -> Callable[..., Any]:
     @functools.wraps(getattr(RedisCache, name))
     def call(self: RedisWithLocalFallback, *args: Any, **kwargs: Any) -> Any:
+        key = str(kwargs.get("key", args[0] if args else ""))
+        if is_private(key):
+            return getattr(self._private, name)(*args, **kwargs)
         if time.monotonic() >= RedisWithLocalFallback.away_until:
             try:
                 return getattr(RedisCache, name)(self, *args, **kwargs)
@@ -68,44 +194,5 @@ for _name in ("add", "get", "set", "touch", "delete", "has_key", "incr", "clear"
 
 
 @functools.cache
-def _client(url: str) -> RedisCacheClient:
-    return RedisCacheClient(
-        [url], socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS
-    )
-
-
-class LockedFileCache(FileBasedCache):
-    """Counters in files, for one machine without Redis. Updates are serialised by a lock file."""
-
-    _dir: str
-    _createdir: Callable[[], None]
-    _key_to_file: Callable[[str, int | None], str]
-
-    def add(self, *args: Any, **kwargs: Any) -> bool:
-        with self._lock():
-            return bool(super().add(*args, **kwargs))
-
-    def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
-        """Keeps the expiry time, as Redis does. Raises ValueError if there is no value."""
-        with self._lock():
-            value = self.get(key, version=version)
-            if value is None:
-                raise ValueError(f"There is no {key!r} to increment")
-            self.set(key, value + delta, self._seconds_left(key, version), version)
-        return int(value + delta)
-
-    def _seconds_left(self, key: str, version: int | None) -> float | None:
-        # Each file begins with its expiry time.
-        try:
-            with Path(self._key_to_file(key, version)).open("rb") as file:
-                ends = pickle.load(file)  # noqa: S301 - a file of our own
-        except FileNotFoundError:
-            return 0
-        return None if ends is None else ends - time.time()
-
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        self._createdir()
-        with (Path(self._dir) / "turn").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+def _client(url: str) -> CountClient:
+    return CountClient(url)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import re
 from collections.abc import Callable, Iterable
 
 import redis.asyncio
@@ -12,6 +13,7 @@ from portal.live.bell import CHANNEL
 
 FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 5.0
+KEY = re.compile(r"[a-z_]{1,32}(:[A-Za-z0-9_.-]{1,64})?")
 # How often a silent connection is checked.
 CHECK_SECONDS = 10
 
@@ -53,4 +55,7 @@ async def _pass_on(
             # Rings before this confirmation were missed.
             wake_all()
         elif message["type"] == "message":
-            fan_out([message["data"].decode(errors="replace")])
+            key = message["data"].decode(errors="replace")
+            # Whoever can write to Redis can wake waiters, which then read the database.
+            if KEY.fullmatch(key):
+                fan_out([key])

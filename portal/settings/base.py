@@ -282,6 +282,8 @@ CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 10
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+# A worker takes tasks and no orders: who can write to the broker cannot stop or reload it.
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "scheduler.tasks.sweep", "schedule": 5.0, "options": {"expires": 5.0}},
@@ -299,6 +301,11 @@ CELERY_BEAT_SCHEDULE = {
         "task": "portal.retention.tasks.remove",
         "schedule": 60.0,
         "options": {"expires": 60.0},
+    },
+    "what_ifs": {
+        "task": "portal.what_if.tasks.start_waiting",
+        "schedule": 30.0,
+        "options": {"expires": 30.0},
     },
     "webhooks": {
         "task": "portal.webhooks.tasks.deliver",

@@ -58,7 +58,13 @@ class WhatIf(models.Model):
         constraints = [
             models.CheckConstraint(
                 condition=models.Q(status__in=WhatIfStatus.values), name="what_if_status"
-            )
+            ),
+            # A replay takes a processor and much memory for minutes: one runs at a time.
+            models.UniqueConstraint(
+                fields=("status",),
+                condition=models.Q(status=WhatIfStatus.RUNNING),
+                name="what_if_one_runs",
+            ),
         ]
 
     def __str__(self) -> str:

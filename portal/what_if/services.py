@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
@@ -16,7 +16,7 @@ from portal.audit.services import audit_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.live.bell import ring_what_if
-from portal.what_if.models import LEASE, OPEN, WhatIf, WhatIfStatus
+from portal.what_if.models import CUT_OFF, LEASE, OPEN, WhatIf, WhatIfStatus
 from portal.what_if.progress import ProgressRecorder, WhatIfCancelled
 from portal.what_if.recorded_jobs import current_scenario, recorded_window, require_recorded_jobs
 from scheduler.what_if.changes import ClusterChange
@@ -43,11 +43,14 @@ def what_if_create(*, user: User, days: int, changes: Iterable[Any]) -> WhatIf:
         raise _as_refused(refused) from refused
     with transaction.atomic():
         fresh = Q(status__in=OPEN, stamped_at__gte=now - LEASE)
-        if WhatIf.objects.filter(fresh).count() >= MAX_OPEN:
+        ahead = list(WhatIf.objects.filter(fresh).order_by("pk").values_list("pk", flat=True))
+        if len(ahead) >= MAX_OPEN:
             sentence = f"{MAX_OPEN} what-ifs are open. Wait until one is done, or cancel one"
             raise Refused(ErrorCode.BUSY, sentence)
         stored = [write_change(change) for change in read]
-        row = WhatIf.objects.create(requester=user, days=days, changes=stored)
+        row = WhatIf.objects.create(
+            requester=user, days=days, changes=stored, sentence=_waiting_sentence(ahead)
+        )
         _audit(user.username, row.pk, days, read)
         ring_what_if(row.pk)
     return row
@@ -82,8 +85,24 @@ def what_if_cancel(*, user: User, row: WhatIf) -> WhatIf:
     return row
 
 
+def what_if_next() -> int | None:
+    """The number of the what-if to run now; None if none waits, or one runs."""
+    rows = WhatIf.objects.filter(stamped_at__gte=timezone.now() - LEASE)
+    if rows.filter(status=WhatIfStatus.RUNNING).exists():
+        return None
+    waiting = rows.filter(status=WhatIfStatus.REQUESTED).order_by("pk")
+    return waiting.values_list("pk", flat=True).first()
+
+
+def what_ifs_run_waiting() -> None:
+    """Run those that wait, one after the other, until none does or another process runs one."""
+    while (number := what_if_next()) is not None:
+        if not what_if_run(what_if_id=number):
+            return
+
+
 def what_if_run(*, what_if_id: int) -> bool:
-    """Run one what-if. False if another worker runs it, or it is over."""
+    """Run one what-if. False if it or another one runs, or it is over."""
     row = _claimed(what_if_id)
     if row is None:
         return False
@@ -121,15 +140,31 @@ def _compared(days: int, changes: tuple[ClusterChange, ...], progress: Progress)
 
 
 def _claimed(pk: int) -> WhatIf | None:
-    """The row, if no worker has it. A message may come twice, and a worker may have died."""
+    """The row, if it waits or its process died, and no other what-if runs."""
     now = timezone.now()
     free = Q(status=WhatIfStatus.REQUESTED) | Q(
         status=WhatIfStatus.RUNNING, stamped_at__lt=now - LEASE
     )
-    taken = WhatIf.objects.filter(free, pk=pk).update(
-        status=WhatIfStatus.RUNNING, stamped_at=now, progress=0
-    )
+    dead = WhatIf.objects.filter(status=WhatIfStatus.RUNNING, stamped_at__lt=now - LEASE)
+    try:
+        with transaction.atomic():
+            dead.exclude(pk=pk).update(
+                status=WhatIfStatus.FAILED, sentence=CUT_OFF, finished_at=now
+            )
+            taken = WhatIf.objects.filter(free, pk=pk).update(
+                status=WhatIfStatus.RUNNING, stamped_at=now, progress=0, sentence=""
+            )
+    except IntegrityError:
+        # The constraint `what_if_one_runs`.
+        return None
     return WhatIf.objects.get(pk=pk) if taken else None
+
+
+def _waiting_sentence(ahead: list[int]) -> str:
+    if not ahead:
+        return ""
+    numbers = " and ".join(str(number) for number in ahead)
+    return f"It waits for what-if {numbers}: one runs at a time"
 
 
 def _finish(row: WhatIf, status: WhatIfStatus, **columns: Any) -> None:

@@ -1,24 +1,46 @@
-"""The Celery task of a what-if. A replay may take minutes and must not block the planner's worker,
-so it runs in a process of its own, at low priority."""
+"""The Celery tasks of what-ifs. A replay may take minutes and must not block the planner's worker,
+so it runs in a process of its own, at low priority; on one host there is one such process."""
 
+import fcntl
 import subprocess
 import sys
+from pathlib import Path
 
 from django.conf import settings
 
 from portal.celery import app
-from portal.what_if.services import what_if_run
+from portal.what_if.services import what_if_next, what_ifs_run_waiting
 
 
 @app.task(name="portal.what_if.tasks.carry_out")
-def run_what_if(what_if: str) -> None:
-    if app.conf.task_always_eager:
-        what_if_run(what_if_id=int(what_if))
+def run_what_if(what_if: str = "") -> None:
+    """A bell: which one is next stands in the database, whatever the message says."""
+    start_waiting()
+
+
+@app.task(name="portal.what_if.tasks.start_waiting")
+def start_waiting() -> None:
+    """Run what-ifs that wait, unless one runs. Beat repeats it, so a lost bell delays only."""
+    if what_if_next() is None:
         return
-    start_process(what_if)
+    if app.conf.task_always_eager:
+        what_ifs_run_waiting()
+    else:
+        start_process(settings.PLATFORM.var)
 
 
-def start_process(what_if: str) -> "subprocess.Popen[bytes]":
-    """Start a process that runs the what-if and exits. The caller does not wait for it."""
-    command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "what_if", "--row", what_if]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603 - our own program and a number
+def start_process(var: Path) -> "subprocess.Popen[bytes] | None":
+    """Start a process that runs the waiting what-ifs and exits; None if there is one.
+
+    The caller does not wait for it. The process inherits the lock and holds it until it ends, also
+    where it is killed, so many messages at once start one process.
+    """
+    command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "what_if", "--waiting"]
+    with (var / "what-if.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None
+        return subprocess.Popen(  # noqa: S603 - our own program
+            command, stdin=subprocess.DEVNULL, pass_fds=(lock.fileno(),)
+        )

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from django.core.cache import cache, caches
 from django.test import Client
 
 from portal import shared_cache
-from portal.shared_cache import LockedFileCache, RedisWithLocalFallback, cache_settings
+from portal.file_cache import LockedFileCache
+from portal.shared_cache import RedisWithLocalFallback, cache_settings
 from tests.integration.calling import let_through
 from tests.support.rows import a_user
 
@@ -113,8 +115,9 @@ def test_a_count_in_files_ends_when_it_was_said_to(file_counts):
     assert isinstance(counts, LockedFileCache)
     cache.add("n", 0, 60)
     cache.incr("n")
-    left = counts._seconds_left("n", None)
-    assert left is not None and 0 < left <= 60
+    entry = counts._entry("n", None)
+    assert entry is not None and entry[0] is not None
+    assert 0 < entry[0] - time.time() <= 60
     cache.touch("n", 0)
     with pytest.raises(ValueError, match="There is no"):
         cache.incr("n")
@@ -123,3 +126,23 @@ def test_a_count_in_files_ends_when_it_was_said_to(file_counts):
 def test_a_call_that_was_turned_away_does_not_count(file_counts):
     assert let_through(9, 4) == 4
     assert let_through(9, 5) == 1
+
+
+def test_files_hold_no_pickle_and_what_is_no_count_is_a_miss(file_counts, tmp_path):
+    cache.set("n", 7, 60)
+    (path,) = (tmp_path / "counts").glob("*.json")
+    ends, value = path.read_text().split("\n")
+    assert (float(ends) > time.time(), value) == (True, "7")
+    for text in ("x", "", "null\n[[]]", f"{ends}\n" + "[" * 100_000):
+        path.write_text(text)
+        assert cache.get("n", "none") == "none"
+        assert cache.add("n", 1, 60)
+
+
+def test_counters_that_have_ended_do_not_fill_the_folder(file_counts, tmp_path, monkeypatch):
+    monkeypatch.setattr(caches["default"], "_clean_above", 4)
+    for number in range(4):
+        cache.set(f"over-{number}", 1, 0)
+    for number in range(3):
+        cache.set(f"live-{number}", 1, 60)
+    assert len(list((tmp_path / "counts").glob("*.json"))) == 3

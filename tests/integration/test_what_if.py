@@ -1,10 +1,13 @@
 """Last week on another cluster: asked over REST, by the task and by the command."""
 
 import json
+import os
+from dataclasses import replace
 from datetime import timedelta
 from io import StringIO
 
 import pytest
+from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -18,11 +21,11 @@ from portal.jobs.services import job_cancel
 from portal.planning import requests
 from portal.quotas.models import Quota
 from portal.quotas.services import quota_set
-from portal.what_if import progress, recorded_jobs, services
+from portal.what_if import progress, recorded_jobs, services, tasks
 from portal.what_if.models import LEASE, WhatIf, WhatIfStatus
 from portal.what_if.recorded_jobs import current_scenario, recorded_window
 from portal.what_if.services import what_if_cancel, what_if_compare, what_if_create, what_if_run
-from portal.what_if.tasks import run_what_if, start_process
+from portal.what_if.tasks import run_what_if, start_process, start_waiting
 from scheduler.what_if.changes import QuotaSet
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -226,6 +229,54 @@ def test_a_bell_that_rings_twice_answers_once_and_who_died_is_replaced(root, wee
     assert WhatIf.objects.get(pk=row.pk).outcome["changed"] == first.outcome["changed"]
 
 
+def test_one_runs_at_a_time_and_the_second_reads_what_it_waits_for(client, root, week):
+    first = WhatIf.objects.create(requester=root, days=7, status=WhatIfStatus.RUNNING)
+    told = client.post("/api/v1/what-ifs", {"changes": [quota(1)]}, format="json").json()
+    assert told["status"] == "asked"
+    assert told["sentence"] == f"It waits for what-if {first.pk}: one runs at a time"
+    run_what_if(str(told["id"]))
+    assert not what_if_run(what_if_id=told["id"])
+    assert WhatIf.objects.get(pk=told["id"]).status == WhatIfStatus.REQUESTED
+    # The progress of the first is a sign of life of both.
+    WhatIf.objects.filter(pk=first.pk).update(stamped_at=timezone.now() - LEASE / 2)
+    what_if_cancel(user=root, row=first)
+    start_waiting()
+    row = WhatIf.objects.get(pk=told["id"])
+    assert (row.status, row.sentence) == (WhatIfStatus.DONE, "")
+
+
+def test_one_that_waits_is_alive_while_another_makes_progress(root, monkeypatch):
+    running = WhatIf.objects.create(requester=root, days=7, status=WhatIfStatus.RUNNING)
+    waits = WhatIf.objects.create(requester=root, days=7)
+    WhatIf.objects.update(stamped_at=timezone.now() - LEASE + timedelta(seconds=60))
+    monkeypatch.setattr(progress, "UPDATE_SECONDS", -1.0)
+    progress.ProgressRecorder(running.pk)(1, 4)
+    waits.refresh_from_db()
+    assert waits.stamped_at > timezone.now() - LEASE / 2
+
+
+def test_many_bells_and_forged_ones_start_one_process(root, monkeypatch, tmp_path):
+    """Finding 2.2: a process for each message was a fork bomb for the worker."""
+    started = []
+
+    def popen(command, *, stdin, pass_fds):
+        # As the process does: it keeps the lock that it inherits.
+        started.append(os.dup(pass_fds[0]))
+
+    monkeypatch.setattr(tasks.subprocess, "Popen", popen)
+    monkeypatch.setattr(tasks.app.conf, "task_always_eager", False)
+    monkeypatch.setattr(settings, "PLATFORM", replace(settings.PLATFORM, var=tmp_path))
+    for forged in ("1", "x", "../../x", "9" * 5_000):
+        run_what_if(forged)
+    assert started == [], "nothing waits"
+    WhatIf.objects.create(requester=root, days=7)
+    for _ in range(50):
+        run_what_if("1")
+    assert len(started) == 1
+    for held in started:
+        os.close(held)
+
+
 def test_a_question_that_nobody_works_on_any_more_reads_as_failed(client, root):
     row = WhatIf.objects.create(requester=root, days=7, status=WhatIfStatus.RUNNING)
     WhatIf.objects.update(stamped_at=timezone.now() - 2 * LEASE)
@@ -285,14 +336,17 @@ def test_the_command_answers_a_stored_question(root, week):
     assert WhatIf.objects.get(pk=row.pk).status == WhatIfStatus.DONE
 
 
-def test_a_process_of_its_own_answers_so_that_the_worker_is_free(root, week, monkeypatch):
+def test_a_process_of_its_own_answers_so_that_the_worker_is_free(root, week, monkeypatch, tmp_path):
     name = connection.settings_dict["NAME"]
     if connection.vendor != "sqlite":
         pytest.skip("the test database of a server is not the one that a new process opens")
     monkeypatch.setenv("TESSERA_DATABASE_URL", f"sqlite:///{name}")
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "portal.settings.test")
     row = WhatIf.objects.create(requester=root, days=7, changes=[quota(1)])
-    with start_process(str(row.pk)) as process:
+    process = start_process(tmp_path)
+    assert process is not None
+    assert start_process(tmp_path) is None, "one process at a time"
+    with process:
         assert process.wait() == 0
     row.refresh_from_db()
     assert (row.status, row.progress) == (WhatIfStatus.DONE, 100)

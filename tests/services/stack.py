@@ -139,12 +139,12 @@ class Stack:
         )
         until(self._answers, what="the web process")
 
-    def start_worker(self) -> None:
+    def start_worker(self, *options: str) -> None:
         schedule = str(self.var / "beat-schedule")
         self._start(
             "worker",
             *("celery", "-A", "portal", "worker", "--concurrency", "1", "--beat"),
-            *("--schedule", schedule, "--loglevel", "info", "--without-gossip"),
+            *("--schedule", schedule, "--loglevel", "info", "--without-gossip", *options),
         )
 
     def start_agent(self, name: str) -> None:
