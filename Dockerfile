@@ -42,4 +42,4 @@ RUN TESSERA_SECRET_KEY="$(python -c 'import secrets; print(secrets.token_urlsafe
 USER tessera
 EXPOSE 8000
 CMD ["uvicorn", "portal.asgi:application", "--host", "0.0.0.0", "--port", "8000", \
-     "--no-server-header", "--timeout-graceful-shutdown", "20"]
+     "--no-proxy-headers", "--no-server-header", "--timeout-graceful-shutdown", "20"]

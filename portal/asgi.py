@@ -14,8 +14,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
 django: Any = get_asgi_application()
 
 from portal.agentapi.endpoint import PREFIX, endpoint  # noqa: E402 - models need Django set up
-from portal.agentapi.http import Receive, Scope, Send  # noqa: E402
+from portal.agentapi.http import Receive, Scope, Send, header  # noqa: E402
+from portal.client_address import scope_address, set_client_address  # noqa: E402
 from portal.live.listener import Listener, listener  # noqa: E402
+from portal.request_id import HEADER, set_request_id  # noqa: E402
 
 Handler = Callable[[int, FrameType | None], Any]
 
@@ -24,6 +26,9 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "lifespan":
         await _lifespan(receive, send)
     elif scope["type"] == "http" and scope["path"].startswith(PREFIX):
+        # What Django's middleware does for all other calls.
+        set_client_address(scope_address(scope))
+        set_request_id(header(scope, HEADER))
         await endpoint(scope, receive, send)
     else:
         await django(scope, receive, send)

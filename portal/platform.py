@@ -44,7 +44,8 @@ class Platform:
     telemetry_seconds: int = 5
     """A node's sensor samples are stored at most this often."""
     trusted_proxies: int = 0
-    """How many proxies in front of the portal add to X-Forwarded-For. 0: ignore the header."""
+    """How many proxies in front of the portal add to X-Forwarded-For, see `portal.client_address`.
+    0: the header is ignored."""
     oidc_issuer: str = ""
     """Issuer URL of the OpenID Connect provider, exactly as it is published. Empty: none."""
     oidc_client_id: str = ""

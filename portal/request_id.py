@@ -57,11 +57,19 @@ class RequestIdFilter(logging.Filter):
         return True
 
 
+def set_request_id(sent: str) -> None:
+    """For a call that does not pass the middleware; `sent`: its header, or ""."""
+    _now.set(_kept_or_new(sent))
+
+
 def _assign_id(request: HttpRequest) -> str:
-    sent = request.headers.get(HEADER, "")
-    value = sent if PLAIN.fullmatch(sent) else uuid.uuid4().hex
+    value = _kept_or_new(request.headers.get(HEADER, ""))
     request.request_id = value  # type: ignore[attr-defined]
     return value
+
+
+def _kept_or_new(sent: str) -> str:
+    return sent if PLAIN.fullmatch(sent) else uuid.uuid4().hex
 
 
 def _with_header(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:

@@ -6,5 +6,6 @@ class AccountsConfig(AppConfig):
     label = "accounts"
 
     def ready(self) -> None:
-        # Connects signal receivers, which need the models of other apps.
+        # Connects signal receivers and checks, which need the models of other apps.
+        from portal import deploy_checks  # noqa: F401, PLC0415
         from portal.accounts import sign_in_audit  # noqa: F401, PLC0415

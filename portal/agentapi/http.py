@@ -1,15 +1,13 @@
 """HTTP for a handful of calls: bounded bodies in, JSON out. Knows nothing of nodes."""
 
-import ipaddress
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from django.conf import settings
-
 from agents.contract.codec import encode
 from agents.contract.documents import PROTOCOL, check_protocol
 from agents.contract.errors import ContractError, ContractErrorCode
+from portal.client_address import address_network, scope_address
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -31,21 +29,8 @@ def header(scope: Scope, name: str) -> str:
 
 
 def caller_address(scope: Scope) -> str:
-    """The address that the call comes from, as far as it can be told; of IPv6, its network of 64
-    bits, which one machine may have for itself. Empty behind a Unix socket."""
-    peer = scope.get("client")
-    address = str(peer[0]) if peer else ""
-    if proxies := settings.PLATFORM.trusted_proxies:
-        # Each proxy adds the address that it saw: the last ones are theirs, the rest is hearsay.
-        hops = [hop.strip() for hop in header(scope, "x-forwarded-for").split(",")]
-        address = hops[-proxies] if len(hops) >= proxies else hops[0] or address
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return address[:64]
-    if found.version == 6 and found.ipv4_mapped is None:
-        return str(ipaddress.ip_network((found, 64), strict=False))
-    return address
+    """The address to count calls by; empty behind a Unix socket."""
+    return address_network(scope_address(scope))
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:

@@ -7,6 +7,7 @@ Nothing waits for a bell here: an open long poll owns neither a thread nor a con
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import cache, partial
 from typing import TypeVar
 
@@ -21,7 +22,9 @@ DECODE_THREADS = 2
 async def run_in_thread(work: Callable[..., Result], **arguments: object) -> Result:
     """Run `work` in the pool and return its result, or raise what it raised."""
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_pool(), partial(_run, work, arguments))
+    # With the address and the request id of the call, which audit lines name.
+    run = partial(copy_context().run, _run, work, arguments)
+    return await loop.run_in_executor(_pool(), run)
 
 
 async def run_in_store_thread(work: Callable[..., Result], **arguments: object) -> Result:

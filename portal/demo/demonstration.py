@@ -59,7 +59,7 @@ class Demonstration:
         children.start(
             "web",
             *("uvicorn", "portal.asgi:application", "--host", HOST, "--port", str(self.port)),
-            *("--log-level", "warning", "--timeout-graceful-shutdown", "3"),
+            *("--log-level", "warning", "--timeout-graceful-shutdown", "3", "--no-proxy-headers"),
         )
         children.start(
             "worker",

@@ -54,6 +54,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "portal.request_id.request_id_middleware",
+    "portal.client_address.client_address_middleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -178,7 +179,8 @@ REST_FRAMEWORK = {
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.protocol.content.JSONOnly",
     "DEFAULT_THROTTLE_CLASSES": ["portal.api.protocol.throttling.CallThrottle"],
     "DEFAULT_THROTTLE_RATES": {"call": PLATFORM.rate_calls, "submit": PLATFORM.rate_submits},
-    "NUM_PROXIES": PLATFORM.trusted_proxies,
+    # `portal.client_address` has decided what to believe of X-Forwarded-For.
+    "NUM_PROXIES": 0,
     "EXCEPTION_HANDLER": "portal.api.protocol.problems.exception_handler",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }

@@ -132,7 +132,8 @@ ACCOUNT_RATE_LIMITS = {
     "change_password": "5/m/user",
     "reauthenticate": "10/m/user",
 }
-ALLAUTH_TRUSTED_PROXY_COUNT = _platform.trusted_proxies
+# `portal.client_address` has put the caller's address into REMOTE_ADDR.
+ALLAUTH_TRUSTED_PROXY_COUNT = 0
 
 MFA_ADAPTER = "portal.web.account.factors.FactorsAdapter"
 MFA_FORMS = {

@@ -98,7 +98,7 @@ class Measured:
 
     @contextmanager
     def web(self) -> Iterator[Program]:
-        command = [sys.executable, "-m", "uvicorn", "portal.asgi:application"]
+        command = [sys.executable, "-m", "uvicorn", "portal.asgi:application", "--no-proxy-headers"]
         command += ["--host", "127.0.0.1", "--port", self.url.rpartition(":")[2]]
         command += ["--log-level", "warning", "--timeout-graceful-shutdown", "20"]
         program = Program(command, log=self.folder / "web.log", environ=self.environ)

@@ -87,7 +87,10 @@ def seeded_web(var: Path, *, jobs: int, nodes: int, users: int, projects: int) -
     )
     pages = {name: tuple(page) for name, page in json.loads(told.stdout.splitlines()[-1]).items()}
     port = free_port()
-    serve = ("-m", "uvicorn", "portal.asgi:application", "--host", "127.0.0.1", "--port", str(port))
+    serve = (
+        *("-m", "uvicorn", "portal.asgi:application", "--no-proxy-headers"),
+        *("--host", "127.0.0.1", "--port", str(port)),
+    )
     program = Program(
         [sys.executable, *serve, "--log-level", "warning", "--timeout-graceful-shutdown", "1"],
         log=var / "web.log",

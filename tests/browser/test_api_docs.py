@@ -16,7 +16,10 @@ from tests.environment.programs import Program, free_port
 
 pytestmark = pytest.mark.browser
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
-SERVE = ("-m", "uvicorn", "portal.asgi:application", "--host", "127.0.0.1", "--port")
+SERVE = (
+    *("-m", "uvicorn", "portal.asgi:application", "--no-proxy-headers"),
+    *("--host", "127.0.0.1", "--port"),
+)
 
 
 @pytest.fixture(scope="module")

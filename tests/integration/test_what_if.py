@@ -5,6 +5,7 @@ import os
 from dataclasses import replace
 from datetime import timedelta
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 from django.conf import settings
@@ -264,7 +265,8 @@ def test_many_bells_and_forged_ones_start_one_process(root, monkeypatch, tmp_pat
         started.append(os.dup(pass_fds[0]))
 
     monkeypatch.setattr(tasks.subprocess, "Popen", popen)
-    monkeypatch.setattr(tasks.app.conf, "task_always_eager", False)
+    not_eager = SimpleNamespace(conf=SimpleNamespace(task_always_eager=False))
+    monkeypatch.setattr(tasks, "app", not_eager)
     monkeypatch.setattr(settings, "PLATFORM", replace(settings.PLATFORM, var=tmp_path))
     for forged in ("1", "x", "../../x", "9" * 5_000):
         run_what_if(forged)

@@ -127,7 +127,7 @@ class Stack:
     def start_web(self) -> None:
         self._start(
             "web",
-            *("uvicorn", "portal.asgi:application", "--host", "127.0.0.1"),
+            *("uvicorn", "portal.asgi:application", "--host", "127.0.0.1", "--no-proxy-headers"),
             *(
                 "--port",
                 str(self.port),
