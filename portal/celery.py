@@ -11,7 +11,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
 TRANSPORT_ALIASES["filesystem"] = "portal.filesystem_broker:Transport"
 # kombu's own ends the worker on an item that is no message.
 for _name in ("redis", "rediss"):
-    TRANSPORT_ALIASES[_name] = "portal.redis_broker:Transport"
+    TRANSPORT_ALIASES[_name] = "portal.redis_broker:RedisTransport"
 
 app = Celery("tessera")
 app.config_from_object("django.conf:settings", namespace="CELERY")

@@ -19,9 +19,9 @@ QUEUE = "celery"
 log = logging.getLogger(__name__)
 
 
-class QoS(kombu_redis.QoS):
+class RedisQoS(kombu_redis.QoS):
     def append(self, message: Any, delivery_tag: Any) -> None:
-        self.channel.mended(super().append, message, delivery_tag)
+        self.channel.call_mended(super().append, message, delivery_tag)
 
     def restore_by_tag(self, tag: Any, client: Any = None, leftmost: bool = False) -> None:
         """Queue an unacknowledged message again; forget one that cannot be read."""
@@ -35,8 +35,8 @@ class QoS(kombu_redis.QoS):
                 self._remove_from_indices(tag, pipe).execute()
 
 
-class Channel(kombu_redis.Channel):
-    QoS = QoS
+class RedisChannel(kombu_redis.Channel):
+    QoS = RedisQoS
 
     def basic_consume(
         self, queue: str, no_ack: bool, callback: Callable[[Any], Any], *args: Any, **options: Any
@@ -55,10 +55,10 @@ class Channel(kombu_redis.Channel):
 
     def get_table(self, exchange: str) -> list[tuple[str, ...]]:
         """The bindings of an exchange, without members that are none."""
-        rows = self.mended(super().get_table, exchange)
+        rows = self.call_mended(super().get_table, exchange)
         return [row for row in rows if len(row) == 3]
 
-    def mended(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    def call_mended(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """What the call returns. Where a stranger put a value of another type in the place of one
         of the broker's, it is removed first."""
         try:
@@ -77,13 +77,13 @@ class Channel(kombu_redis.Channel):
         return self._read(super()._get, queue)
 
     def _put(self, queue: str, message: Any, **options: Any) -> Any:
-        return self.mended(super()._put, queue, message, **options)
+        return self.call_mended(super()._put, queue, message, **options)
 
     def _size(self, queue: str) -> int:
-        return int(self.mended(super()._size, queue))
+        return int(self.call_mended(super()._size, queue))
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
-        self.mended(super()._queue_bind, exchange, routing_key, pattern, queue)
+        self.call_mended(super()._queue_bind, exchange, routing_key, pattern, queue)
 
     def _read(self, read: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """`read`, in which an item that is no message counts as none."""
@@ -124,13 +124,13 @@ class Channel(kombu_redis.Channel):
         return self.keyprefix_queue, self.keyprefix_binding_permanent
 
 
-class Transport(kombu_redis.Transport):
-    Channel = Channel
+class RedisTransport(kombu_redis.Transport):
+    Channel = RedisChannel
 
 
 def _is_lost_connection(error: Exception) -> bool:
     """kombu counts KeyError among these as well; it is what a message without a key raises."""
-    return isinstance(error, Transport.connection_errors) and not isinstance(error, KeyError)
+    return isinstance(error, RedisTransport.connection_errors) and not isinstance(error, KeyError)
 
 
 def _log_dropped(place: str, error: Exception) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import redis
-from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
+from django.core.cache.backends.base import BaseCache
 from django.core.cache.backends.locmem import LocMemCache
 from django.core.cache.backends.redis import RedisCache
 from redis.exceptions import RedisError, ResponseError
@@ -160,17 +160,6 @@ class RedisWithLocalFallback(RedisCache):
     def _cache(self) -> CountClient:  # type: ignore[override]  # Django's own reads pickles
         return _client(self._url)
 
-    def get_many(self, keys: Any, version: int | None = None) -> dict[str, Any]:
-        return BaseCache.get_many(self, keys, version)
-
-    def set_many(
-        self, data: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
-    ) -> list[Any]:
-        return BaseCache.set_many(self, data, timeout, version)
-
-    def delete_many(self, keys: Any, version: int | None = None) -> None:
-        BaseCache.delete_many(self, keys, version)
-
 
 def _or_local(name: str) -> Callable[..., Any]:
     @functools.wraps(getattr(RedisCache, name))
@@ -191,6 +180,9 @@ def _or_local(name: str) -> Callable[..., Any]:
 
 for _name in ("add", "get", "set", "touch", "delete", "has_key", "incr", "clear"):
     setattr(RedisWithLocalFallback, _name, _or_local(_name))
+# One by one: Redis' own commands for several values have no bound.
+for _name in ("get_many", "set_many", "delete_many"):
+    setattr(RedisWithLocalFallback, _name, getattr(BaseCache, _name))
 
 
 @functools.cache
