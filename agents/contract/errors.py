@@ -21,6 +21,7 @@ class ContractErrorCode(StrEnum):
     TOKEN_INVALID = "token_invalid"  # noqa: S105 - a code, not a secret
     EPOCH_STALE = "epoch_stale"
     NODE_RETIRED = "node_retired"
+    NODE_FROZEN = "node_frozen"
     NODE_UNKNOWN = "node_unknown"
     REPLICA_UNKNOWN = "replica_unknown"
     FENCE_STALE = "fence_stale"
@@ -45,6 +46,7 @@ HTTP_STATUS: dict[ContractErrorCode, int] = {
     ContractErrorCode.TOKEN_INVALID: 401,
     ContractErrorCode.EPOCH_STALE: 409,
     ContractErrorCode.NODE_RETIRED: 410,
+    ContractErrorCode.NODE_FROZEN: 403,
     ContractErrorCode.NODE_UNKNOWN: 401,
     ContractErrorCode.REPLICA_UNKNOWN: 404,
     ContractErrorCode.FENCE_STALE: 409,

@@ -1,7 +1,6 @@
 """A node's first contact (enrol), and each start of its agent (hello)."""
 
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -28,11 +27,14 @@ from portal.inventory.credentials import (
     require_not_retired,
 )
 from portal.inventory.models import HelloNonce, JoinToken, Node
+from portal.inventory.revocation import node_columns_set, node_freeze
 from portal.live.bell import ring, ring_plan
 from scheduler.core.model.states import NodeStatus
 
 # Twice the accepted skew: a hello from the future can be replayed that long.
 NONCE_RETENTION = timedelta(seconds=2 * MAX_CLOCK_SKEW_SECONDS)
+# Two boots that take turns within this time are two machines.
+IN_TURN = timedelta(seconds=60)
 UNKNOWN_NODE = "no node with this id and key: enrol it with a new join token"
 
 
@@ -64,8 +66,10 @@ def _key_replace(node: Node, request: EnrolRequest) -> None:
         "token_digest": "",
         "replaced_token_digest": node.token_digest,
         "token_expires_at": None,
+        "revoked_at": None,
+        "frozen_at": None,
     }
-    _set(node, columns)
+    node_columns_set(node, columns)
     event_record(
         node,
         EventCode.NODE_ENROLLED,
@@ -82,7 +86,14 @@ def hello(*, request: HelloRequest) -> HelloResponse:
         now = timezone.now()
         node = _proven_node(request)
         _require_fresh(node, request, now)
-        token = _session_start(node, request, now)
+        is_shared = _is_key_shared(node, request, now)
+        if is_shared:
+            node_freeze(node=node, boot_ids=(node.boot_id, request.boot_id))
+        else:
+            token = _session_start(node, request, now)
+    if is_shared:
+        # After the commit: a refusal inside would undo it.
+        raise _frozen()
     platform = settings.PLATFORM
     return HelloResponse(
         epoch=node.epoch,
@@ -109,7 +120,26 @@ def _proven_node(request: HelloRequest) -> Node:
     )
     if not is_signed(node.public_key, request.signature, message):
         raise ContractError(ContractErrorCode.SIGNATURE_INVALID, UNKNOWN_NODE)
+    if node.frozen_at:
+        raise _frozen()
     return node
+
+
+def _is_key_shared(node: Node, request: HelloRequest, now: datetime) -> bool:
+    """Whether two machines use the key in turn: this boot was here before the node's last one, a
+    moment ago. A machine that reboots never comes back to an earlier boot."""
+    if not node.boot_id or node.boot_id == request.boot_id:
+        return False
+    before = node.nonces.filter(boot_id=request.boot_id, seen_at__gt=now - IN_TURN)
+    return before.exclude(nonce=request.nonce).exists()
+
+
+def _frozen() -> ContractError:
+    sentence = (
+        "two machines use the key of this node: stop the agent that should not have it, and ask an"
+        " administrator to unfreeze the node"
+    )
+    return ContractError(ContractErrorCode.NODE_FROZEN, sentence)
 
 
 def _require_fresh(node: Node, request: HelloRequest, now: datetime) -> None:
@@ -125,7 +155,9 @@ def _require_fresh(node: Node, request: HelloRequest, now: datetime) -> None:
     node.nonces.filter(seen_at__lt=now - NONCE_RETENTION).delete()
     try:
         with transaction.atomic():
-            HelloNonce.objects.create(node=node, nonce=request.nonce, seen_at=now)
+            HelloNonce.objects.create(
+                node=node, nonce=request.nonce, boot_id=request.boot_id, seen_at=now
+            )
     except IntegrityError:
         sentence = "this hello was answered before: sign a new one"
         raise ContractError(ContractErrorCode.NONCE_REUSED, sentence, "nonce") from None
@@ -144,17 +176,11 @@ def _session_start(node: Node, request: HelloRequest, now: datetime) -> str:
         # What the last session observed may be outdated: ask for the whole document.
         "observed_hash": "",
     }
-    _set(node, columns)
+    node_columns_set(node, columns)
     node_mark_online(node)
     # A long poll of the earlier session ends at once.
     ring(f"node:{node.pk}")
     return token
-
-
-def _set(node: Node, columns: dict[str, Any]) -> None:
-    for name, value in columns.items():
-        setattr(node, name, value)
-    node.save(update_fields=list(columns))
 
 
 def node_mark_online(node: Node) -> None:

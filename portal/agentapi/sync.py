@@ -1,6 +1,5 @@
 """Sync, the database part: accept a node's report, and read its desired document."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -9,7 +8,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from agents.contract.calls import AgentEvent, SyncRequest, SyncResponse
+from agents.contract.calls import SyncRequest, SyncResponse
 from agents.contract.documents import (
     DesiredDocument,
     ObservedDocument,
@@ -18,15 +17,11 @@ from agents.contract.documents import (
 )
 from agents.contract.errors import ContractError, ContractErrorCode
 from portal.agentapi.enrolment import node_mark_online
+from portal.agentapi.events import events_append
 from portal.agentapi.node_report import node_report
 from portal.allocations.services import is_release_due
-from portal.audit.models import Event
 from portal.inventory.credentials import epoch_stale, node_authenticate, require_not_retired
 from portal.inventory.models import Node
-from portal.jobs.models import Replica
-
-# The largest number that a BIGINT column holds.
-LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +52,7 @@ def sync_accept(*, authorization: str, request: SyncRequest) -> SyncState:
         nodes = nodes.select_for_update(no_key=True, of=("self",))
         node = node_authenticate(nodes, authorization=authorization, epoch=request.epoch)
         _require_own(node, observed)
-        _events_append(node, request.events)
-        _contact(node, request)
+        _contact(node, request, events_append(node, request.events))
     if observed is not None:
         check_protocol(observed.protocol)
         node_report(node.pk, observed, request.applied_revision)
@@ -125,57 +119,13 @@ def _require_own(node: Node, observed: ObservedDocument | None) -> None:
         raise ContractError(ContractErrorCode.INVALID_FIELD, sentence, "observed.node")
 
 
-def _contact(node: Node, request: SyncRequest) -> None:
+def _contact(node: Node, request: SyncRequest, changed: tuple[str, ...]) -> None:
+    """`changed`: the columns that its events have changed."""
     now = timezone.now()
     node.last_seen_at = now
     node.lease_until = now + timedelta(seconds=settings.PLATFORM.lease_seconds)
     # A revision that we never issued says nothing about what was applied.
     is_ours = request.applied_revision <= node.revision
     node.applied_revision = request.applied_revision if is_ours else 0
-    node.save(update_fields=["last_seen_at", "lease_until", "applied_revision", "acked_seq"])
+    node.save(update_fields=["last_seen_at", "lease_until", "applied_revision", *changed])
     node_mark_online(node)
-
-
-def _events_append(node: Node, events: tuple[AgentEvent, ...]) -> None:
-    """Store each event once, in order; those up to `acked_seq` are stored already."""
-    fresh: dict[int, AgentEvent] = {}
-    for event in sorted(events, key=lambda e: e.seq):
-        if event.seq > LARGEST:
-            raise ContractError(ContractErrorCode.INVALID_FIELD, f"at most {LARGEST}", "events.seq")
-        if event.seq > node.acked_seq:
-            fresh.setdefault(event.seq, event)
-    if not fresh:
-        return
-    replicas = _replicas(node, fresh.values())
-    Event.objects.bulk_create(_row(node, event, replicas) for event in fresh.values())
-    node.acked_seq = max(fresh)
-
-
-def _replicas(node: Node, events: Iterable[AgentEvent]) -> dict[str, Replica]:
-    """By id: the node's own replicas that the events are about."""
-    ids = set()
-    for event in events:
-        try:
-            ids.add(UUID(event.replica))
-        except ValueError:
-            continue
-    rows = Replica.objects.filter(node=node, pk__in=ids).select_related("attempt__job")
-    return {str(row.pk): row for row in rows}
-
-
-def _row(node: Node, event: AgentEvent, replicas: dict[str, Replica]) -> Event:
-    """The node's clock is advisory: its time is kept in the data, ours orders the history."""
-    replica = replicas.get(event.replica)
-    job = replica.attempt.job if replica else None
-    return Event(
-        at=timezone.now(),
-        noun="replica" if replica else "node",
-        noun_id=str(replica.pk if replica else node.pk),
-        job=job,
-        project_id=job.project_id if job else None,
-        node=node,
-        code=str(event.type),
-        sentence=event.sentence,
-        actor=f"node:{node.name}",
-        data=event.data | {"seq": str(event.seq), "node_time": event.at, "fence": str(event.fence)},
-    )

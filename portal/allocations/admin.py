@@ -6,7 +6,8 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from unfold.admin import ModelAdmin
 
 from portal.admin_base import ReadOnlyAdmin, show_refusals
@@ -14,6 +15,7 @@ from portal.allocations.models import Allocation
 from portal.allocations.retirement import node_retire
 from portal.inventory.models import Node
 from portal.inventory.node_settings import node_labels_set, node_taints_set
+from portal.inventory.revocation import node_unfreeze
 from portal.inventory.services import (
     node_add,
     node_allow_mass_removal,
@@ -66,7 +68,7 @@ class NodeAdmin(ModelAdmin):
     list_filter = ("status", "schedulable")
     search_fields = ("name",)
     fields = ("name",)
-    actions = ("cordon", "uncordon", "retire", "invite", "allow_mass_removal")
+    actions = ("cordon", "uncordon", "retire", "revoke", "unfreeze", "invite", "allow_mass_removal")
     shown_fields = [
         "name",
         "status",
@@ -76,6 +78,9 @@ class NodeAdmin(ModelAdmin):
         "last_seen_at",
         "lease_until",
         "boot_id",
+        "revoked_at",
+        "frozen_at",
+        "events_dropped",
         "epoch",
         "revision",
         "applied_revision",
@@ -133,6 +138,19 @@ class NodeAdmin(ModelAdmin):
     @admin.action(description="Retire for good")
     def retire(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         _each(request, queryset, lambda node, actor: node_retire(node=node, actor=actor))
+
+    @admin.action(description="Revoke the key: asks first")
+    def revoke(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
+        """The console's page says what it means for the node's jobs."""
+        chosen = list(queryset[:2])
+        if len(chosen) == 1:
+            return redirect("web:revoke", chosen[0].name)
+        messages.error(request, "Choose one node: each is confirmed by itself")
+        return None
+
+    @admin.action(description="Unfreeze the key")
+    def unfreeze(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
+        _each(request, queryset, lambda node, actor: node_unfreeze(node=node, actor=actor))
 
     @admin.action(description="Create a join token")
     def invite(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:

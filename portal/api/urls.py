@@ -67,6 +67,8 @@ urlpatterns = [
     path("nodes/<str:node>/cordon", nodes.NodeCordon.as_view(), name="node-cordon"),
     path("nodes/<str:node>/uncordon", nodes.NodeUncordon.as_view(), name="node-uncordon"),
     path("nodes/<str:node>/retire", nodes.NodeRetire.as_view(), name="node-retire"),
+    path("nodes/<str:node>/revoke", nodes.NodeRevoke.as_view(), name="node-revoke"),
+    path("nodes/<str:node>/unfreeze", nodes.NodeUnfreeze.as_view(), name="node-unfreeze"),
     path("nodes/<str:node>/join-token", nodes.NodeJoinToken.as_view(), name="node-join-token"),
     path(
         "nodes/<str:node>/allow-mass-removal",

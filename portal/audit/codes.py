@@ -29,11 +29,14 @@ class AuditAction(StrEnum):
     NODE_ALLOW_MASS_REMOVAL = "node_allow_mass_removal"
     NODE_CORDON = "node_cordon"
     NODE_DRAIN = "node_drain"
+    NODE_FREEZE = "node_freeze"
     NODE_INVITE = "node_invite"
     NODE_LABEL = "node_label"
     NODE_RETIRE = "node_retire"
+    NODE_REVOKE = "node_revoke"
     NODE_TAINT = "node_taint"
     NODE_UNCORDON = "node_uncordon"
+    NODE_UNFREEZE = "node_unfreeze"
     PASSWORD_CHANGE = "password_change"  # noqa: S105 - no secret
     PASSWORD_SET = "password_set"  # noqa: S105 - no secret
     POLICY_SET = "policy_set"
@@ -75,6 +78,7 @@ class EventCode(StrEnum):
 
     APPROVED = "approved"
     CARVE = "carve"
+    EVENTS_DROPPED = "events_dropped"
     EXTENDED = "extended"
     GPU_CLAIMED_TWICE = "gpu_claimed_twice"
     GPU_MOVED = "gpu_moved"
@@ -90,12 +94,15 @@ class EventCode(StrEnum):
     NEVER_STARTED = "never_started"
     NODE_CORDON = "node_cordon"
     NODE_ENROLLED = "node_enrolled"
+    NODE_FROZEN = "node_frozen"
     NODE_LABEL = "node_label"
     NODE_LOST = "node_lost"
     NODE_REBOOTED = "node_rebooted"
     NODE_RETIRED = "node_retired"
+    NODE_REVOKED = "node_revoked"
     NODE_TAINT = "node_taint"
     NODE_UNCORDON = "node_uncordon"
+    NODE_UNFROZEN = "node_unfrozen"
     REFUSED = "refused"
     REPLACED = "replaced"
     REPLACES = "replaces"
@@ -136,11 +143,14 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.NODE_ALLOW_MASS_REMOVAL: "Removal of most work allowed",
     AuditAction.NODE_CORDON: "Node cordoned",
     AuditAction.NODE_DRAIN: "Node drained",
+    AuditAction.NODE_FREEZE: "Key of a node frozen",
     AuditAction.NODE_INVITE: "Join token created",
     AuditAction.NODE_LABEL: "Node labels set",
     AuditAction.NODE_RETIRE: "Node retired",
+    AuditAction.NODE_REVOKE: "Key of a node revoked",
     AuditAction.NODE_TAINT: "Node taints set",
     AuditAction.NODE_UNCORDON: "Node uncordoned",
+    AuditAction.NODE_UNFREEZE: "Key of a node unfrozen",
     AuditAction.PASSWORD_CHANGE: "Password changed",
     AuditAction.PASSWORD_SET: "Password set by an admin",
     AuditAction.POLICY_SET: "Scheduling policy changed",
@@ -172,6 +182,7 @@ AUDIT_LABELS: dict[AuditAction, str] = {
 EVENT_LABELS: dict[EventCode, str] = {
     EventCode.APPROVED: "Approved",
     EventCode.CARVE: "Slice carved ahead of demand",
+    EventCode.EVENTS_DROPPED: "Events dropped",
     EventCode.EXTENDED: "Time limit extended",
     EventCode.GPU_CLAIMED_TWICE: "GPU reported by two nodes",
     EventCode.GPU_MOVED: "GPU moved to another node",
@@ -187,12 +198,15 @@ EVENT_LABELS: dict[EventCode, str] = {
     EventCode.NEVER_STARTED: "Never started",
     EventCode.NODE_CORDON: "Node cordoned",
     EventCode.NODE_ENROLLED: "Node enrolled",
+    EventCode.NODE_FROZEN: "Key of a node frozen",
     EventCode.NODE_LABEL: "Node labels set",
     EventCode.NODE_LOST: "Node lost",
     EventCode.NODE_REBOOTED: "Node rebooted",
     EventCode.NODE_RETIRED: "Node retired",
+    EventCode.NODE_REVOKED: "Key of a node revoked",
     EventCode.NODE_TAINT: "Node taints set",
     EventCode.NODE_UNCORDON: "Node uncordoned",
+    EventCode.NODE_UNFROZEN: "Key of a node unfrozen",
     EventCode.REFUSED: "Approval refused",
     EventCode.REPLACED: "Replaced by another job",
     EventCode.REPLACES: "Replaces another job",

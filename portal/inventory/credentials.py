@@ -99,7 +99,8 @@ def is_signed(public_key: str, signature: str, message: bytes) -> bool:
     try:
         raw = base64.b64decode(signature, validate=True)
         read_public_key(public_key).verify(raw, message)
-    except (binascii.Error, ValueError, InvalidSignature):
+    except (binascii.Error, ValueError, InvalidSignature, ContractError):
+        # A node that was revoked, or never enrolled, has no key.
         return False
     return True
 

@@ -63,6 +63,10 @@ class Node(models.Model):
     replaced_token_digest = models.CharField(max_length=64, blank=True, default="", editable=False)
     token_expires_at = models.DateTimeField(null=True, blank=True, editable=False)
     boot_id = models.CharField(max_length=64, blank=True, default="", editable=False)
+    # An admin took its key away; a new enrolment ends this.
+    revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
+    # Two machines used its key in turn; an admin ends this.
+    frozen_at = models.DateTimeField(null=True, blank=True, editable=False)
     last_seen_at = models.DateTimeField(null=True, blank=True, editable=False)
     # By the portal's clock: the latest moment at which the agent may believe itself in contact.
     lease_until = models.DateTimeField(null=True, blank=True, editable=False)
@@ -74,6 +78,12 @@ class Node(models.Model):
     allow_mass_removal = models.BooleanField(default=False, editable=False)
     observed_hash = models.CharField(max_length=64, blank=True, default="", editable=False)
     acked_seq = models.PositiveBigIntegerField(default=0, editable=False)
+    # The bucket of its events: what it held at that time; null while it is full.
+    event_level = models.FloatField(null=True, blank=True, editable=False)
+    event_level_at = models.DateTimeField(null=True, blank=True, editable=False)
+    # How many were dropped, and when its history said so last.
+    events_dropped = models.PositiveBigIntegerField(default=0, editable=False)
+    events_dropped_at = models.DateTimeField(null=True, blank=True, editable=False)
     telemetry_at = models.DateTimeField(null=True, blank=True, editable=False)
     facts = models.JSONField(default=dict, editable=False)
     topology = models.JSONField(default=dict, editable=False)
@@ -110,6 +120,7 @@ class HelloNonce(models.Model):
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="nonces")
     nonce = models.CharField(max_length=64)
+    boot_id = models.CharField(max_length=64, blank=True, default="")
     seen_at = models.DateTimeField()
 
     class Meta:

@@ -124,6 +124,7 @@ TABLE: dict[str, Row] = {
     "web:node_list": console(link__Cordon__or__drain=ROOT),
     "web:drain": console(button__Cordon=ROOT),
     "web:preview": console(),
+    "web:revoke": console(button__Revoke__the__key=ROOT),
     "web:disputes": console(heading__0__GPUs__are__reported=ROOT),
     "web:images": console(link__Edit=ROOT),
     "web:image_policy": console(button__Save=ROOT),

@@ -9,12 +9,13 @@ from django.db import OperationalError
 
 from agents.contract.calls import SYNC_PATH
 from agents.contract.documents import NodeFacts
-from portal.agentapi import sync
+from portal.agentapi import events, sync
 from portal.agentapi.long_poll import is_polling
 from portal.audit.models import Event
 from portal.inventory.models import Node
 from portal.live.bell import ring
 from portal.live.listener import listener
+from portal.token_buckets import BucketRate
 from scheduler.core.model.states import NodeStatus
 from tests.support.agent_calls import an_agent, run, until
 
@@ -305,3 +306,37 @@ def test_a_failure_of_ours_says_nothing_of_itself(monkeypatch, caplog):
 
     run(scenario)
     assert "the secret is 42" in caplog.text
+
+
+def test_finding_2_8_a_node_writes_events_at_a_rate_and_what_is_dropped_is_counted(monkeypatch):
+    agent = an_agent()
+    monkeypatch.setattr(events, "EVENTS", BucketRate(burst=5, per_second=1e-9))
+
+    async def scenario(client):
+        await agent.hello(client)
+        first = await agent.sync(client, events=[an_event(seq) for seq in range(1, 5)])
+        assert first.json()["acked_seq"] == 4
+        for end in (20, 30):
+            many = [an_event(seq) for seq in range(end - 15, end)]
+            # Dropped ones are acknowledged: the agent must not send them again.
+            assert (await agent.sync(client, events=many)).json()["acked_seq"] == end - 1
+
+    run(scenario)
+    stored = [row.data["seq"] for row in Event.objects.filter(code="agent.started")]
+    assert stored == ["1", "2", "3", "4", "5"]
+    assert Node.objects.get().events_dropped == 24
+    assert Event.objects.filter(code="events_dropped").count() == 1
+
+
+def test_an_honest_backlog_is_stored_whole():
+    agent = an_agent()
+
+    async def scenario(client):
+        await agent.hello(client)
+        for start in range(1, 2_000, 500):
+            batch = [an_event(seq) for seq in range(start, start + 500)]
+            assert (await agent.sync(client, events=batch)).status_code == 200
+
+    run(scenario)
+    assert Event.objects.filter(code="agent.started").count() == 2_000
+    assert Node.objects.get().events_dropped == 0

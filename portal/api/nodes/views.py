@@ -26,6 +26,7 @@ from portal.api.protocol.views import ApiView
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.inventory.models import Node
+from portal.inventory.revocation import node_revoke, node_unfreeze
 from portal.inventory.selectors import nodes
 from portal.inventory.services import (
     node_add,
@@ -126,6 +127,23 @@ class NodeRetire(NodeAction):
         """Retire an idle node. Its agent is turned away and its name is never used again."""
         row = self.node(request, node)
         return Response(_node_data(node_retire(node=row, actor=request.caller.username)))
+
+
+class NodeRevoke(NodeAction):
+    @extend_schema(operation_id="node_revoke", request=None, responses=NodeSerializer)
+    def post(self, request: ApiRequest, node: str) -> Response:
+        """Take its key from a node that may be in the wrong hands. It gets no more work; its jobs
+        are retried elsewhere once its lease has ended."""
+        row = self.node(request, node)
+        return Response(_node_data(node_revoke(node=row, actor=request.caller.username)))
+
+
+class NodeUnfreeze(NodeAction):
+    @extend_schema(operation_id="node_unfreeze", request=None, responses=NodeSerializer)
+    def post(self, request: ApiRequest, node: str) -> Response:
+        """Let a node say hello again whose key two machines used in turn."""
+        row = self.node(request, node)
+        return Response(_node_data(node_unfreeze(node=row, actor=request.caller.username)))
 
 
 class NodeJoinToken(NodeAction):

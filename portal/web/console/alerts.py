@@ -52,7 +52,7 @@ class Alert:
 
 
 def active_alerts(user: User) -> list[Alert]:
-    """Most urgent first. Nine queries."""
+    """Most urgent first. Ten queries."""
     alerts = [
         *_disputes(),
         *_nodes(),
@@ -109,7 +109,15 @@ def _nodes() -> list[Alert]:
     blocked_title = ngettext(
         "%(n)s node is blocked by a problem", "%(n)s nodes are blocked by a problem", len(blocked)
     )
+    rows = Node.objects.active().exclude(frozen_at=None)
+    frozen = list(rows.values_list("name", flat=True))
+    frozen_title = ngettext(
+        "The key of %(n)s node is frozen: two machines use it",
+        "The keys of %(n)s nodes are frozen: two machines use each",
+        len(frozen),
+    )
     return [
+        _alert("frozen", "bad", "alert", frozen, frozen_title, _nodes_url("key")),
         _alert("away", "bad", "x", silent, away_title, _nodes_url("away")),
         _alert("blocked", "bad", "stop", blocked, blocked_title, _nodes_url("blocked")),
     ]

@@ -33,6 +33,7 @@ STATES = {
     "blocked": gettext_lazy("Blocked"),
     "cordoned": gettext_lazy("Cordoned"),
     "faulted": gettext_lazy("With a GPU out of service"),
+    "key": gettext_lazy("Key frozen or revoked"),
 }
 PAGE_SIZE = 100
 
@@ -78,7 +79,7 @@ def node_list(request: HttpRequest) -> HttpResponse:
 @platform_admins_only
 @require_POST
 def uncordon(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
-    node = _node(name)
+    node = active_node_or_404(name)
     with refusals_as_messages(request):
         node_uncordon(node=node, actor=request.user.username)
         messages.success(request, _("%(node)s accepts work again") % {"node": node.name})
@@ -88,7 +89,7 @@ def uncordon(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
 @platform_admins_only
 def drain(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
     """Cordon the node; then stop its jobs, each of which has to be ticked by name."""
-    node, reason, error, status = _node(name), "", "", 200
+    node, reason, error, status = active_node_or_404(name), "", "", 200
     if request.method == "POST":
         reason = request.POST.get("reason", "")[:200]
         stop = request.POST.getlist("stop")
@@ -100,7 +101,7 @@ def drain(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
             return redirect("web:drain", node.name)
         except Refused as refused:
             error, status = refusal_text(refused), refused.status if refused.status == 412 else 400
-            node = _node(name)
+            node = active_node_or_404(name)
     load = jobs_on_node(node)
     context = {
         "node": node,
@@ -117,7 +118,7 @@ def drain(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
 
 @platform_admins_only
 def preview(request: HttpRequest, name: str) -> HttpResponse:
-    node = _node(name)
+    node = active_node_or_404(name)
     context: dict[str, Any] = {"node": node, "has_planner_result": should_run_planner(request)}
     if context["has_planner_result"]:
         result = partition_preview(node=node.name)
@@ -148,7 +149,7 @@ def _headline(node: Node, count: int) -> str:
     return ngettext("%(n)s job runs on %(node)s", "%(n)s jobs run on %(node)s", count) % words
 
 
-def _node(name: str) -> Node:
+def active_node_or_404(name: str) -> Node:
     node = Node.objects.filter(name=name).exclude(status=NodeStatus.RETIRED).first()
     if node is None:
         raise Http404
@@ -165,4 +166,6 @@ def _in_state(rows: QuerySet[Node], state: str) -> QuerySet[Node]:
     if state == "faulted":
         faulted = Gpu.objects.filter(~Q(health=GpuHealth.OK)).values("node_id")
         return rows.filter(pk__in=faulted)
+    if state == "key":
+        return rows.exclude(frozen_at=None, revoked_at=None)
     return rows
