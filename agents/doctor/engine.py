@@ -5,15 +5,22 @@ import re
 
 from agents.doctor.checks import Check, CheckResult, DoctorVerdict, block, ok, unknown, warn
 from agents.doctor.machine import Machine
+from agents.host.device_users import CAPABILITIES
 
 NO_ENGINE = "The Docker Engine does not respond; see engine.answers."
 SYMLINKS = "sudo nvidia-ctk system create-dev-char-symlinks --create-all"
 LIVE_RESTORE = (
     'sudoedit /etc/docker/daemon.json && sudo systemctl reload docker  # with "live-restore": true'
 )
-# The character devices of the NVIDIA driver. Source: the kernel's devices.txt, major 195.
-MAJOR = 195
+# Numbers of the driver's character devices: 195 is the kernel's (devices.txt); those of other
+# kinds are assigned when the module loads, and stand in /proc/devices.
+MAJOR = "195"
 CONTROL_MINOR = "255"
+UVM_MINORS = {"nvidia-uvm": "0", "nvidia-uvm-tools": "1"}
+CAPS = "nvidia-caps"
+# Capabilities of the node, which no job gets.
+NOT_OF_SLICES = ("config", "monitor")
+_MAJOR_LINE = re.compile(r"^ *(\d+) (\S+)$", re.MULTILINE)
 
 
 def _answers(machine: Machine) -> CheckResult:
@@ -40,16 +47,32 @@ def _reload(machine: Machine) -> CheckResult:
     devices = machine.names("/dev")
     if devices is None:
         return unknown("/dev cannot be read.")
-    minors = {n: found[1] for n in devices if (found := re.fullmatch(r"nvidia(\d+)", n))}
-    if "nvidiactl" in devices:
-        minors["nvidiactl"] = CONTROL_MINOR
-    unlinked = [n for n, m in minors.items() if machine.link(f"/dev/char/{MAJOR}:{m}") is None]
+    numbers = _device_numbers(machine, devices)
+    unlinked = [n for n, number in numbers.items() if machine.link(f"/dev/char/{number}") is None]
     if unlinked:
         why = (
             "`systemctl daemon-reload` would take GPUs from running jobs: no link in /dev/char for"
         )
         return warn(f"{why} {', '.join(unlinked)}.", SYMLINKS)
-    return ok("The cgroup driver is systemd, and every GPU has its link in /dev/char.")
+    return ok("The cgroup driver is systemd, and all devices of jobs have links in /dev/char.")
+
+
+def _device_numbers(machine: Machine, devices: tuple[str, ...]) -> dict[str, str]:
+    """The number "MAJOR:MINOR" of each device file that a job may get, by its path below /dev."""
+    found = _MAJOR_LINE.findall(machine.text("/proc/devices") or "")
+    majors = {name: major for major, name in found}
+    numbers = {n: f"{MAJOR}:{f[1]}" for n in devices if (f := re.fullmatch(r"nvidia(\d+)", n))}
+    if "nvidiactl" in devices:
+        numbers["nvidiactl"] = f"{MAJOR}:{CONTROL_MINOR}"
+    uvm = majors.get("nvidia-uvm", "")
+    numbers |= {n: f"{uvm}:{minor}" for n, minor in UVM_MINORS.items() if n in devices}
+    table = (machine.text(CAPABILITIES) or "").splitlines()
+    others = {line.split()[-1] for line in table if line.startswith(NOT_OF_SLICES)}
+    for node in machine.names(f"/dev/{CAPS}") or ():
+        minor = node.removeprefix("nvidia-cap")
+        if minor not in others:
+            numbers[f"{CAPS}/{node}"] = f"{majors.get(CAPS, '')}:{minor}"
+    return numbers
 
 
 def _live_restore(machine: Machine) -> CheckResult:

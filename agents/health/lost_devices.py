@@ -3,7 +3,7 @@
 With the systemd cgroup driver, `systemctl daemon-reload` (which any package may run) removes the
 device rules that systemd does not know. Open devices keep working, but every new start of CUDA
 fails with "Failed to initialize NVML: Unknown Error" (nvidia-container-toolkit #48, #1227;
-nvidia-docker #1730). With cgroup v2 this is not visible from outside, so the probe opens one file
+nvidia-docker #1730). With cgroup v2 this is not visible from outside, so the probe opens the files
 inside the container.
 """
 
@@ -15,9 +15,13 @@ from collections.abc import Callable, Iterable
 from docker.errors import DockerException
 from docker.models.containers import Container
 
+from agents.runtime.injection import RUNTIME_NAME
+
 INTERVAL_SECONDS = 60.0
-# The file that every NVIDIA program opens first. Opening it changes nothing and wakes no GPU.
-PROBE = ("sh", "-c", "[ ! -e /dev/nvidiactl ] || : < /dev/nvidiactl")
+# The files that CUDA opens beside the GPU's own: opening them changes nothing and wakes no GPU.
+# Each in a shell of its own, which ends at a file that it may not open.
+FILES = "/dev/nvidiactl /dev/nvidia-uvm /dev/nvidia-uvm-tools /dev/nvidia-caps/nvidia-cap*"
+PROBE = ("sh", "-c", f'for f in {FILES}; do [ ! -e "$f" ] || ( : < "$f" ); done')
 # EPERM is the control group's answer; a file's own mode would say "Permission denied".
 CUT_OFF = b"Operation not permitted"
 
@@ -60,13 +64,14 @@ class DetachedProbe:
 
 def _is_cut_off(container: Container) -> bool:
     """False too for a container without GPUs or shell, and for one that ended meanwhile."""
-    if not container.attrs["HostConfig"].get("DeviceRequests"):
+    host = container.attrs["HostConfig"]
+    if not host.get("DeviceRequests") and host.get("Runtime") != RUNTIME_NAME:
         return False
     try:
         done = container.exec_run(list(PROBE), environment={"LC_ALL": "C"})
     except DockerException:
         return False
-    return bool(done.exit_code) and CUT_OFF in done.output
+    return CUT_OFF in done.output
 
 
 def _sentence(name: str) -> str:

@@ -13,6 +13,7 @@ from agents.health.lost_devices import DetachedProbe
 
 pytestmark = pytest.mark.docker
 
+PLACES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-caps/nvidia-cap12")
 # Devices that the engine does not let every container open by itself.
 STAND_INS = ("/dev/fuse", "/dev/loop-control", "/dev/kmsg", "/dev/net/tun")
 
@@ -30,14 +31,14 @@ def start(docker_engine: str, docker_image: str):
     client = docker.DockerClient(base_url=docker_engine, timeout=60)
     started = []
 
-    def run(device: str, may: str):
+    def run(device: str, may: str, place: str):
         name = f"tessera-test-{uuid4().hex[:8]}"
-        mapped = [f"{device}:/dev/nvidiactl:{may}"]
+        mapped = [f"{device}:{place}:{may}"]
         command = ["sleep", "600"]
         box = client.containers.run(docker_image, command, name=name, devices=mapped, detach=True)
         started.append(box)
         # As one with GPUs: the engine of a test has no driver to ask for them.
-        attrs = {"HostConfig": {"DeviceRequests": [{"Driver": "nvidia"}]}}
+        attrs = {"HostConfig": {"Runtime": "nvidia"}}
         return SimpleNamespace(name=name, attrs=attrs, exec_run=box.exec_run)
 
     yield run
@@ -46,8 +47,9 @@ def start(docker_engine: str, docker_image: str):
     client.close()
 
 
-def test_a_container_whose_control_group_took_the_device_away_is_noticed(start, stand_in):
-    cut_off, well = start(stand_in, "m"), start(stand_in, "rwm")
+@pytest.mark.parametrize("place", PLACES)
+def test_a_container_whose_control_group_took_the_device_away_is_noticed(start, stand_in, place):
+    cut_off, well = start(stand_in, "m", place), start(stand_in, "rwm", place)
     probe = DetachedProbe(lambda: [cut_off, well])
     probe.run()
     assert [said.split()[0] for said in probe.sentences] == [cut_off.name]

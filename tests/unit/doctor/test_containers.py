@@ -16,6 +16,16 @@ from tests.unit.doctor.machines import (
     verdict,
 )
 
+DEVICES = """Character devices:
+  1 mem
+195 nvidia
+234 nvidia-caps
+508 nvidia-uvm
+
+Block devices:
+259 blkext
+"""
+CAPABILITIES = "config 1\nmonitor 2\ngpu0/gi1/access 12\n"
 CONFIG_FILE = "/etc/nvidia-container-runtime/config.toml"
 
 
@@ -48,6 +58,34 @@ def test_the_control_device_needs_its_link_too(tmp_path):
     machine = a_machine(tmp_path)
     machine.at("/dev/char/195:255").unlink()
     assert "nvidiactl" in finding(machine, "engine.daemon_reload").why
+
+
+@pytest.mark.parametrize(
+    ("device", "number"),
+    [
+        ("nvidia-uvm", "508:0"),
+        ("nvidia-uvm-tools", "508:1"),
+        ("nvidia-caps/nvidia-cap12", "234:12"),
+    ],
+)
+def test_memory_and_slices_need_their_links_too(tmp_path, device, number):
+    machine = a_machine(tmp_path)
+    machine.write("/proc/devices", DEVICES)
+    machine.write("/proc/driver/nvidia-caps/mig-minors", CAPABILITIES)
+    machine.write(f"/dev/{device}", "")
+    found = finding(machine, "engine.daemon_reload")
+    assert (found.verdict, f"for {device}." in found.why) == ("warn", True)
+    machine.points(f"/dev/char/{number}", f"../{device}")
+    assert verdict(machine, "engine.daemon_reload") == "ok"
+
+
+def test_capabilities_that_no_job_gets_need_no_link(tmp_path):
+    machine = a_machine(tmp_path)
+    machine.write("/proc/devices", DEVICES)
+    machine.write("/proc/driver/nvidia-caps/mig-minors", CAPABILITIES)
+    for number in (1, 2):
+        machine.write(f"/dev/nvidia-caps/nvidia-cap{number}", "")
+    assert verdict(machine, "engine.daemon_reload") == "ok"
 
 
 def test_with_cgroupfs_a_reload_of_systemd_is_harmless(tmp_path):
