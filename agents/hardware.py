@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from agents.admission.policy import NodePolicy
 from agents.contract.boards import Board
 from agents.contract.documents import DesiredReplica, LauncherName, NodeFacts
 from agents.contract.topology import NodeTopology
@@ -44,7 +45,7 @@ class Hardware:
         *,
         simulated: bool,
         preflight: Preflight | None = None,
-        accepted_checks: frozenset[str] = frozenset(),
+        policy: NodePolicy | None = None,
         wiring: WiringCache | None = None,
         watch: HealthWatch | None = None,
         share_clients: int = 0,
@@ -52,7 +53,7 @@ class Hardware:
     ) -> None:
         """A node with a real driver gets a preflight; a simulated one only the `preflight` passed.
 
-        `accepted_checks`: codes of checks that do not block this node. `share_clients`: as in
+        `policy`: the node owner's rules, for the preflight. `share_clients`: as in
         NodeFacts. `job_disk`: None if the node does not report disk for jobs."""
         self.nvml = nvml
         self.watch = watch or HealthWatch()
@@ -64,8 +65,10 @@ class Hardware:
         self.wiring = wiring
         self.topology = NodeTopology()
         self.preflight = preflight or Preflight(
-            None if simulated else lambda: RealMachine(var, runtime.kind, nvml, simulated=False),
-            accepted=accepted_checks,
+            None
+            if simulated
+            else lambda: RealMachine(var, runtime.kind, nvml, simulated=False, policy=policy),
+            accepted=frozenset(policy.accepted_checks if policy else ()),
         )
         self.preflight.examine()
         self._lock = threading.Lock()

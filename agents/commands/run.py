@@ -112,7 +112,7 @@ async def run_agent(settings: AgentSettings) -> None:
         runtime,
         settings.var,
         simulated=settings.simulated_driver is not None,
-        accepted_checks=frozenset(policy.accepted_checks),
+        policy=policy,
         wiring=WiringCache(lambda: _topology(nvml)),
         share_clients=shares.support.share_clients,
         job_disk=JobDisk(_job_folder(settings, runtime), settings.disk_reserve),

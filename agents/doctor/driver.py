@@ -9,6 +9,7 @@ from agents.doctor.versions import Version
 KERNEL_MODULE = "/proc/driver/nvidia/version"
 MODULES = "/proc/modules"
 REBOOT = "sudo reboot"
+PERSIST = "sudo systemctl enable --now nvidia-persistenced"
 NO_DRIVER = "NVML does not respond; see driver.answers."
 # The first driver that knows a board's MIG. Source: NVIDIA MIG User Guide, supported GPUs.
 FIRST_DRIVERS = {
@@ -108,6 +109,17 @@ def loaded_modules(machine: Machine) -> frozenset[str] | None:
     return frozenset(line.split()[0] for line in text.splitlines() if line.strip())
 
 
+def _persistence(machine: Machine) -> CheckResult:
+    driver = machine.driver
+    if driver is None:
+        return unknown(NO_DRIVER)
+    if driver.not_persistent:
+        numbers = ", ".join(map(str, driver.not_persistent))
+        why = f"Persistence mode is off on GPU {numbers}: each first CUDA call waits for seconds,"
+        return warn(f"{why} and a compute mode is lost when the last program ends.", PERSIST)
+    return ok("The driver keeps every GPU ready while no program uses it.")
+
+
 CHECKS = (
     Check(
         "driver.answers",
@@ -146,6 +158,14 @@ CHECKS = (
         (DoctorVerdict.BLOCK,),
         "NVIDIA Driver Installation Guide, disabling nouveau",
         _nouveau,
+        needs_real_driver=True,
+    ),
+    Check(
+        "driver.persistence",
+        "Does the driver keep a GPU ready while no program uses it?",
+        (DoctorVerdict.WARN,),
+        "NVIDIA driver persistence documentation; nvidia-persistenced(1)",
+        _persistence,
         needs_real_driver=True,
     ),
 )

@@ -10,11 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import RuntimeKind
 from agents.facts.gpus import DriverVersions, GpuFacts
 from agents.host.files import FileTree
 from agents.host.programs import SEARCH_PATH
 from agents.nvml.errors import NvmlFailure
+from agents.nvml.processes import is_persistent
 from agents.nvml.session import Nvml
 from agents.runtime.base import RuntimeFailure
 from agents.runtime.docker_engine import EngineApi, EngineConnection, connect_engine
@@ -59,6 +61,8 @@ class DriverFacts:
     versions: DriverVersions
     gpus: tuple[GpuFacts, ...]
     slices: tuple[str, ...] = ()
+    # Indexes of the GPUs whose persistence mode is off.
+    not_persistent: tuple[int, ...] = ()
 
 
 class Machine(Protocol):
@@ -68,6 +72,8 @@ class Machine(Protocol):
     home: str
     runtime: RuntimeKind
     simulated: bool
+    # The node owner's rules, of which some checks depend.
+    policy: NodePolicy
 
     def text(self, path: str) -> str | None:
         """A file's text; a `.gz` file is decompressed."""
@@ -103,12 +109,19 @@ class RealMachine(FileTree):
     """This machine, for one examination: each program and API is called at most once."""
 
     def __init__(
-        self, home: Path, runtime: RuntimeKind, nvml: Nvml | None, *, simulated: bool
+        self,
+        home: Path,
+        runtime: RuntimeKind,
+        nvml: Nvml | None,
+        *,
+        simulated: bool,
+        policy: NodePolicy | None = None,
     ) -> None:
         super().__init__(Path("/"))
         self.home = str(home)
         self.runtime = runtime
         self.simulated = simulated
+        self.policy = policy or NodePolicy()
         self._nvml = nvml
         self._outputs: dict[ProbeCommand, CommandOutput | None] = {}
 
@@ -153,7 +166,8 @@ class RealMachine(FileTree):
         try:
             gpus = tuple(self._nvml.devices())
             slices = [uuid for gpu in gpus if gpu.mig_current for uuid in self._slices(gpu.uuid)]
-            return DriverFacts(self._nvml.versions(), gpus, tuple(slices))
+            asleep = tuple(gpu.index for gpu in gpus if not is_persistent(gpu.uuid))
+            return DriverFacts(self._nvml.versions(), gpus, tuple(slices), asleep)
         except NvmlFailure:
             return None
 

@@ -1,16 +1,30 @@
 """Checks of the NVIDIA container toolkit: version, settings and CDI devices."""
 
 import re
-import tomllib
-from typing import Any
 
 from agents.doctor.checks import Check, CheckResult, DoctorVerdict, block, ok, unknown, warn
 from agents.doctor.escapes import TOOLKIT_ESCAPES, TOOLKIT_RECOMMENDED, cve_names, open_escapes
 from agents.doctor.machine import Machine, ProbeCommand
 from agents.doctor.versions import Version
+from agents.host.container_toolkit import (
+    CONFIG,
+    ENVVAR,
+    ContainerToolkit,
+    read_container_toolkit,
+)
+from agents.runtime.injection import (
+    RUNTIME_NAME,
+    InjectionPath,
+    choose_injection,
+    path_refusals,
+)
 
-CONFIG = "/etc/nvidia-container-runtime/config.toml"
-ENVVAR = "accept-nvidia-visible-devices-envvar-when-unprivileged"
+# Written by nvidia-cdi-refresh.service. Engines prefer /var/run/cdi to /etc/cdi.
+REFRESHED = "/var/run/cdi/nvidia.yaml"
+NO_REFRESH = (
+    "sudo systemctl disable --now nvidia-cdi-refresh.path nvidia-cdi-refresh.service"
+    f" && sudo rm {REFRESHED}"
+)
 UPGRADE = "sudo apt-get update && sudo apt-get install --only-upgrade nvidia-container-toolkit"
 INSTALL = "sudo apt-get update && sudo apt-get install nvidia-container-toolkit"
 CONFIGURE = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
@@ -59,9 +73,47 @@ def _runtime(machine: Machine) -> CheckResult:
     info = machine.engine
     if info is None:
         return unknown(NO_ENGINE)
-    if "nvidia" not in (info.get("Runtimes") or {}):
+    refusals = path_refusals(machine.policy, info, _toolkit(machine))
+    if RUNTIME_NAME in (info.get("Runtimes") or {}):
+        return ok("The Docker Engine has the nvidia runtime.")
+    if not refusals[InjectionPath.CDI]:
+        return ok("The Docker Engine has no nvidia runtime, and reads CDI files instead.")
+    if not refusals[InjectionPath.REQUEST]:
+        why = "The Docker Engine has no nvidia runtime: only the toolkit's hook passes GPUs."
+        return warn(why, CONFIGURE)
+    if machine.driver is not None and not machine.driver.gpus:
         return warn("The Docker Engine has no nvidia runtime.", CONFIGURE)
-    return ok("The Docker Engine has the nvidia runtime.")
+    why = "No container can get a GPU: the Docker Engine has no nvidia runtime"
+    rest = f"{refusals[InjectionPath.CDI]}; {refusals[InjectionPath.REQUEST]}"
+    return block(f"{why}; {rest}.", CONFIGURE)
+
+
+def _how_injected(machine: Machine) -> CheckResult:
+    info = machine.engine
+    if info is None:
+        return unknown(NO_ENGINE)
+    toolkit = _toolkit(machine)
+    chosen = choose_injection(machine.policy, info, toolkit)
+    if chosen.refusal:
+        why = f"Jobs get no GPU by {chosen.path} ({chosen.why}): {chosen.refusal}."
+        return block(why, CONFIGURE)
+    newer = machine.text(REFRESHED) if chosen.needs_spec else None
+    if newer is not None and machine.policy.cdi_spec != REFRESHED:
+        why = f"{REFRESHED} is read before the agent's file, and does not follow changes of slices."
+        return warn(why, NO_REFRESH)
+    mode = f"the toolkit's mode is {toolkit.mode}"
+    return ok(f"Jobs get their GPUs by {chosen.path}: {chosen.why}; {mode}.")
+
+
+def _toolkit(machine: Machine) -> ContainerToolkit:
+    return read_container_toolkit(machine, machine.policy.nvidia_ctk)
+
+
+def _uses_files(machine: Machine) -> bool:
+    """Whether containers' devices may come from CDI files. Newer engines look there first even for
+    a device request with the driver nvidia (moby #50228)."""
+    chosen = choose_injection(machine.policy, machine.engine or {}, _toolkit(machine))
+    return chosen.needs_spec or chosen.path is InjectionPath.REQUEST
 
 
 def _default(machine: Machine) -> CheckResult:
@@ -75,32 +127,22 @@ def _default(machine: Machine) -> CheckResult:
     return ok(f"The default runtime is {default or 'the engine’s own'}.")
 
 
-def _settings(machine: Machine) -> dict[str, Any] | None:
-    """The toolkit's settings; {} without a settings file, None if the file is invalid."""
-    try:
-        return tomllib.loads(machine.text(CONFIG) or "")
-    except tomllib.TOMLDecodeError:
-        return None
-
-
 def _envvar(machine: Machine) -> CheckResult:
-    settings = _settings(machine)
-    if settings is None:
+    toolkit = _toolkit(machine)
+    if not toolkit.is_valid:
         return block(
             f"{CONFIG} is not valid TOML: the toolkit refuses to start.", f"sudoedit {CONFIG}"
         )
     if toolkit_version(machine) is None:
         return unknown("There is no container toolkit to configure; see toolkit.escapes.")
-    # The toolkit's own default is true: source, its api/config/v1.
-    if settings.get(ENVVAR, True):
+    if not toolkit.accepts_variable:
+        return ok("Images cannot request GPUs by an environment variable.")
+    chosen = choose_injection(machine.policy, machine.engine or {}, toolkit)
+    if chosen.path is InjectionPath.CDI:
         why = "Any image can request every GPU by its own NVIDIA_VISIBLE_DEVICES; jobs of the"
         why += " agent cannot, because the agent sets the variable."
-        mend = f"sudo nvidia-ctk config --in-place --set {ENVVAR}=false"
-        return warn(why, f"{mend}  # only if GPUs are passed by CDI")
-    if not _devices(machine):
-        why = f"{ENVVAR} is false and CDI lists no device: the legacy hook refuses every job."
-        return warn(why, GENERATE)
-    return ok("Images cannot request GPUs by an environment variable.")
+        return warn(why, f"sudo nvidia-ctk config --in-place --set {ENVVAR}=false")
+    return ok("GPUs are requested by NVIDIA_VISIBLE_DEVICES, which the agent sets in every job.")
 
 
 def _devices(machine: Machine) -> frozenset[str]:
@@ -110,6 +152,8 @@ def _devices(machine: Machine) -> frozenset[str]:
 
 
 def _cdi(machine: Machine) -> CheckResult:
+    if machine.engine is not None and not _uses_files(machine):
+        return ok("No device of a job comes from a CDI file.")
     listed, driver = _devices(machine), machine.driver
     if driver is None:
         return unknown("NVML does not respond; see driver.answers.")
@@ -139,10 +183,19 @@ CHECKS = (
     ),
     Check(
         "toolkit.runtime",
-        "Does the Docker Engine have the nvidia runtime?",
-        (DoctorVerdict.WARN,),
+        "Does the Docker Engine have the nvidia runtime, or another way to pass a GPU?",
+        (DoctorVerdict.WARN, DoctorVerdict.BLOCK),
         "NVIDIA Container Toolkit install guide, configuring Docker",
         _runtime,
+        needs_real_driver=True,
+        needs_engine=True,
+    ),
+    Check(
+        "toolkit.injection",
+        "How do jobs get their GPUs, and do the engine and the toolkit allow it?",
+        (DoctorVerdict.WARN, DoctorVerdict.BLOCK),
+        "nvidia-container-toolkit, runtime modes; moby #50228; nvidia-container-toolkit #1828",
+        _how_injected,
         needs_real_driver=True,
         needs_engine=True,
     ),

@@ -50,6 +50,17 @@ def minor_number(gpu_uuid: str) -> int:
         return int(pynvml.nvmlDeviceGetMinorNumber(gpu))
 
 
+def is_persistent(gpu_uuid: str) -> bool:
+    """Whether the driver keeps the GPU ready while no program uses it. True also where it has no
+    such mode. Raises NvmlFailure."""
+    with nvml_errors(f"persistence mode of {gpu_uuid}"):
+        gpu = pynvml.nvmlDeviceGetHandleByUUID(gpu_uuid)
+        try:
+            return bool(pynvml.nvmlDeviceGetPersistenceMode(gpu))
+        except SILENT:
+            return True
+
+
 def is_passed_through(gpu_uuid: str) -> bool:
     """Whether the GPU is passed through to this virtual machine. Raises NvmlFailure.
 

@@ -7,6 +7,7 @@ name a hole. Those of NVIDIA's programs are as their documentation and public is
 import gzip
 from pathlib import Path
 
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import RuntimeKind
 from agents.doctor.checks import DoctorVerdict
 from agents.doctor.examination import CHECKS, examine
@@ -77,6 +78,7 @@ ENGINE = {
     "LiveRestoreEnabled": True,
     "DefaultRuntime": "runc",
     "DockerRootDir": "/var/lib/docker",
+    "CDISpecDirs": ["/etc/cdi", "/var/run/cdi"],
     "Runtimes": {"io.containerd.runc.v2": {}, "nvidia": {}, "runc": {}},
 }
 
@@ -89,6 +91,7 @@ class PaperMachine(FileTree):
         self.home = "/var/lib/tessera"
         self.runtime = RuntimeKind.DOCKER
         self.simulated = False
+        self.policy = NodePolicy()
         self.outputs = {}
         self.engine = dict(ENGINE)
         self.engine_api = EngineApi("28.5.1", "1.24", "1.51", "1.44")
@@ -140,7 +143,9 @@ def a_machine(root, driver="580.95.05", toolkit="1.19.1", runc="1.3.6"):
     for device, minor in (("nvidia0", 0), ("nvidiactl", 255)):
         machine.write(f"/dev/{device}", "")
         machine.points(f"/dev/char/195:{minor}", f"../{device}")
-    machine.write("/etc/nvidia-container-runtime/config.toml", CONFIG.format(accept="false"))
+    machine.write("/etc/nvidia-container-runtime/config.toml", CONFIG.format(accept="true"))
+    for program in ("nvidia-ctk", "nvidia-container-runtime-hook"):
+        machine.write(f"/usr/bin/{program}", "")
     machine.says(
         ProbeCommand.CDI, CDI.format(count=2, devices=f"nvidia.com/gpu=0\nnvidia.com/gpu={GPU}")
     )

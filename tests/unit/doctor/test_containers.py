@@ -1,7 +1,10 @@
 """The toolkit's settings, CDI, and the Docker Engine."""
 
+from dataclasses import replace
+
 import pytest
 
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import RuntimeKind
 from agents.doctor.machine import ProbeCommand
 from tests.unit.doctor.machines import (
@@ -35,6 +38,13 @@ def test_an_engine_that_does_not_answer_blocks_and_leaves_the_rest_unknown(tmp_p
     assert verdict(machine, "engine.answers") == "block"
     for code in ("engine.daemon_reload", "engine.live_restore", "toolkit.runtime"):
         assert verdict(machine, code) == "unknown"
+
+
+def test_an_engine_that_the_agent_cannot_use_is_told_in_the_agents_words(tmp_path):
+    machine = a_machine(tmp_path)
+    assert "by API 1.44, of its 1.24 to 1.51" in finding(machine, "engine.answers").why
+    machine.engine, machine.engine_failure = None, "Docker Engine 18.09 is too old"
+    assert "Docker Engine 18.09 is too old" in finding(machine, "engine.answers").why
 
 
 def test_an_engine_without_live_restore_is_a_warning(tmp_path):
@@ -95,46 +105,118 @@ def test_with_cgroupfs_a_reload_of_systemd_is_harmless(tmp_path):
     assert verdict(machine, "engine.daemon_reload") == "ok"
 
 
-def test_the_nvidia_runtime_should_be_there_but_not_be_the_default(tmp_path):
+def test_the_nvidia_runtime_should_not_be_the_default(tmp_path):
+    machine = a_machine(tmp_path)
+    assert verdict(machine, "toolkit.default_runtime") == "ok"
+    machine.engine["DefaultRuntime"] = "nvidia"
+    assert verdict(machine, "toolkit.default_runtime") == "warn"
+
+
+@pytest.mark.parametrize(
+    ("folders", "hook", "said"),
+    [
+        (["/etc/cdi"], True, "ok"),
+        ([], True, "warn"),
+        ([], False, "block"),
+        (["/x"], False, "block"),
+    ],
+)
+def test_without_the_nvidia_runtime_another_way_must_be_there(tmp_path, folders, hook, said):
     machine = a_machine(tmp_path)
     assert verdict(machine, "toolkit.runtime") == "ok"
-    assert verdict(machine, "toolkit.default_runtime") == "ok"
-    machine.engine |= {"Runtimes": {"runc": {}}, "DefaultRuntime": "nvidia"}
+    machine.engine |= {"Runtimes": {"runc": {}}, "CDISpecDirs": folders}
+    if not hook:
+        machine.at("/usr/bin/nvidia-container-runtime-hook").unlink()
+    assert verdict(machine, "toolkit.runtime") == said
+    assert verdict(machine, "toolkit.injection") == ("block" if said == "block" else "ok")
+
+
+def test_a_machine_without_a_gpu_is_not_blocked_for_want_of_a_runtime(tmp_path):
+    machine = a_machine(tmp_path)
+    machine.at("/usr/bin/nvidia-container-runtime-hook").unlink()
+    machine.engine |= {"Runtimes": {}, "CDISpecDirs": []}
+    assert verdict(machine, "toolkit.runtime") == "block"
+    machine.driver = a_driver(gpus=())
     assert verdict(machine, "toolkit.runtime") == "warn"
-    assert verdict(machine, "toolkit.default_runtime") == "warn"
+
+
+def test_the_way_is_told_with_its_reason_and_the_toolkits_mode(tmp_path):
+    machine = a_machine(tmp_path)
+    why = finding(machine, "toolkit.injection").why
+    assert "by runtime: the engine has the runtime nvidia" in why and "mode is auto" in why
+    machine.policy = NodePolicy(device_injection="cdi")
+    assert "by cdi: the policy's device_injection" in finding(machine, "toolkit.injection").why
+
+
+@pytest.mark.parametrize(
+    ("policy", "config", "words"),
+    [
+        (
+            "nvidia",
+            CONFIG.format(accept="true").replace("auto", "cdi"),
+            "mode cdi refuses its hook",
+        ),
+        ("nvidia", CONFIG.format(accept="false"), "is false in"),
+        ("runtime", CONFIG.format(accept="false"), "is false in"),
+    ],
+)
+def test_a_way_that_the_toolkit_refuses_blocks(tmp_path, policy, config, words):
+    machine = a_machine(tmp_path)
+    machine.write(CONFIG_FILE, config)
+    assert verdict(machine, "toolkit.injection") == "ok", "another way is chosen"
+    machine.policy = NodePolicy(device_injection=policy)
+    found = finding(machine, "toolkit.injection")
+    assert found.verdict == "block" and words in found.why
+
+
+def test_a_cdi_file_that_comes_before_the_agents_is_a_warning_where_files_count(tmp_path):
+    machine = a_machine(tmp_path)
+    machine.write("/var/run/cdi/nvidia.yaml", "")
+    assert verdict(machine, "toolkit.injection") == "ok"
+    machine.policy = NodePolicy(device_injection="cdi")
+    found = finding(machine, "toolkit.injection")
+    assert found.verdict == "warn" and "nvidia-cdi-refresh" in found.mend
 
 
 @pytest.mark.parametrize(
     ("config", "said"),
     [
         (CONFIG.format(accept="false"), "ok"),
-        (CONFIG.format(accept="true"), "warn"),
-        ("", "warn"),
+        (CONFIG.format(accept="true"), "ok"),
+        ("", "ok"),
         ("accept-nvidia = \n", "block"),
     ],
 )
-def test_images_should_not_ask_for_gpus_by_themselves(tmp_path, config, said):
+def test_the_variable_is_the_agents_where_gpus_are_requested_by_it(tmp_path, config, said):
     machine = a_machine(tmp_path)
     machine.write(CONFIG_FILE, config)
     assert verdict(machine, "toolkit.envvar") == said
 
 
-def test_without_a_settings_file_the_toolkits_default_counts(tmp_path):
+@pytest.mark.parametrize(
+    ("config", "said"), [(CONFIG.format(accept="false"), "ok"), ("", "warn"), (None, "warn")]
+)
+def test_with_cdi_images_should_not_request_gpus_by_themselves(tmp_path, config, said):
     machine = a_machine(tmp_path)
-    machine.at(CONFIG_FILE).unlink()
-    assert verdict(machine, "toolkit.envvar") == "warn"
+    machine.policy = NodePolicy(device_injection="cdi")
+    if config is None:
+        machine.at(CONFIG_FILE).unlink()
+    else:
+        machine.write(CONFIG_FILE, config)
+    assert verdict(machine, "toolkit.envvar") == said
 
 
-def test_a_refused_variable_without_cdi_would_refuse_every_job(tmp_path):
+def test_a_gpu_that_sleeps_between_jobs_is_a_warning(tmp_path):
     machine = a_machine(tmp_path)
-    del machine.outputs[ProbeCommand.CDI]
-    found = finding(machine, "toolkit.envvar")
-    assert found.verdict == "warn"
-    assert "refuses every job" in found.why
+    assert verdict(machine, "driver.persistence") == "ok"
+    machine.driver = replace(a_driver(), not_persistent=(0, 3))
+    found = finding(machine, "driver.persistence")
+    assert found.verdict == "warn" and "GPU 0, 3" in found.why
 
 
 def test_cdi_is_stale_where_a_slice_is_missing_or_gone(tmp_path):
     machine = a_machine(tmp_path)
+    machine.policy = NodePolicy(device_injection="cdi")
     machine.driver = a_driver(gpus=[a_gpu(mig=True)], slices=[SLICE])
     machine.says(ProbeCommand.CDI, cdi("all", SLICE))
     assert verdict(machine, "toolkit.cdi") == "ok"
@@ -145,6 +227,14 @@ def test_cdi_is_stale_where_a_slice_is_missing_or_gone(tmp_path):
     assert "0 devices are not in it, 1 are gone" in finding(machine, "toolkit.cdi").why
     machine.says(ProbeCommand.CDI, cdi("all", gone))
     assert "1 devices are not in it, 1 are gone" in finding(machine, "toolkit.cdi").why
+
+
+def test_a_stale_cdi_file_is_no_matter_where_none_is_used(tmp_path):
+    machine = a_machine(tmp_path)
+    machine.says(ProbeCommand.CDI, cdi("all", SLICE))
+    assert verdict(machine, "toolkit.cdi") == "ok"
+    machine.policy = NodePolicy(device_injection="nvidia")
+    assert verdict(machine, "toolkit.cdi") == "warn"
 
 
 def test_cdi_is_not_needed_where_it_lists_nothing(tmp_path):
