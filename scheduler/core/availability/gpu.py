@@ -135,7 +135,8 @@ class _GpuCount:
     def _max_after_merges(self) -> Mapping[str, int]:
         """How many slices fit beside the held ones if every idle one may go, by profile."""
         gpu = self._gpu
-        if not (self._idle and self._class.may_merge and gpu.may_carve(without_idle=True)):
+        leaving = self._idle or gpu.deleted_slices
+        if not (leaving and self._class.may_merge and gpu.may_carve(without_idle=True)):
             return {}
         allocated, staying, _ = merge_layouts(gpu)
         table = layout_table(self._board)

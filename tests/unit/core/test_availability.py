@@ -109,6 +109,14 @@ def test_what_the_pass_keeps_for_a_waiting_job_is_reserved():
     assert placed.free_gpus == 0
 
 
+def test_beside_a_job_that_waits_until_a_gpu_is_cleared_the_rest_of_it_is_recarvable():
+    """The GPU is no longer given whole: its slice is being removed."""
+    leaving = idle("", ready=False)
+    found = after_a_pass(a_cluster(a_node(a_gpu(leaving)), jobs=[a_job(mig="1g.18gb")]))
+    assert found.units == {Category.RESERVED: SEVENTH, Category.RECARVABLE: 6 * SEVENTH}
+    assert found.of(DeviceKind(SliceKind.MIG, "1g.18gb")).recarvable == 6
+
+
 def test_a_job_that_waits_for_another_to_stop_reserves_what_is_free_already():
     low = a_job("low", gpus=1, priority=Priority.LOW, preemptible=True)
     device = DevicePlacement("n1/0", SliceKind.GPU, "", 0, 8, UNITS_PER_GPU, 0, slice="n1/0/gpu@0")
