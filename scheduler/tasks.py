@@ -13,18 +13,21 @@ from uuid import UUID
 from celery.signals import worker_init
 from django.utils import timezone
 
+from portal.availability.published import counts_publish
 from portal.celery import app
 from portal.leases.services import continuation_read, continuation_write, run_exclusively
 from portal.live.bell import ring_estimates, ring_plan
 from portal.planning.history_cache import process_history
 from portal.planning.planner_input import planner_input
+from portal.planning.snapshot_cache import row_count
 from portal.quotas.policy import current_policy
 from scheduler import sweeper
 from scheduler.commit.order import owners_in_turn
 from scheduler.commit.plan import commit
+from scheduler.core.availability.cluster import cluster_availability
 from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.model.decisions import Continuation
-from scheduler.core.plan import plan as decide
+from scheduler.core.plan import plan_and_places
 from scheduler.driver import drive as drive_node
 from scheduler.estimates import EstimatePace, estimates_refresh
 from scheduler.jit_warmup import before_fork
@@ -49,15 +52,15 @@ worker_init.connect(before_fork)
 def plan_once() -> None:
     """One planning pass: read, decide, commit, and drive the nodes that it changed.
 
-    Estimates follow in a task of their own. The history that the next pass needs is read after this
-    one, so that it delays no placement.
+    Estimates follow in a task of their own. What is free is counted, and the history that the next
+    pass needs is read, after this one, so that they delay no placement.
     """
     begun, continued = time.monotonic(), continuation_read("plan")
     policy, history = current_policy(), process_history()
     snapshot = planner_input(now=timezone.now(), policy=policy, history=history)
     with gc_paused():
         decide_until = _deadline(DECIDE_SECONDS)
-        plan = decide(
+        plan, places = plan_and_places(
             snapshot,
             policy,
             RuntimeModel.from_snapshot(snapshot),
@@ -82,6 +85,11 @@ def plan_once() -> None:
         )
     if estimate_pace.is_due(snapshot, plan):
         ring_estimates()
+    if plan.continuation is None:
+        # With what this pass keeps. Jobs that had no turn yet may take more.
+        count = partial(cluster_availability, snapshot, places, plan.merges, can_merge=policy.merge)
+        with gc_paused():
+            counts_publish(row_count(snapshot), count)
     with history.lock:
         history.refresh_if_stale(timezone.now())
 

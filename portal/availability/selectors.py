@@ -1,11 +1,12 @@
-"""What is free now, for one user: the planner's own count on its cached snapshot."""
+"""What is free now, for one user: the planner's own count, published or made here."""
 
 from collections import Counter
 from dataclasses import replace
 
 from portal.accounts.models import User
 from portal.accounts.selectors import projects_to_work_in
-from portal.planning.snapshot_cache import current_availability
+from portal.availability.published import published_counts
+from portal.planning.snapshot_cache import current_snapshot
 from scheduler.core.availability.cluster import ClusterAvailability, NodeAvailability
 from scheduler.core.availability.counts import MPS_SHARE, Availability, DeviceCount
 
@@ -13,7 +14,7 @@ from scheduler.core.availability.counts import MPS_SHARE, Availability, DeviceCo
 def availability_for(user: User) -> ClusterAvailability:
     """The whole cluster. Room beside MPS shares counts for projects that the user works in; nothing
     says who holds what."""
-    cluster = current_availability()
+    cluster = published_counts() or current_snapshot().availability
     if not cluster.share_room:
         return cluster
     own = set(projects_to_work_in(user).values_list("slug", flat=True))

@@ -1,7 +1,7 @@
 """The planner's snapshot of now, with one pass over it, for questions that people ask.
 
     current_snapshot()    ─▶ CachedSnapshot: snapshot, policy, runtime model, QueueTrial
-    current_availability()─▶ what is free, see scheduler.core.availability
+    current_snapshot().availability ─▶ what is free, see scheduler.core.availability
     with cached.locked(): cached.trial.try_job(job), cached.start_estimator.estimate(job, …)
 
 A process keeps its last snapshot. While no event and no audit line was written since, it can miss
@@ -15,7 +15,7 @@ import gc
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from threading import Lock, Thread
@@ -47,8 +47,6 @@ log = logging.getLogger(__name__)
 MAX_AGE_SECONDS, LARGE_MAX_AGE_SECONDS = 60, 10
 # GPUs, waiting and running jobs together, from which a snapshot is large: reading takes 0.5 s.
 LARGE = 5_000
-# Counts of what is free, which most pages show, may be a second older for each of so many.
-ROWS_PER_SECOND, COUNTS_MAX_AGE_SECONDS = 500, 30
 Version = tuple[Any, ...]
 
 
@@ -86,13 +84,17 @@ class CachedSnapshot:
         """What is free beside what the pass keeps for waiting jobs. Not inside `locked`."""
         if self._availability is None:
             with self._lock:
-                self._availability = self._availability or cluster_availability(
-                    self.snapshot,
-                    self.trial.places,
-                    self.trial.plan.merges,
-                    can_merge=self.policy.merge,
-                )
+                self._availability = self._availability or self._count()
         return self._availability
+
+    def _count(self) -> ClusterAvailability:
+        found = cluster_availability(
+            self.snapshot,
+            self.trial.places,
+            self.trial.plan.merges,
+            can_merge=self.policy.merge,
+        )
+        return replace(found, may_lag=self.is_large)
 
     @property
     def boards(self) -> list[Board]:
@@ -128,15 +130,8 @@ class CachedSnapshot:
         )
 
     @cached_property
-    def row_count(self) -> int:
-        """GPUs, waiting and running jobs."""
-        snapshot = self.snapshot
-        gpus = sum(len(node.gpus) for node in snapshot.nodes)
-        return gpus + len(snapshot.jobs) + len(snapshot.running)
-
-    @property
     def is_large(self) -> bool:
-        return self.row_count >= LARGE
+        return row_count(self.snapshot) >= LARGE
 
     def prepare(self) -> None:
         """Make the derived parts now, so that no question waits for them."""
@@ -151,15 +146,15 @@ class CachedSnapshot:
             return True
         return self.is_large and age < timedelta(seconds=LARGE_MAX_AGE_SECONDS)
 
-    def may_serve_counts(self, now: datetime) -> bool:
-        """Whether its counts may be shown although something may have happened since. On a small
-        cluster never: it is read again in no time."""
-        seconds = min(self.row_count // ROWS_PER_SECOND, COUNTS_MAX_AGE_SECONDS)
-        return timedelta(0) <= now - self.at < timedelta(seconds=seconds)
-
     def may_serve_stale(self, now: datetime) -> bool:
         """Whether it may answer while a new snapshot is read."""
         return self.is_large and timedelta(0) <= now - self.at < timedelta(seconds=MAX_AGE_SECONDS)
+
+
+def row_count(snapshot: ClusterSnapshot) -> int:
+    """GPUs, waiting and running jobs."""
+    gpus = sum(len(node.gpus) for node in snapshot.nodes)
+    return gpus + len(snapshot.jobs) + len(snapshot.running)
 
 
 _last: list[CachedSnapshot] = []
@@ -175,15 +170,6 @@ def current_snapshot() -> CachedSnapshot:
         if cached := _cached():
             return cached
         return _store(_read())
-
-
-def current_availability() -> ClusterAvailability:
-    """What is free, by the cached snapshot. It is read again when it may not serve counts any more,
-    on a large cluster in the background: counts are at most MAX_AGE_SECONDS old."""
-    cached = _last[0] if _last else None
-    if cached and cached.history is process_history() and cached.may_serve_counts(timezone.now()):
-        return cached.availability
-    return current_snapshot().availability
 
 
 def clear() -> None:
@@ -218,7 +204,7 @@ def _store(cached: CachedSnapshot) -> CachedSnapshot:
         cached.prepare()
     _last[:] = [cached]
     if cached.is_large:
-        _freeze_garbage_collector()
+        freeze_garbage_collector()
     return cached
 
 
@@ -229,9 +215,10 @@ def _read() -> CachedSnapshot:
     return CachedSnapshot(now, version, history, snapshot, policy)
 
 
-def _freeze_garbage_collector() -> None:
-    """A large snapshot is a million objects that stay. Scanning them for cycles would delay some
-    answer by a third of a second, so they are frozen; the previous ones are collected here."""
+def freeze_garbage_collector() -> None:
+    """All objects of now stay: a large snapshot is a million of them, the code of the portal half a
+    million. Scanning them for cycles would delay some answer by a third of a second, so they are
+    frozen; what was frozen before and is garbage is collected here."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

@@ -43,6 +43,7 @@ INSTALLED_APPS = [
     "portal.catalogue",
     "portal.audit",
     "portal.leases",
+    "portal.availability",
     "portal.storage",
     "portal.what_if",
     "portal.webhooks",

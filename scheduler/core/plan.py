@@ -6,12 +6,12 @@ whatever order their parts are listed. A caller may stop a pass that takes too l
 it has decided so far; that is the same again if the pass is stopped after as many turns.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from scheduler.core.carving.prewarm import prewarm
 from scheduler.core.carving.proposals import Proposals
-from scheduler.core.model.decisions import Continuation, Deferral, Plan
+from scheduler.core.model.decisions import Continuation, Deferral, Plan, ReplicaPlacement
 from scheduler.core.model.policy import BackfillMode, Policy
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
 from scheduler.core.pass_cache import PassCache
@@ -22,6 +22,8 @@ from scheduler.core.queue.eligibility import not_due
 from scheduler.core.queue.fairshare import OwnerKey
 from scheduler.core.queue.order import QueueIterator, WorkEstimator
 
+# Devices by job.
+Places = Mapping[str, Iterable[ReplicaPlacement]]
 # Called with the number of turns taken so far: whether the pass should end before the next one.
 ShouldStop = Callable[[int], bool]
 
@@ -47,6 +49,19 @@ def plan(
     `continued`: that of the pass before, if it was stopped."""
     each = Pass(snapshot, policy, runtime_model, cache or PassCache())
     return each.run(should_stop, continued)
+
+
+def plan_and_places(
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    runtime_model: WorkEstimator | None = None,
+    *,
+    should_stop: ShouldStop = never_stop,
+    continued: Continuation | None = None,
+) -> tuple[Plan, Places]:
+    """As `plan`, with `Pass.places`."""
+    each = Pass(snapshot, policy, runtime_model, PassCache())
+    return each.run(should_stop, continued), each.places
 
 
 def plan_and_can_start(
@@ -91,6 +106,12 @@ class Pass:
             carves=prepared.carves,
             continuation=continuation,
         )
+
+    @property
+    def places(self) -> Places:
+        """Devices that the pass gave to waiting jobs or keeps for them."""
+        jobs = {job.id for job in self.state.snapshot.jobs}
+        return {id: held.replicas for id, held in self.state.allocated.items() if id in jobs}
 
     def walk(
         self, should_stop: ShouldStop = never_stop, continued: Continuation | None = None

@@ -49,10 +49,7 @@ class QueueTrial:
         first = Pass(snapshot, policy, runtime_model, self._cache)
         self.plan = first.run()
         jobs = {job.id: job for job in snapshot.jobs}
-        self.places = {
-            id: held.replicas for id, held in first.state.allocated.items() if id in jobs
-        }
-        """Devices that the pass gave to waiting jobs or keeps for them, by job."""
+        self.places = first.places
         placed = {placement.job: placement for placement in self.plan.placements}
         self._placed = [
             (jobs[id], GangPlacement(list(placement.replicas))) for id, placement in placed.items()

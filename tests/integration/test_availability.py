@@ -6,12 +6,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from portal.accounts.models import User
+from portal.availability import published
 from portal.availability.nodes import node_summaries, totals_by_board
 from portal.availability.selectors import availability_for
 from portal.inventory.models import Node
 from portal.jobs.services import job_cancel
-from portal.planning import snapshot_cache
 from scheduler.core.availability.counts import MPS_SHARE, WHOLE_GPU, Category
+from scheduler.tasks import plan_once
+from tests.support.faces import Facts
 from tests.support.own_faces import face_reader
 from tests.support.rows import HonestNode, a_job, a_node, a_project, a_user, settle
 
@@ -20,9 +22,19 @@ SHARE = {"mps": {"threads": 25, "memory": "8GiB"}}
 H200 = "H200-141GB"
 
 
-@pytest.fixture
-def one_answer(olga, tmp_path):
-    return face_reader(olga, tmp_path)
+@pytest.fixture(params=[False, True], ids=["counted here", "published"])
+def one_answer(request, olga, tmp_path, monkeypatch):
+    """Reads all faces: as on a small cluster, and as on a large one after the next pass."""
+    read_faces = face_reader(olga, tmp_path)
+    if request.param:
+        monkeypatch.setattr(published, "PUBLISHED_FROM", 1)
+
+    def read() -> Facts:
+        if request.param:
+            plan_once()
+        return read_faces()
+
+    return read
 
 
 def of_one_slice(olga: User, team) -> HonestNode:
@@ -147,18 +159,3 @@ def test_more_nodes_are_no_more_queries(olga):
         for more in range(number, number + 5):
             a_node(f"n{more}")
     assert counted[0] == counted[1]
-
-
-def test_counts_of_a_large_cluster_are_kept_for_seconds_and_those_of_a_small_one_are_not(
-    olga, monkeypatch
-):
-    a_node("n1")
-    assert availability_for(olga).total.free_gpus == 1
-    a_node("n2")
-    assert availability_for(olga).total.free_gpus == 2
-    # As if each GPU were worth ten seconds.
-    monkeypatch.setattr(snapshot_cache, "ROWS_PER_SECOND", 0.1)
-    a_node("n3")
-    assert availability_for(olga).total.free_gpus == 2
-    monkeypatch.setattr(snapshot_cache, "COUNTS_MAX_AGE_SECONDS", 0)
-    assert availability_for(olga).total.free_gpus == 3

@@ -15,17 +15,20 @@ from hypothesis import strategies as st
 
 from agents.contract.documents import SliceKind
 from agents.contract.units import UNITS_PER_GPU
+from portal.availability import published
 from portal.inventory.models import Node
 from portal.jobs.services import job_cancel
 from portal.planning.planner_input import planner_input
 from scheduler.core.availability.cluster import cluster_availability
 from scheduler.core.availability.counts import MPS_SHARE, WHOLE_GPU, Category, DeviceKind
+from scheduler.core.availability.document import availability_as_json, availability_from_json
 from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.plan import plan
 from scheduler.core.queue_trial import QueueTrial
+from scheduler.tasks import plan_once
 from tests.property.core.worlds import worlds
 from tests.support.own_faces import face_reader
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
@@ -66,6 +69,13 @@ def started(snapshot, policy, jobs) -> tuple[int, int]:
     return sum(p.job in keys for p in found.placements), sum(d.job in keys for d in soon)
 
 
+def is_published_as_it_is(counted) -> None:
+    """A web process reads of it what was counted."""
+    document = availability_as_json(counted)
+    read = availability_from_json(document, counted.board_table.get)
+    assert replace(read, may_lag=counted.may_lag) == counted
+
+
 def adds_up(counted) -> None:
     for part in (
         counted.total,
@@ -97,6 +107,7 @@ def test_without_a_queue_as_many_of_each_kind_start_as_are_counted(world, data):
     world = a_cluster(*world.nodes)
     counted = cluster_availability(world)
     adds_up(counted)
+    is_published_as_it_is(counted)
     is_the_planners_answer(world, counted, Policy(), data.draw)
 
 
@@ -109,6 +120,7 @@ def test_behind_a_queue_as_many_of_each_kind_start_as_are_counted(world, data):
     trial = QueueTrial(world, policy, RuntimeModel.from_snapshot(world))
     counted = cluster_availability(world, trial.places, trial.plan.merges)
     adds_up(counted)
+    is_published_as_it_is(counted)
     is_the_planners_answer(world, counted, policy, data.draw)
 
 
@@ -142,12 +154,16 @@ def shuffle_devices(random: Random, olga, team) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("is_published", [False, True], ids=["counted here", "published"])
 @pytest.mark.parametrize("seed", range(12))
-def test_every_face_shows_the_count_of_the_planner(seed, tmp_path):
+def test_every_face_shows_the_count_of_the_planner(seed, is_published, tmp_path, monkeypatch):
     olga = a_user("olga")
     shuffle_devices(Random(seed), olga, a_project("vision", olga, gpus=20))
-    answer = face_reader(olga, tmp_path)()
     snapshot = planner_input(now=timezone.now(), policy=Policy())
+    if is_published:
+        monkeypatch.setattr(published, "PUBLISHED_FROM", 1)
+        plan_once()  # which publishes what it leaves
+    answer = face_reader(olga, tmp_path)()
     trial = QueueTrial(snapshot, Policy(), RuntimeModel.from_snapshot(snapshot))
     counted = cluster_availability(snapshot, trial.places, trial.plan.merges)
     adds_up(counted)

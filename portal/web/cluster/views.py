@@ -32,7 +32,7 @@ from portal.web.cluster.numa_brackets import numa_brackets
 from portal.web.cluster.sensors import sensor_rows
 from portal.web.cluster.summary import model_summaries
 from portal.web.http import AuthenticatedHttpRequest
-from portal.web.wording.capacity import free_headline
+from portal.web.wording.capacity import counted_at, free_headline
 from scheduler.core.availability.cluster import ClusterAvailability
 from scheduler.core.availability.counts import availability_sum
 from scheduler.core.model.states import NodeStatus
@@ -128,6 +128,7 @@ def _parts(
         "availability": {node.name: node for node in counts},
         "headline": free_headline(total),
         "sentence": size_sentence(total.gpus, len(counts)),
+        "counted_at": counted_at(cluster),
         "sensors": sensor_rows(gpu_readings(user, nodes=names)) if with_sensors else {},
     }
 

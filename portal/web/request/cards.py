@@ -13,7 +13,7 @@ from portal.availability.selectors import availability_for
 from portal.inventory.boards import cluster_boards
 from portal.web.request.form import BY_MEMORY, MPS_SHARE, WHOLE_GPUS, amount_model
 from portal.web.request.form_fields import split_words
-from portal.web.wording.capacity import device_breakdown
+from portal.web.wording.capacity import counted_at, device_breakdown
 from portal.web.wording.labels import NBSP, gigabytes
 from scheduler.core.availability.counts import MPS_SHARE as MPS
 from scheduler.core.availability.counts import WHOLE_GPU, Availability, DeviceCount, DeviceKind
@@ -89,6 +89,8 @@ class RequestCards:
     """In service."""
     unavailable_gpus: int = 0
     """Faulted, or on nodes that take no work; not counted by any card."""
+    counted_at: str = ""
+    """A sentence, where something may have happened since."""
 
     @property
     def is_large(self) -> bool:
@@ -145,6 +147,7 @@ def cards_now(user: User) -> RequestCards:
         tuple(cards),
         gpus=total.in_service,
         unavailable_gpus=total.out_of_service + total.on_unavailable_nodes,
+        counted_at=counted_at(cluster),
     )
 
 

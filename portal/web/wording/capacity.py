@@ -1,5 +1,8 @@
 """What is free now, in words: the same on Home, the Cluster page and the Queue page."""
 
+from datetime import UTC, datetime
+
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -16,7 +19,16 @@ def capacity_line(cluster: ClusterAvailability) -> str:
     if not total.in_service:
         return _("No GPU is in service.")
     counts = {"free": f"{total.free_gpus:,}", "gpus": f"{total.in_service:,}"}
-    return _with_parts(_("%(free)s of %(gpus)s GPUs free") % counts, total)
+    line = _with_parts(_("%(free)s of %(gpus)s GPUs free") % counts, total)
+    return f"{line}. {counted_at(cluster)}" if cluster.may_lag else line
+
+
+def counted_at(cluster: ClusterAvailability) -> str:
+    """When it was counted, in a sentence; empty where nothing has happened since."""
+    if not cluster.may_lag:
+        return ""
+    at = timezone.localtime(datetime.fromtimestamp(cluster.at, UTC))
+    return _("Counted at %(time)s.") % {"time": at.strftime("%H:%M:%S")}
 
 
 def free_headline(total: Availability) -> str:

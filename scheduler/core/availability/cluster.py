@@ -38,6 +38,8 @@ class ClusterAvailability:
     board_table: dict[str, Board]
     """The boards by key."""
     total: Availability = field(default_factory=Availability)
+    may_lag: bool = False
+    """Whether something may have happened since `at`: pages then say when it was."""
 
 
 def cluster_availability(

@@ -1,0 +1,77 @@
+"""The counts that the planning worker publishes after each pass, so that no page has to read a
+large cluster to count what is free.
+
+    scheduler/tasks.py ─▶ counts_publish() ─▶ one row of JSON ─▶ published_counts() ─▶ pages, REST
+
+A pass that was cut short publishes nothing: jobs that had no turn yet may take what it left. Counts
+that nobody has renewed for MAX_AGE_SECONDS, or that this process cannot read, count as missing.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from agents.contract.boards import Board, known_boards
+from portal.availability.models import ONLY, PublishedCounts
+from portal.inventory.boards import cluster_boards
+from portal.planning.snapshot_cache import freeze_garbage_collector
+from scheduler.core.availability.cluster import ClusterAvailability
+from scheduler.core.availability.document import availability_as_json, availability_from_json
+
+log = logging.getLogger(__name__)
+# GPUs, waiting and running jobs together, from which counts are published. A smaller cluster is
+# read in 50 ms, and its pages show what is so now.
+PUBLISHED_FROM = 500
+# The sweep plans every 5 s; a pass that is cut short and continued takes up to 90 s.
+MAX_AGE_SECONDS = 120
+
+
+def counts_publish(rows: int, count: Callable[[], ClusterAvailability]) -> None:
+    """Publish what `count` counts on the snapshot of a pass that has come to its end. `rows`: the
+    `row_count` of that; of a small cluster, what was published is withdrawn."""
+    if rows >= PUBLISHED_FROM:
+        document = availability_as_json(count())
+        row = PublishedCounts(id=ONLY, published_at=timezone.now(), document=document)
+        columns = ("published_at", "document")
+        PublishedCounts.objects.bulk_create(
+            [row], update_conflicts=True, unique_fields=["id"], update_fields=columns
+        )
+    elif PublishedCounts.objects.exists():
+        PublishedCounts.objects.all().delete()
+
+
+def published_counts() -> ClusterAvailability | None:
+    """The last published counts, if they still serve. One query; a second one if they are new to
+    this process."""
+    at = PublishedCounts.objects.values_list("published_at", flat=True).first()
+    if at is None or abs(timezone.now() - at) >= timedelta(seconds=MAX_AGE_SECONDS):
+        return None
+    last = _last.get(ONLY)
+    if last is None or last[0] != at:
+        row = PublishedCounts.objects.first()
+        if row is None:
+            return None
+        if not _last:
+            # A page of a large cluster makes so many objects that one in ten would scan all.
+            freeze_garbage_collector()
+        last = _last[ONLY] = (row.published_at, _read(row.document))
+    return last[1]
+
+
+# When it was published, and what this process read; None: it could not.
+_last: dict[int, tuple[datetime, ClusterAvailability | None]] = {}
+
+
+def _read(document: str) -> ClusterAvailability | None:
+    try:
+        return availability_from_json(document, _find_board)
+    except ValueError as error:
+        log.warning("published counts cannot be read, so this process counts: %s", error)
+        return None
+
+
+def _find_board(key: str) -> Board | None:
+    known = known_boards().get(key)
+    return known or next((board for board in cluster_boards() if board.key == key), None)
