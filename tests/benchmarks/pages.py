@@ -1,8 +1,9 @@
 """`make bench-pages`: server time and queries of every page and REST list, beside an empty view.
 
 Real PostgreSQL with 10,000 jobs, 1,000 nodes and 8,000 GPUs; the whole stack of middleware, in one
-process, one request at a time, pages in turn so that a busy moment meets all. What is under way
-goes to stderr, one JSON object to stdout.
+process, one request at a time, pages in turn so that a busy moment meets all. What is free is
+published anew every 5 s, as the planning worker does. What is under way goes to stderr, one JSON
+object to stdout.
 """
 
 from __future__ import annotations
