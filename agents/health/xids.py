@@ -2,9 +2,9 @@
 
 An XID is the number of an error report of the NVIDIA driver (`NVRM: Xid`). Sources: `DEVICE_PLUGIN`
 is the list that NVIDIA's k8s-device-plugin ignores (`internal/rm/health.go`); `CATALOG` is NVIDIA's
-Xid catalog for Ampere and newer (docs.nvidia.com/deploy/xid-errors); `RULE` marks verdicts that
-this project chose. Where sources differ, the verdict that loses less work wins only if the GPU
-itself is not in doubt.
+Xid catalog for Ampere and newer (docs.nvidia.com/deploy/xid-errors), and `RESTART_APP` those errors
+for which it only says to restart the program; `RULE` marks verdicts that this project chose. Where
+sources differ, the verdict that loses less work wins only if the GPU itself is not in doubt.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from enum import StrEnum
 
 DEVICE_PLUGIN = "k8s-device-plugin internal/rm/health.go"
 CATALOG = "NVIDIA Xid catalog"
+RESTART_APP = "NVIDIA Xid catalog, action RESTART_APP"
 RULE = "Tessera's rule, from the NVIDIA Xid catalog"
 # It announces a new recovery action, which every assessment reads anyway.
 RECOVERY_CHANGED = 154
@@ -83,7 +84,24 @@ _TABLE = (
         CATALOG,
     ),
 )
-XIDS: dict[int, Xid] = {xid.number: xid for xid in _TABLE}
+# Errors that a program causes, by what happened: an engine rejects its work, and CUDA tells it.
+_OF_PROGRAMS: dict[str, tuple[int, ...]] = {
+    "a program's work did not go on in time": (8,),
+    "a program sent commands that are not valid": (11, 25, 32, 80),
+    "a program called a function of the GPU wrongly": (69,),
+    "a copy engine rejected a program's work": (
+        *(39, 40, 41, 70, 71, 72, 75, 76, 77, 85),
+        *range(126, 136),
+    ),
+    "a JPEG decoder rejected a program's input": (82, *range(99, 106)),
+    "a video decoder rejected a program's input": (83, 84, 88, 89, 96, 97, 98),
+    "the optical flow engine rejected a program's work": (86, 139),
+}
+XIDS: dict[int, Xid] = {xid.number: xid for xid in _TABLE} | {
+    number: Xid(number, XidVerdict.IGNORE, sentence, RESTART_APP)
+    for sentence, numbers in _OF_PROGRAMS.items()
+    for number in numbers
+}
 
 
 def xid_by_number(number: int) -> Xid:
@@ -97,9 +115,24 @@ def xid_by_number(number: int) -> Xid:
 
 
 def xids_table() -> str:
-    """The XIDs as a Markdown table, for `docs/health.md`."""
+    """The XIDs as a Markdown table, for `docs/health.md`; those that differ by number only are one
+    line."""
+    lines: dict[tuple[str, XidVerdict, str], list[int]] = {}
+    for xid in sorted(XIDS.values(), key=lambda x: x.number):
+        lines.setdefault((xid.sentence, xid.verdict, xid.source), []).append(xid.number)
     head = "| XID | What happened | Verdict | Source |\n|---|---|---|---|\n"
     return head + "".join(
-        f"| {x.number} | {x.sentence} | {x.verdict} | {x.source} |\n"
-        for x in sorted(XIDS.values(), key=lambda x: x.number)
+        f"| {_ranges(numbers)} | {sentence} | {verdict} | {source} |\n"
+        for (sentence, verdict, source), numbers in lines.items()
     )
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Such as "39-41, 85"."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][-1] + 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in found)

@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from agents.health.xids import DEVICE_PLUGIN, NO_SOURCE, XIDS, XidVerdict, xid_by_number, xids_table
+from agents.health.xids import (
+    DEVICE_PLUGIN,
+    NO_SOURCE,
+    RESTART_APP,
+    XIDS,
+    XidVerdict,
+    xid_by_number,
+    xids_table,
+)
 
 DOCS = Path(__file__).parents[3] / "docs" / "health.md"
 
@@ -22,6 +30,13 @@ def test_what_a_program_does_wrong_is_no_fault_of_its_gpu():
     ignored = {n for n, xid in XIDS.items() if xid.source == DEVICE_PLUGIN}
     assert ignored == {13, 31, 43, 45, 68, 109}
     assert not any(XIDS[n].faults_gpu or XIDS[n].ends_work for n in ignored)
+
+
+@pytest.mark.parametrize("number", [8, 11, 32, 39, 69, 80, 82, 84, 86, 98, 105, 126, 139])
+def test_what_nvidia_says_to_restart_the_program_for_drains_no_gpu(number):
+    xid = xid_by_number(number)
+    assert xid.source == RESTART_APP
+    assert not (xid.faults_gpu or xid.ends_work)
 
 
 @pytest.mark.parametrize(
