@@ -24,12 +24,13 @@ class DrillReport:
     orphans: int = 0
     double_starts: int = 0
     touched_running: int = 0
+    collisions: int = 0
     # The first few drills that violated an invariant, one sentence each.
     worst: list[str] = field(default_factory=list)
 
     @property
     def is_good(self) -> bool:
-        broken = self.orphans + self.double_starts + self.touched_running
+        broken = self.orphans + self.double_starts + self.touched_running + self.collisions
         return self.converged == self.points and not broken
 
     def add(self, outcome: DrillOutcome) -> None:
@@ -39,7 +40,10 @@ class DrillReport:
         self.orphans += outcome.orphans
         self.double_starts += outcome.double_starts
         self.touched_running += outcome.touched_running
-        broken = outcome.orphans + outcome.double_starts + outcome.touched_running
+        self.collisions += outcome.collisions
+        broken = (
+            outcome.orphans + outcome.double_starts + outcome.touched_running + outcome.collisions
+        )
         if (broken or not outcome.converged) and len(self.worst) < SHOWN:
             self.worst.append(f"{outcome.killed_at}: {outcome.stuck or outcome}")
 
@@ -51,6 +55,7 @@ class DrillReport:
             "orphans": self.orphans,
             "double_starts": self.double_starts,
             "touched_running": self.touched_running,
+            "collisions": self.collisions,
             "worst": self.worst,
         }
 

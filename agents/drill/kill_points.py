@@ -27,19 +27,19 @@ class KillSwitch:
         self.kill_number = kill_number
         self.passed = 0
         self.killed_at = ""
-        self._paused_thread = 0
+        self._paused_threads: set[int] = set()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Counts no points of this thread, while the drill itself observes the node."""
-        self._paused_thread = get_ident()
+        self._paused_threads.add(get_ident())
         try:
             yield
         finally:
-            self._paused_thread = 0
+            self._paused_threads.discard(get_ident())
 
     def is_paused(self) -> bool:
-        return self._paused_thread == get_ident()
+        return get_ident() in self._paused_threads
 
     def point(self, where: str) -> None:
         if self.is_paused():

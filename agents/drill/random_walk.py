@@ -22,6 +22,7 @@ from agents.contract.documents import ReplicaState
 from agents.drill.engine import MemoryEngine
 from agents.drill.kill_points import Killed, KillSwitch, kill_points
 from agents.drill.node import BOARD, NODE, InlineExecutor
+from agents.drill.overlap import OverlappingRefresh
 from agents.drill.portal import SimulatedPortal
 from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
@@ -87,6 +88,10 @@ class RandomWalk:
         self.first_violations: list[str] = []
         self.driver_fails = 0
         self.engine_back_at = 0.0
+        self.overlap = OverlappingRefresh(
+            lambda: self.loop.hardware if self.loop else None, self.switch
+        )
+        self.overlap.remaining = 0
 
     def run(self, operations: int) -> None:
         ways: list[tuple[Callable[[], None], int]] = [
@@ -98,6 +103,7 @@ class RandomWalk:
             (self._engine_away, 4),
             (self._image_away, 3),
             (self._driver_refuses, 6),
+            (self._refresh_beside_changes, 8),
             (self._reboot, 1),
             (self._rest, 2),
             (self._wait, 9),
@@ -122,6 +128,7 @@ class RandomWalk:
                     patch.object(pynvml.nvmlLib, name, self._maybe(getattr(pynvml.nvmlLib, name)))
                 )
             stack.enter_context(kill_points(self.switch, []))
+            stack.enter_context(self.overlap.installed())
             yield
 
     def _maybe(self, symbol: Callable[..., int]) -> Callable[..., int]:
@@ -177,6 +184,9 @@ class RandomWalk:
 
     def _check(self) -> None:
         """The invariants that always hold, even with faults."""
+        for sentence in self.overlap.collisions:
+            self._violated("I10", sentence)
+        self.overlap.collisions.clear()
         running = self.engine.running()
         devices = Counter(device for given in running.values() for device in given)
         for device, count in devices.items():
@@ -244,6 +254,10 @@ class RandomWalk:
     def _driver_refuses(self) -> None:
         self.driver_fails = self.random.randint(1, 4)
 
+    def _refresh_beside_changes(self) -> None:
+        """The next partition changes are overlapped by refreshes of another thread (I10)."""
+        self.overlap.remaining = self.random.randint(1, 6)
+
     def _reboot(self) -> None:
         """Ends all containers and removes all instances, as a reboot does."""
         for replica in list(self.engine.running()):
@@ -275,6 +289,7 @@ def random_walk(*, operations: int, seed: int) -> dict[str, Any]:
         "seed": seed,
         "virtual_seconds": round(walk.clock.now),
         "points": walk.switch.passed,
+        "refreshes_beside_changes": walk.overlap.refreshes,
         "done": dict(sorted(walk.done.items())),
         "violations": sum(walk.violations.values()),
         "by_invariant": dict(sorted(walk.violations.items())),

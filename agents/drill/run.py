@@ -7,6 +7,7 @@ from pathlib import Path
 from agents.contract.documents import DesiredReplicaState, GpuMode
 from agents.drill.kill_points import Killed, KillSwitch, kill_points
 from agents.drill.node import ENGINE_CALLS, NODE, DrillNode
+from agents.drill.overlap import OverlappingRefresh
 from agents.drill.script import DrillStep, drill_script
 from agents.runtime.base import ContainerPhase
 
@@ -32,6 +33,8 @@ class DrillOutcome:
     orphans: int = 0
     double_starts: int = 0
     touched_running: int = 0
+    # Refreshes beside a partition change that failed, waited, or found a GPU unhealthy.
+    collisions: int = 0
     stuck: str = ""
     runs: dict[str, Run] = field(default_factory=dict)
 
@@ -49,13 +52,17 @@ def run_drill(home: Path, kill_number: int) -> DrillOutcome:
 def run_steps(node: DrillNode, steps: Sequence[DrillStep], switch: KillSwitch) -> DrillOutcome:
     """Every step in turn. The switch is in place; the caller ends the node."""
     outcome = DrillOutcome()
-    for step in steps:
-        _perform(node, step, switch, outcome)
-        if outcome.converged:
-            with switch.paused():
-                _witness(node, step, outcome)
-        if not outcome.converged:
-            break
+    overlap = OverlappingRefresh(lambda: node.loop.hardware if node.loop else None, switch)
+    with overlap.installed():
+        for step in steps:
+            _perform(node, step, switch, outcome)
+            if outcome.converged:
+                with switch.paused():
+                    _witness(node, step, outcome)
+            if not outcome.converged:
+                break
+    outcome.collisions = len(overlap.collisions)
+    outcome.stuck = outcome.stuck or next(iter(overlap.collisions), "")
     with switch.paused():
         outcome.double_starts = node.second_starts(_jobs(steps))
         if outcome.converged:

@@ -1,5 +1,7 @@
 """The crash drill: an agent that ends anywhere finds its way back, and the drill would tell."""
 
+import threading
+
 import pytest
 
 from agents.drill.crash import crash_drill
@@ -7,6 +9,7 @@ from agents.drill.engine import MemoryEngine
 from agents.drill.kill_points import Killed, KillSwitch
 from agents.drill.random_walk import random_walk
 from agents.drill.run import run_drill
+from agents.nvml.known_gpus import KnownGpus
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import uninstall
 from tests.environment.docker_engine import strays
@@ -33,6 +36,13 @@ def test_a_random_walk_of_wishes_and_faults_breaks_no_promise(seed):
     told = random_walk(operations=250, seed=seed)
     assert told["violations"] == 0, told["first"]
     assert told["done"]["kill"] > 10
+
+
+def test_a_walk_tells_of_a_refresh_that_reads_what_is_being_carved(monkeypatch):
+    """Without the lock of each GPU, handles vanish under the reader."""
+    monkeypatch.setattr(KnownGpus, "lock", lambda *_: threading.RLock())
+    told = random_walk(operations=150, seed=1)
+    assert told["by_invariant"].get("I10"), told
 
 
 def test_a_walk_tells_of_an_engine_that_loses_its_replicas(monkeypatch):
