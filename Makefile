@@ -1,6 +1,6 @@
 # Every command for people and CI. `make` lists them; with DEMO_EXIT=1, `make demo` ends by itself.
 .DEFAULT_GOAL := help
-.PHONY: help install lint type test test-slow pytest mutants test-gpu demo run migrate docs bench-latency bench-adoption bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams screenshots lock clean
+.PHONY: help install lint type test test-slow pytest mutants test-gpu demo run migrate docs bench-latency bench-adoption bench-loop bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams screenshots lock clean
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 # Slow levels first, so that the workers of `make test` finish together.
@@ -61,6 +61,9 @@ bench-latency: install ## time of a change from the portal to a node, as JSON
 
 bench-adoption: install ## adoption of containers after kill -9 of the agent, ADOPTION_KILLS times (100), as JSON
 	$(BIN)/python -m tests.benchmarks.adoption
+
+bench-loop: install ## driver calls of a refresh of 8 GPUs with 56 slices, and the longest wait of a stop, as JSON
+	$(BIN)/python -m tests.benchmarks.loop
 
 bench-layouts: install ## time of the MIG layout table, compared with a dictionary, as JSON
 	$(BIN)/python -m tests.benchmarks.layouts
