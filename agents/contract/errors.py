@@ -27,6 +27,7 @@ class ContractErrorCode(StrEnum):
     FENCE_STALE = "fence_stale"
     OFFSET_MISMATCH = "offset_mismatch"
     TOO_FREQUENT = "too_frequent"
+    TLS_REQUIRED = "tls_required"
     UNAVAILABLE = "unavailable"
 
 
@@ -52,6 +53,7 @@ HTTP_STATUS: dict[ContractErrorCode, int] = {
     ContractErrorCode.FENCE_STALE: 409,
     ContractErrorCode.OFFSET_MISMATCH: 409,
     ContractErrorCode.TOO_FREQUENT: 429,
+    ContractErrorCode.TLS_REQUIRED: 403,
     ContractErrorCode.UNAVAILABLE: 503,
 }
 

@@ -35,6 +35,7 @@ from portal.agentapi.http import (
     header,
     read_body,
     read_json,
+    require_tls,
     send_json,
 )
 from portal.agentapi.logs import LogCall, log_append
@@ -101,6 +102,7 @@ def _refusal(error: Exception) -> ContractError | None:
 
 async def _respond(scope: Scope, receive: Receive) -> tuple[int, object]:
     """The status and body. A body of None: the caller has hung up."""
+    require_tls(scope)
     call = (scope["method"], scope["path"])
     if call == ("POST", SYNC_PATH):
         return 200, await _sync(scope, receive)

@@ -1,8 +1,11 @@
 """HTTP for a handful of calls: bounded bodies in, JSON out. Knows nothing of nodes."""
 
+import ipaddress
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+
+from django.conf import settings
 
 from agents.contract.codec import encode
 from agents.contract.documents import PROTOCOL, check_protocol
@@ -31,6 +34,28 @@ def header(scope: Scope, name: str) -> str:
 def caller_address(scope: Scope) -> str:
     """The address to count calls by; empty behind a Unix socket."""
     return address_network(scope_address(scope))
+
+
+def require_tls(scope: Scope) -> None:
+    """Refuse plain HTTP where pages would be redirected to HTTPS, but for an agent on the portal's
+    own machine. Raises ContractError(TLS_REQUIRED)."""
+    if not settings.SECURE_SSL_REDIRECT or scope.get("scheme") == "https":
+        return
+    name, value = settings.SECURE_PROXY_SSL_HEADER or ("", "")
+    said = header(scope, name.removeprefix("HTTP_").replace("_", "-"))
+    is_proxied = bool(said or header(scope, "x-forwarded-for"))
+    peer = scope.get("client") or ("",)
+    if said == value if is_proxied else _is_loopback(str(peer[0])):
+        return
+    sentence = "tokens and environments travel here: call the portal by its https:// address"
+    raise ContractError(ContractErrorCode.TLS_REQUIRED, sentence)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:

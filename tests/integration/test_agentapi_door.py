@@ -246,3 +246,33 @@ def test_a_body_that_no_one_finishes_is_given_up(monkeypatch):
         assert code_of(answer) == (400, "malformed")
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("address", "headers", "is_taken"),
+    [
+        ("198.51.100.7", {}, False),
+        ("198.51.100.7", {"X-Forwarded-Proto": "http"}, False),
+        ("198.51.100.7", {"X-Forwarded-Proto": "https"}, True),
+        # A proxy on the portal's machine that says nothing of TLS.
+        ("127.0.0.1", {"X-Forwarded-For": "198.51.100.7"}, False),
+        ("127.0.0.1", {"X-Forwarded-Proto": "http"}, False),
+        ("127.0.0.1", {}, True),
+        ("::1", {}, True),
+    ],
+)
+def test_finding_2_15_production_takes_no_plain_http(settings, address, headers, is_taken):
+    settings.SECURE_SSL_REDIRECT = True
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    agent = an_agent()
+
+    async def scenario(_):
+        async with from_address(address) as client:
+            client.headers.update(headers)
+            answer = await agent.hello(client)
+            if is_taken:
+                assert answer.status_code == 200
+            else:
+                assert code_of(answer) == (403, "tls_required")
+
+    run(scenario)
