@@ -10,6 +10,8 @@ from agents.host.job_disk import DEFAULT_RESERVE, ENGINE_FOLDER, DiskReserve, Jo
 from agents.simdriver.arguments import add_arguments
 from agents.telemetry.settings import Address, address, sample_seconds
 
+# A small image with sh and glibc, which the driver's programs need.
+SMOKE_IMAGE = "ubuntu:24.04"
 # Commands that only read the node's hardware; they need no portal.
 READING_COMMANDS = {
     "inventory": "show this node's GPUs, MIG profiles and MIG instances",
@@ -73,7 +75,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--name", default=os.environ.get("TESSERA_NODE_NAME") or os.uname().nodename)
     _add_place(run)
     _add_disk(run)
-    run.add_argument("--policy", type=Path, help="the root-owned policy file of this node")
+    _add_policy(run)
     run.add_argument("--join-token-file", type=Path, help="else TESSERA_JOIN_TOKEN is read")
     run.add_argument(
         "--telemetry-seconds",
@@ -89,6 +91,10 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         help="serve Prometheus metrics, such as at 127.0.0.1:9400 (default: off)",
     )
     run.add_argument("--stop-jobs-on-exit", action="store_true", help="for demonstrations")
+
+
+def _add_policy(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--policy", type=Path, help="the root-owned policy file of this node")
 
 
 def _add_place(command: argparse.ArgumentParser) -> None:
@@ -128,6 +134,15 @@ def job_disk(options: argparse.Namespace) -> JobDisk:
 
 def _add_doctor(doctor: argparse.ArgumentParser) -> None:
     doctor.add_argument("--json", action="store_true", help="for programs")
+    doctor.add_argument(
+        "--smoke",
+        action="store_true",
+        help="also run one container for each way to pass a GPU, as a job would be run",
+    )
+    doctor.add_argument(
+        "--smoke-image", default=SMOKE_IMAGE, help="their image, which needs sh and glibc"
+    )
+    _add_policy(doctor)
     _add_place(doctor)
 
 

@@ -1,6 +1,7 @@
-"""`agents doctor`: checks this machine and shows how to fix problems. Changes nothing.
+"""`agents doctor`: checks this machine and shows how to fix problems. Changes nothing, except that
+`--smoke` runs a few containers and removes them.
 
-The exit status is 1 if a check blocks, else 0.
+The exit status is 1 if a check blocks, or if a container shows that jobs get no GPU; else 0.
 """
 
 import argparse
@@ -9,10 +10,12 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from agents.admission.policy import PolicyError, read_policy
 from agents.contract.documents import RuntimeKind
 from agents.doctor.checks import DoctorVerdict, Finding
 from agents.doctor.examination import examine, worst_verdict
 from agents.doctor.machine import RealMachine
+from agents.doctor.smoke import SmokeResult, SmokeVerdict, has_failed, smoke_test
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.session import Nvml
 from agents.settings import simulated_driver
@@ -20,6 +23,11 @@ from agents.simdriver.install import install
 
 
 def main(options: argparse.Namespace) -> int:
+    try:
+        policy = read_policy(options.policy)
+    except PolicyError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
     simulated = simulated_driver()
     if simulated is not None:
         install(simulated)
@@ -27,20 +35,25 @@ def main(options: argparse.Namespace) -> int:
     try:
         runtime = RuntimeKind(options.runtime)
         machine = RealMachine(
-            _existing(options.var), runtime, nvml, simulated=simulated is not None
+            _existing(options.var), runtime, nvml, simulated=simulated is not None, policy=policy
         )
         findings = examine(machine)
+        smoke = smoke_test(machine, options.smoke_image) if options.smoke else ()
     finally:
         if nvml is not None:
             nvml.close()
-    sys.stdout.write(as_json(findings) if options.json else as_text(findings))
-    return int(worst_verdict(findings) is DoctorVerdict.BLOCK)
+    if options.json:
+        sys.stdout.write(as_json(findings, smoke))
+    else:
+        sys.stdout.write(as_text(findings) + smoke_text(smoke, simulated=machine.simulated))
+    return int(worst_verdict(findings) is DoctorVerdict.BLOCK or has_failed(smoke))
 
 
-def as_json(findings: tuple[Finding, ...]) -> str:
+def as_json(findings: tuple[Finding, ...], smoke: tuple[SmokeResult, ...] = ()) -> str:
     report = {
         "verdict": worst_verdict(findings),
         "findings": [asdict(finding) for finding in findings],
+        "smoke": [asdict(result) for result in smoke],
     }
     return json.dumps(report, indent=2) + "\n"
 
@@ -52,6 +65,23 @@ def as_text(findings: tuple[Finding, ...]) -> str:
         if finding.mend:
             lines.append(f"{'':<33} fix: {finding.mend}")
     return "\n".join([*lines, f"verdict: {worst_verdict(findings)}", ""])
+
+
+def smoke_text(results: tuple[SmokeResult, ...], *, simulated: bool) -> str:
+    """A paragraph for each container; empty if none was asked for."""
+    if not results:
+        return ""
+    lines = ["", "containers, run as a job's are:"]
+    for result in results:
+        way = f"{result.path}, {result.device}" if result.path else result.device
+        chosen = " (jobs get theirs so)" if result.is_chosen and result.path else ""
+        lines.append(f"{result.verdict:<8} {way:<24} {result.why}{chosen}")
+        lines += [f"{'':<33} {line}" for line in result.saw]
+    if simulated:
+        lines.append("The driver is simulated: nothing here shows that a GPU reaches a container.")
+    elif untried := [r for r in results if r.verdict is SmokeVerdict.NOT_TRIED]:
+        lines.append(f"{len(untried)} of {len(results)} were not tried, for the reasons above.")
+    return "\n".join([*lines, ""])
 
 
 def _nvml() -> Nvml | None:

@@ -1,0 +1,223 @@
+"""One container for each way to pass a GPU, run as a job's would be: on a whole GPU and on a slice.
+
+The checks read what a machine has; this shows what a container gets. The containers belong to a
+node of their own, so that no agent takes them for its own, and are removed afterwards.
+"""
+
+import re
+import secrets
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from docker.errors import DockerException, ImageNotFound
+
+from agents.admission.policy import NodePolicy
+from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.doctor.machine import Machine
+from agents.host.container_toolkit import read_container_toolkit
+from agents.runtime.base import ContainerPhase, ContainerStatus, EngineUnreachable, RuntimeFailure
+from agents.runtime.docker import DockerRuntime
+from agents.runtime.injection import InjectionPath, choose_injection, path_refusals
+
+END_SECONDS = 120.0
+MAX_LOG_BYTES = 16 << 10
+# What the container sees, a line each. A call of CUDA itself needs a Python in the image.
+SHELL_PROGRAM = """
+echo "uid=$(id -u)"
+echo "devices=$TESSERA_DEVICES"
+for file in /dev/nvidia* /dev/nvidia-caps/*; do [ ! -c "$file" ] || echo "file=$file"; done
+if command -v nvidia-smi > /dev/null; then nvidia-smi -L 2>&1; echo "smi=$?"
+else echo "smi=absent"; fi
+if command -v python3 > /dev/null; then python3 -c "$1"; else echo "cuda=untried"; fi
+"""
+CUDA_PROGRAM = """
+import ctypes
+try:
+    cuda = ctypes.CDLL("libcuda.so.1")
+except OSError:
+    print("cuda=absent")
+else:
+    count = ctypes.c_int()
+    code = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+    print(f"cuda=error {code}" if code else f"cuda={count.value}")
+"""
+_UUID = re.compile(r"UUID: ((?:GPU|MIG)-[0-9a-zA-Z/-]+)\)")
+
+
+class SmokeVerdict(StrEnum):
+    OK = "ok"
+    FAILED = "failed"
+    # Nothing was run; `why` says what is missing.
+    NOT_TRIED = "untried"
+
+
+@dataclass(frozen=True, slots=True)
+class SmokeResult:
+    """What one container showed."""
+
+    # The way to pass the device; empty for the container without a device.
+    path: str
+    # "whole GPU", "slice" or "no device".
+    device: str
+    verdict: SmokeVerdict
+    why: str
+    # What it printed.
+    saw: tuple[str, ...] = ()
+    # Whether the agent would choose this way.
+    is_chosen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    path: InjectionPath
+    device: str
+    # Empty for the container without a device.
+    uuid: str = ""
+
+
+def smoke_test(machine: Machine, image: str) -> tuple[SmokeResult, ...]:
+    """Run all containers, one after the other."""
+    info = machine.engine
+    if info is None:
+        why = f"the agent cannot use the Docker Engine: {machine.engine_failure}"
+        return (SmokeResult("", "no device", SmokeVerdict.NOT_TRIED, why),)
+    toolkit = read_container_toolkit(machine, machine.policy.nvidia_ctk)
+    chosen = choose_injection(machine.policy, info, toolkit).path
+    refusals = path_refusals(machine.policy, info, toolkit)
+    results = [_run(machine.policy, _Trial(chosen, "no device"), image)]
+    results[0] = replace(results[0], path="", is_chosen=True)
+    for path in InjectionPath:
+        for trial, missing in _trials(machine, path):
+            if why := refusals[path] or missing:
+                result = SmokeResult(path, trial.device, SmokeVerdict.NOT_TRIED, why)
+            else:
+                result = _run(machine.policy, trial, image)
+            results.append(replace(result, is_chosen=path is chosen))
+    return tuple(results)
+
+
+def has_failed(results: Iterable[SmokeResult]) -> bool:
+    """Whether jobs of this node would fail as well: a way that is not chosen does not count."""
+    return any(r.verdict is SmokeVerdict.FAILED and r.is_chosen for r in results)
+
+
+def container_problem(lines: Iterable[str], uuid: str, user: int) -> str:
+    """What is wrong with what a container saw; empty if all is well. `uuid`: of its device; empty
+    for one that has none. `user`: the uid that it should have. Pure."""
+    lines = list(lines)
+    seen = dict(line.split("=", 1) for line in lines if re.match(r"(uid|devices|smi|cuda)=", line))
+    files = [line for line in lines if line.startswith("file=")]
+    listed = set(_UUID.findall("\n".join(lines)))
+    if seen.get("uid") != str(user):
+        return f"it ran as uid {seen.get('uid', 'unknown')}, not as {user}"
+    if seen.get("devices") != uuid:
+        return f"TESSERA_DEVICES was {seen.get('devices', 'not set')!r}, not {uuid!r}"
+    if not uuid:
+        return f"it has device files without a device: {', '.join(files)}" if files else ""
+    if seen.get("smi") == "absent":
+        return "it has no nvidia-smi, so the driver's programs and libraries were not added"
+    if seen.get("smi") != "0":
+        return f"nvidia-smi -L ended with {seen.get('smi', 'no status')}"
+    slices = {name for name in listed if name.startswith("MIG-")}
+    given = slices if uuid.startswith("MIG-") else listed
+    if given != {uuid}:
+        return f"it sees {', '.join(sorted(given)) or 'no device'}, and was given {uuid}"
+    return _cuda_problem(seen.get("cuda", "no answer"))
+
+
+def _cuda_problem(cuda: str) -> str:
+    if cuda in ("1", "untried"):
+        return ""
+    if cuda == "absent":
+        return "it has no libcuda.so.1, so the driver's libraries were not added"
+    return f"CUDA sees {cuda} devices" if cuda.isdigit() else f"CUDA does not start: {cuda}"
+
+
+def _trials(machine: Machine, path: InjectionPath) -> Iterator[tuple[_Trial, str]]:
+    """A whole GPU and a slice, each with what is missing to try it."""
+    driver = machine.driver
+    gpus = driver.gpus if driver is not None else ()
+    nothing = "" if gpus else "there is no GPU"
+    whole = next((gpu.uuid for gpu in gpus if not gpu.mig_current), "")
+    carved = driver.slices[0] if driver is not None and driver.slices else ""
+    missing = "" if whole else nothing or "every GPU is in MIG mode"
+    yield _Trial(path, "whole GPU", whole), missing
+    yield _Trial(path, "slice", carved), "" if carved else nothing or "no slice is carved"
+
+
+def _run(policy: NodePolicy, trial: _Trial, image: str) -> SmokeResult:
+    """One container, as the agent runs it for a job."""
+    name = f"doctor-{secrets.token_hex(4)}"
+    replica = DesiredReplica(
+        id=name,
+        job=name,
+        image=image,
+        command=("sh", "-c", SHELL_PROGRAM, "sh", CUDA_PROGRAM),
+        memory_mib=512,
+    )
+    untried = SmokeResult(trial.path, trial.device, SmokeVerdict.NOT_TRIED, "")
+    if why := policy.refusal(replica, RuntimeKind.DOCKER):
+        return replace(untried, why=f"{why}: name another with --smoke-image")
+    with tempfile.TemporaryDirectory(prefix="tessera-doctor-") as folder:
+        try:
+            fixed = replace(policy, device_injection=str(trial.path))
+            runtime = DockerRuntime(Path(folder), name, fixed)
+        except RuntimeFailure as failure:
+            return replace(untried, why=failure.sentence)
+        try:
+            runtime.client.images.get(image)
+            lines = _lines_of(runtime, replica, (trial.uuid,) if trial.uuid else ())
+        except ImageNotFound:
+            return replace(untried, why=f"the engine has no image {image}: docker pull {image}")
+        except (RuntimeFailure, EngineUnreachable, DockerException) as failure:
+            return replace(untried, verdict=SmokeVerdict.FAILED, why=str(failure))
+        finally:
+            runtime.close()
+    problem = container_problem(lines, trial.uuid, policy.user)
+    verdict = SmokeVerdict.FAILED if problem else SmokeVerdict.OK
+    return replace(untried, verdict=verdict, why=problem or _praise(lines, trial), saw=lines)
+
+
+def _praise(lines: tuple[str, ...], trial: _Trial) -> str:
+    if not trial.uuid:
+        return "it ran as a job does, and saw no GPU"
+    cuda = "" if "cuda=1" in lines else "; CUDA was not tried, since the image has no python3"
+    return f"it saw {trial.uuid} alone{cuda}"
+
+
+def _lines_of(
+    runtime: DockerRuntime, replica: DesiredReplica, devices: tuple[str, ...]
+) -> tuple[str, ...]:
+    """What the container printed. Its container and network are gone afterwards."""
+    news = threading.Event()
+    runtime.watch(news.set)
+    try:
+        runtime.prepare(replica, devices)
+        seen = runtime.containers()[replica.id]
+        runtime.start(replica, devices, Rendezvous(seen.address, seen.port, (seen.address,)))
+        ended = _ended(runtime, replica.id, news)
+        log = runtime.log(replica.id, 0, MAX_LOG_BYTES).decode("utf-8", "replace")
+        if ended.exit_code and "uid=" not in log:
+            why = f"it ended with {ended.exit_code}: {ended.sentence or log.strip()}"
+            raise RuntimeFailure("smoke", why)
+        return tuple(log.splitlines())
+    finally:
+        runtime.stop(replica.id, 0)
+        runtime.remove(replica.id)
+        runtime.tidy()
+
+
+def _ended(runtime: DockerRuntime, replica_id: str, news: threading.Event) -> ContainerStatus:
+    deadline = time.monotonic() + END_SECONDS
+    while True:
+        news.clear()
+        seen = runtime.containers().get(replica_id)
+        if seen is not None and seen.phase is ContainerPhase.EXITED:
+            return seen
+        if not news.wait(max(0.0, deadline - time.monotonic())):
+            raise RuntimeFailure("smoke", f"it did not end within {END_SECONDS:.0f} s")
