@@ -1,6 +1,5 @@
 """The GPUs and MIG instances of this node as last read, with their health and the preflight."""
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from agents.health.effects import HealthEffects
 from agents.health.watch import HealthWatch
 from agents.host import disk_space as disk
 from agents.host.job_disk import JobDisk
+from agents.host.system_reserve import host_capacity
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.instance_readings import InstanceReadings
 from agents.nvml.profiles import ProfileDiscovery
@@ -53,7 +53,7 @@ class Hardware:
     ) -> None:
         """A node with a real driver gets a preflight; a simulated one only the `preflight` passed.
 
-        `policy`: the node owner's rules, for the preflight. `share_clients`: as in
+        `policy`: the node owner's rules, for the preflight and the reserve. `share_clients`: as in
         NodeFacts. `job_disk`: None if the node does not report disk for jobs."""
         self.nvml = nvml
         self.watch = watch or HealthWatch()
@@ -75,7 +75,7 @@ class Hardware:
         self._reading = threading.Lock()
         self._is_full = disk.is_full(var)
         self._stale_at = 0.0
-        facts = _facts(nvml, runtime, var, simulated=simulated)
+        facts = _facts(nvml, runtime, var, policy or NodePolicy(), simulated=simulated)
         self.facts = replace(facts, share_clients=share_clients)
         self.gpus: list[GpuFacts] = []
         self.instances: list[InstanceFacts] = []
@@ -201,12 +201,15 @@ def _planned(instance: InstanceFacts, board: Board) -> InstanceFacts:
     return replace(instance, profile=profile.name) if profile else instance
 
 
-def _facts(nvml: Nvml, runtime: Runtime, var: Path, *, simulated: bool) -> NodeFacts:
-    versions = nvml.versions()
-    page = os.sysconf("SC_PAGE_SIZE")
+def _facts(
+    nvml: Nvml, runtime: Runtime, var: Path, policy: NodePolicy, *, simulated: bool
+) -> NodeFacts:
+    """CPU and memory are what jobs may have together: without the reserve."""
+    versions, total = nvml.versions(), host_capacity()
+    for_jobs = total.without(policy.reserve(total, simulated=simulated))
     return NodeFacts(
-        cpu_milli=len(os.sched_getaffinity(0)) * 1_000,
-        memory_mib=os.sysconf("SC_PHYS_PAGES") * page >> 20,
+        cpu_milli=for_jobs.cpu_milli,
+        memory_mib=for_jobs.memory_mib,
         disk_free_mib=disk.free_mib(var),
         runtime=runtime.kind,
         runtime_version=runtime.version(),

@@ -12,15 +12,19 @@ from typing import Any
 
 from agents.contract.documents import DesiredReplica, RuntimeKind
 from agents.contract.environment import is_environment_name, is_reserved
+from agents.host.system_reserve import AUTO as AUTO_RESERVE
+from agents.host.system_reserve import HostCapacity, reserved_cpu_milli, reserved_memory_mib
 
 # Chosen at the agent's start, by what the engine and the toolkit have.
 AUTO = "auto"
 CHOICES = {
     "network": ("job", "host"),
+    "numa": ("bind", "cpus", "off"),
     "on_lease_end": ("stop", "keep"),
     "device_injection": (AUTO, "runtime", "cdi", "nvidia"),
 }
 
+RESERVES = {"cpu_reserve": reserved_cpu_milli, "memory_reserve": reserved_memory_mib}
 PATHS = ("cdi_spec", "nvidia_ctk", "nvidia_smi")
 
 
@@ -38,6 +42,12 @@ class NodePolicy:
     max_cpu_milli: int = 1_000_000
     max_memory_mib: int = 8 << 20
     max_disk_mib: int = 1 << 30
+    # What jobs are not offered, of the CPUs and the memory: agents/host/system_reserve.py.
+    cpu_reserve: str = AUTO_RESERVE
+    memory_reserve: str = AUTO_RESERVE
+    # With several NUMA nodes: "bind" the CPUs and the memory of containers to the nodes of
+    # their GPUs, their "cpus" only, or neither ("off").
+    numa: str = "bind"
     # The uid that containers run as.
     user: int = 65_534
     pids: int = 4_096
@@ -57,6 +67,18 @@ class NodePolicy:
     cdi_spec: str = "/etc/cdi/nvidia.yaml"
     nvidia_ctk: str = "/usr/bin/nvidia-ctk"
     nvidia_smi: str = "/usr/bin/nvidia-smi"
+
+    def reserve(self, total: HostCapacity, *, simulated: bool = False) -> HostCapacity:
+        """The part of `total` that jobs are not offered.
+
+        A simulated node keeps nothing unless the file says so: it only shows a machine."""
+        is_auto = {self.cpu_reserve, self.memory_reserve} == {AUTO_RESERVE}
+        if simulated and is_auto:
+            return HostCapacity(0, 0)
+        return HostCapacity(
+            reserved_cpu_milli(self.cpu_reserve, total.cpu_milli),
+            reserved_memory_mib(self.memory_reserve, total.memory_mib),
+        )
 
     def refusal(self, replica: DesiredReplica, runtime: RuntimeKind) -> str:
         """Why this node will not run the replica; empty if it will."""
@@ -110,4 +132,9 @@ def _value(path: Path, name: str, value: Any) -> Any:
         raise PolicyError(f"{path}: {name} must be an absolute path")
     if name in CHOICES and value not in CHOICES[name]:
         raise PolicyError(f"{path}: {name} must be one of {', '.join(CHOICES[name])}")
+    if name in RESERVES:
+        try:
+            RESERVES[name](value, 0)
+        except ValueError as error:
+            raise PolicyError(f"{path}: {name} {error}") from error
     return value

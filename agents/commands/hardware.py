@@ -2,17 +2,22 @@
 
 import contextlib
 import json
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from agents.admission.policy import NodePolicy
+from agents.facts.wiring import GpuWiring
+from agents.host.system_reserve import host_capacity
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.session import Nvml
 from agents.settings import simulated_driver
 from agents.simdriver.install import install
 from agents.simdriver.sysfs import sysfs_tree
 from agents.topology.nics import Network
+from agents.topology.numa import NumaHost, numa_host, read_numa_nodes
 from agents.topology.pairs import GpuTopology
 from agents.topology.sysfs import read_network, sysfs_root
 
@@ -35,6 +40,15 @@ def network_of(topology: GpuTopology, sysfs: Path | None = None) -> Network:
     state = simulated_driver()
     root = sysfs or sysfs_root(sysfs_tree(state) if state else None)
     return read_network(root, {gpu.index: gpu.pci_bus_id for gpu in topology.gpus})
+
+
+def read_numa_host(gpus: Iterable[GpuWiring], policy: NodePolicy) -> NumaHost:
+    """The NUMA nodes with the CPUs and the memory that jobs may use. A simulated node has none."""
+    state, total = simulated_driver(), host_capacity()
+    kept = policy.reserve(total, simulated=state is not None)
+    root = sysfs_root(sysfs_tree(state) if state else None)
+    part = total.without(kept).memory_mib / total.memory_mib
+    return numa_host(read_numa_nodes(root, frozenset(os.sched_getaffinity(0)), part), gpus)
 
 
 def print_reading(read: Callable[[Nvml], dict[str, Any] | str]) -> int:

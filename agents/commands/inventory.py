@@ -1,13 +1,16 @@
 """`agents inventory`: the GPUs of this node. JSON by docs/schemas/inventory.json."""
 
 import argparse
+import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from agents.admission.policy import NodePolicy, PolicyError, read_policy
 from agents.commands.hardware import network_of, print_reading
 from agents.facts.gpus import GpuFacts, InstanceFacts, ProfileFacts
+from agents.host.system_reserve import host_capacity
 from agents.nvml.profiles import read_profiles
 from agents.nvml.session import Nvml
 from agents.settings import job_disk, simulated_driver
@@ -18,13 +21,22 @@ SCHEMA = 1
 
 
 def main(options: argparse.Namespace) -> int:
+    try:
+        policy = read_policy(options.policy)
+    except PolicyError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
     disk = job_disk(options).capacity_mib()
     return print_reading(
-        partial(document, options.sysfs, disk) if options.json else partial(as_text, disk)
+        partial(document, options.sysfs, disk, policy)
+        if options.json
+        else partial(as_text, disk, policy)
     )
 
 
-def document(sysfs: Path | None, disk_mib: int | None, nvml: Nvml) -> dict[str, Any]:
+def document(
+    sysfs: Path | None, disk_mib: int | None, policy: NodePolicy, nvml: Nvml
+) -> dict[str, Any]:
     """The inventory document. Raises NvmlFailure, OSError."""
     gpus = nvml.devices()
     topology = read_topology(nvml)
@@ -37,13 +49,20 @@ def document(sysfs: Path | None, disk_mib: int | None, nvml: Nvml) -> dict[str, 
         "nics": nic_documents(topology, network_of(topology, sysfs)),
         "mb_per_second": [list(row) for row in topology.matrix()],
         "disk_mib": disk_mib,
+        "host": _host(policy),
     }
 
 
-def as_text(disk_mib: int | None, nvml: Nvml) -> str:
-    """One line each for the driver, the disk, every GPU and its instances."""
+def as_text(disk_mib: int | None, policy: NodePolicy, nvml: Nvml) -> str:
+    """One line each for the driver, CPU and memory, the disk, every GPU and its instances."""
     versions = nvml.versions()
     lines = [f"driver {versions.driver}, NVML {versions.nvml}, CUDA {versions.cuda}"]
+    host = _host(policy)
+    lines.append(
+        f"for jobs: {host['cpu_milli'] / 1000:g} CPUs and {host['memory_mib']} MiB of memory;"
+        f" kept for the system: {host['reserved_cpu_milli'] / 1000:g} CPUs and"
+        f" {host['reserved_memory_mib']} MiB"
+    )
     disk = "not known" if disk_mib is None else f"{disk_mib // 1024} GiB"
     lines.append(f"disk for jobs: {disk}")
     for gpu in nvml.devices():
@@ -56,6 +75,19 @@ def as_text(disk_mib: int | None, nvml: Nvml) -> str:
             name = i.uuid or "no compute instance"
             lines.append(f"  {i.profile} at {i.start}:{i.size}, instance {i.instance_id}, {name}")
     return "\n".join(lines) + "\n"
+
+
+def _host(policy: NodePolicy) -> dict[str, int]:
+    """CPU and memory for jobs, and what is kept from them."""
+    total = host_capacity()
+    kept = policy.reserve(total, simulated=simulated_driver() is not None)
+    for_jobs = total.without(kept)
+    return {
+        "cpu_milli": for_jobs.cpu_milli,
+        "memory_mib": for_jobs.memory_mib,
+        "reserved_cpu_milli": kept.cpu_milli,
+        "reserved_memory_mib": kept.memory_mib,
+    }
 
 
 def _gpu(nvml: Nvml, gpu: GpuFacts) -> dict[str, Any]:

@@ -8,14 +8,15 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agents.admission.policy import NodePolicy, PolicyError, read_policy
-from agents.commands.hardware import network_of
-from agents.contract.documents import RuntimeKind
+from agents.commands.hardware import network_of, read_numa_host
+from agents.contract.documents import DesiredReplica, RuntimeKind
 from agents.contract.errors import ContractError
 from agents.contract.topology import NodeTopology
 from agents.facts.gpu_health import DriverEvent
@@ -33,6 +34,7 @@ from agents.portal.sync import NodeRetired, PortalSession, enrol
 from agents.runtime.base import Runtime, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_recipe import LABEL
+from agents.runtime.grants import Grant, GrantProvider
 from agents.runtime.process import ProcessRuntime
 from agents.settings import AgentSettings, settings_from
 from agents.simdriver.install import install
@@ -103,7 +105,7 @@ async def run_agent(settings: AgentSettings) -> None:
     nvml, client = Nvml(), PortalClient(settings.portal)
     await enrol(client, identity, settings.name, settings.join_token)
     shares = _shares(settings, policy, nvml)
-    runtime = _runtime(settings, policy, identity.node_id, shares)
+    runtime = _runtime(settings, policy, identity.node_id, _grants(settings, policy, nvml, shares))
     if runtime.injection is not None:
         logging.getLogger("agents").info("device_injection", extra=asdict(runtime.injection))
     portal_session = PortalSession(client, identity, journal, runtime)
@@ -183,11 +185,32 @@ def _telemetry(settings: AgentSettings) -> Telemetry:
 
 
 def _runtime(
-    settings: AgentSettings, policy: NodePolicy, node_id: str, shares: NodeShares
+    settings: AgentSettings, policy: NodePolicy, node_id: str, grant: GrantProvider
 ) -> Runtime:
     if settings.runtime is RuntimeKind.PROCESS:
-        return ProcessRuntime(settings.var / "replicas", shares.grant)
-    return DockerRuntime(settings.var / "logs", node_id, policy, shares.grant)
+        return ProcessRuntime(settings.var / "replicas", grant)
+    return DockerRuntime(settings.var / "logs", node_id, policy, grant)
+
+
+def _grants(
+    settings: AgentSettings, policy: NodePolicy, nvml: Nvml, shares: NodeShares
+) -> GrantProvider:
+    """What the replica's share grants it, and the NUMA nodes of its GPUs where they are known."""
+    if policy.numa == "off" or settings.runtime is RuntimeKind.PROCESS:
+        return shares.grant
+    try:
+        host = read_numa_host(read_topology(nvml).gpus, policy)
+    except (NvmlFailure, OSError) as failure:
+        logging.getLogger("agents").warning("numa_unread", extra={"why": str(failure)})
+        return shares.grant
+
+    def grant(replica: DesiredReplica, devices: Sequence[str]) -> Grant:
+        bound = host.binding(replica, memory=policy.numa == "bind")
+        return replace(
+            shares.grant(replica, devices), cpus=bound.cpus, memory_nodes=bound.memory_nodes
+        )
+
+    return grant
 
 
 def _job_folder(settings: AgentSettings, runtime: Runtime) -> Path | None:

@@ -1,4 +1,4 @@
-"""Checks of the host: disk space, clock, shared memory, and DCGM's handles of GPUs."""
+"""Checks of the host: disk space, clock, memory, the reserve, and DCGM's handles of GPUs."""
 
 import re
 
@@ -10,6 +10,8 @@ from agents.host.disk_space import MIN_FREE_MIB, MIN_FREE_PERCENT
 # Docker's own default for a container, 64 MiB, is too small for NCCL and data loaders.
 MIN_SHARED_MIB = 1024
 SHARED = "/dev/shm"  # noqa: S108 - only its size is read
+# Less than this does not hold the engine, the agent and their page cache.
+MIN_RESERVE_MIB = 512
 NO_ENGINE = "The Docker Engine does not respond; see engine.answers."
 
 
@@ -66,6 +68,18 @@ def _shared_memory(machine: Machine) -> CheckResult:
     return ok(f"Shared memory has {disk.total_mib // 1024} GiB.")
 
 
+def _system_reserve(machine: Machine) -> CheckResult:
+    total = machine.capacity
+    kept = machine.policy.reserve(total)
+    words = f"{kept.cpu_milli / 1000:g} CPUs and {kept.memory_mib} MiB of memory"
+    if not (kept.cpu_milli and kept.memory_mib >= MIN_RESERVE_MIB):
+        return warn(
+            f"Only {words} are kept for the system: a full node can end its engine or agent.",
+            'set cpu_reserve and memory_reserve in the policy file; "auto" is enough for most',
+        )
+    return ok(f"Jobs are not offered {words}.")
+
+
 def _holders(machine: Machine) -> CheckResult:
     """DCGM keeps handles of GPUs and MIG capabilities; a slice with such a handle is in use."""
     scan = scan_device_users(
@@ -112,6 +126,14 @@ CHECKS = (
         (DoctorVerdict.WARN,),
         "NCCL documentation, troubleshooting shared memory; k8s-device-plugin #647",
         _shared_memory,
+    ),
+    Check(
+        "host.reserve",
+        "Are CPU and memory kept for the engine and the agent?",
+        (DoctorVerdict.WARN,),
+        "Tessera's limit: some CPU and 512 MiB; slurm.conf(5), CoreSpecCount and MemSpecLimit",
+        _system_reserve,
+        needs_real_driver=True,
     ),
     Check(
         "host.dcgm",

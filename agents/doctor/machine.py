@@ -15,6 +15,7 @@ from agents.contract.documents import RuntimeKind
 from agents.facts.gpus import DriverVersions, GpuFacts
 from agents.host.files import FileTree
 from agents.host.programs import SEARCH_PATH
+from agents.host.system_reserve import HostCapacity, host_capacity
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.processes import is_persistent
 from agents.nvml.session import Nvml
@@ -90,6 +91,10 @@ class Machine(Protocol):
     def disk(self, path: str) -> DiskUsage | None: ...
 
     @property
+    def capacity(self) -> HostCapacity:
+        """All CPUs that jobs could use, and all memory."""
+
+    @property
     def engine(self) -> Mapping[str, Any] | None:
         """The Docker Engine's `/info`."""
 
@@ -158,6 +163,10 @@ class RealMachine(FileTree):
             return failure.sentence
         found.client.close()
         return found
+
+    @property
+    def capacity(self) -> HostCapacity:
+        return host_capacity()
 
     @cached_property
     def driver(self) -> DriverFacts | None:

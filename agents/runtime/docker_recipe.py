@@ -29,6 +29,9 @@ TMPFS = "exec,nosuid,nodev,mode=1777"
 # The engine's minimum, in billionths of a CPU.
 MIN_NANO_CPUS = 10_000_000
 OPEN_FILES = 65_535
+# If the host runs out of memory, the kernel ends a job before the engine or the agent, which have 0
+# or less. proc(5): up to 1000.
+OOM_SCORE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +55,13 @@ class ContainerRecipe:
         self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous
     ) -> dict[str, Any]:
         """The hardened container, except for its network. Users set none of these fields freely."""
+        grant = self.grant(replica, devices)
         return {
             "image": replica.image,
             "command": launch_command(replica),
             "entrypoint": [],
             "environment": self.environment(replica, devices, rendezvous),
-            "mounts": _mounts(self.grant(replica, devices)),
+            "mounts": _mounts(grant),
             "labels": self._labels(replica, rendezvous),
             **self.injection.options(devices),
             "hostname": container_name(replica.job, replica.attempt, replica.rank),
@@ -69,6 +73,9 @@ class ContainerRecipe:
             "mem_limit": f"{replica.memory_mib}m",
             "memswap_limit": f"{replica.memory_mib}m",
             "nano_cpus": max(MIN_NANO_CPUS, replica.cpu_milli * 1_000_000),
+            "cpuset_cpus": grant.cpus,
+            "cpuset_mems": grant.memory_nodes,
+            "oom_score_adj": OOM_SCORE,
             "shm_size": f"{replica.shm_mib}m",
             "tmpfs": {"/tmp": TMPFS, OUTPUT: TMPFS},  # noqa: S108
             "ulimits": [

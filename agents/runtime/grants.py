@@ -8,11 +8,14 @@ from agents.contract.documents import DesiredReplica
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Additional environment and mounts of one replica."""
+    """Additional environment and mounts of one replica, and the CPUs and memory nodes of the host
+    that it is bound to, as the kernel lists them (empty: any)."""
 
     env: dict[str, str] = field(default_factory=dict)
     # Folders of the host, as (source, target in the container).
     mounts: tuple[tuple[str, str], ...] = ()
+    cpus: str = ""
+    memory_nodes: str = ""
 
 
 NO_GRANT = Grant()

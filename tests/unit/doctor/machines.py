@@ -14,6 +14,7 @@ from agents.doctor.examination import CHECKS, examine
 from agents.doctor.machine import CommandOutput, DiskUsage, DriverFacts, ProbeCommand
 from agents.facts.gpus import DriverVersions, GpuFacts
 from agents.host.files import FileTree
+from agents.host.system_reserve import HostCapacity
 from agents.runtime.docker_engine import EngineApi
 
 GPU = "GPU-5f6cd0c1-9a51-4b1c-8d9e-1c0a6d2f0b11"
@@ -98,6 +99,7 @@ class PaperMachine(FileTree):
         self.engine_failure = ""
         self.driver = a_driver()
         self.disks = {}
+        self.capacity = HostCapacity(cpu_milli=192_000, memory_mib=2_000_000)
 
     def output(self, command):
         return self.outputs.get(command)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agents.admission.policy import NodePolicy
 from agents.doctor.machine import DiskUsage, ProbeCommand
 from tests.unit.doctor.machines import (
     CLOSED_MODULE,
@@ -88,6 +89,22 @@ def test_the_disk_of_dockers_own_root_is_the_one_that_counts(tmp_path):
     machine.engine["DockerRootDir"] = "/data/docker"
     machine.disks["/data/docker"] = DiskUsage(1000, 0)
     assert "/data/docker" in finding(machine, "host.engine_disk").why
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (NodePolicy(), "ok"),
+        (NodePolicy(cpu_reserve="0"), "warn"),
+        (NodePolicy(memory_reserve="256MiB"), "warn"),
+        (NodePolicy(cpu_reserve="1", memory_reserve="8GiB"), "ok"),
+    ],
+)
+def test_a_node_that_keeps_nothing_for_its_system_is_warned_of(tmp_path, policy, said):
+    machine = a_machine(tmp_path)
+    machine.policy = policy
+    found = finding(machine, "host.reserve")
+    assert found.verdict == said and "CPUs and" in found.why
 
 
 @pytest.mark.parametrize(("synchronised", "said"), [("yes", "ok"), ("no", "warn")])

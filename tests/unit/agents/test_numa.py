@@ -1,0 +1,124 @@
+"""To which NUMA nodes of a host a replica is bound."""
+
+from dataclasses import replace
+
+import pytest
+
+from agents.admission.policy import NodePolicy
+from agents.contract.documents import Device, Rendezvous, SliceKind
+from agents.facts.wiring import GpuWiring
+from agents.runtime.docker_recipe import OOM_SCORE, ContainerRecipe
+from agents.runtime.grants import Grant
+from agents.runtime.injection import Injection
+from agents.topology.numa import (
+    UNBOUND,
+    NumaBinding,
+    NumaNode,
+    as_list,
+    from_list,
+    numa_host,
+    read_numa_nodes,
+)
+from tests.unit.agents.documents import a_replica
+
+GIB = 1_024
+MEETING = Rendezvous("10.0.0.1", 29_500)
+# Two sockets with 48 cores of two threads and 1 TiB each, and four GPUs beside each of them.
+NODES = (
+    NumaNode(0, frozenset(range(48)) | frozenset(range(96, 144)), 1_024 * GIB),
+    NumaNode(1, frozenset(range(48, 96)) | frozenset(range(144, 192)), 1_024 * GIB),
+)
+GPUS = tuple(GpuWiring(n, f"GPU-{n}", f"{n}", numa_nodes=(n // 4,)) for n in range(8))
+HOST = numa_host(NODES, GPUS)
+FAR = NumaBinding("48-95,144-191", "1")
+
+
+def whole(*numbers):
+    return tuple(Device(f"a-{n}", f"s-{n}", SliceKind.GPU, f"GPU-{n}") for n in numbers)
+
+
+def a_slice(number, size, **fields):
+    return (Device("a", "s", SliceKind.MIG, f"GPU-{number}", "p", 0, size, **fields),)
+
+
+def binding(devices, cpus=8, gib=64, host=HOST, **options):
+    asked = a_replica(devices=devices, cpu_milli=cpus * 1_000, memory_mib=gib * GIB)
+    return host.binding(asked, **options)
+
+
+def test_a_replica_is_bound_to_the_node_of_its_gpus():
+    assert binding(whole(0)) == NumaBinding("0-47,96-143", "0")
+    assert binding(whole(5)) == binding(whole(4, 7)) == FAR
+
+
+def test_one_that_asks_for_more_than_its_gpus_part_of_the_node_is_not_bound():
+    """Else four jobs of one GPU each could have more CPUs or memory than their node."""
+    assert binding(whole(5), cpus=24, gib=256) == FAR
+    assert binding(whole(5), cpus=25) == replace(FAR, cpus="")
+    assert binding(whole(5), gib=257) == replace(FAR, memory_nodes="")
+    assert binding(whole(5, 6), cpus=48, gib=512) == FAR
+
+
+def test_a_slice_and_a_share_have_their_part_of_the_gpus_part():
+    assert binding(a_slice(5, 4), cpus=12, gib=128) == FAR
+    assert binding(a_slice(5, 4), cpus=13, gib=129) == UNBOUND
+    share = (Device("a", "s", SliceKind.MPS, "GPU-5", threads=25, memory_mib=1),)
+    assert binding(share, cpus=6, gib=64) == FAR
+    assert binding(share, cpus=7, gib=65) == UNBOUND
+
+
+@pytest.mark.parametrize("devices", [(), whole(3, 4), whole(9), whole(0, 9)], ids=str)
+def test_without_gpus_or_with_those_of_every_node_or_an_unknown_one_it_is_not_bound(devices):
+    assert binding(devices) == UNBOUND
+
+
+def test_a_host_of_one_node_and_one_that_reports_none_bind_nothing():
+    assert binding(whole(0), host=numa_host(NODES[:1], GPUS)) == UNBOUND
+    assert binding(whole(0), host=numa_host((), GPUS)) == UNBOUND
+    silent = [replace(gpu, numa_nodes=()) for gpu in GPUS]
+    assert binding(whole(0), host=numa_host(NODES, silent)) == UNBOUND
+
+
+def test_cpus_alone_are_bound_where_the_policy_says_so():
+    assert binding(whole(5), memory=False) == replace(FAR, memory_nodes="")
+
+
+def test_all_replicas_that_are_bound_to_a_node_fit_into_it():
+    """The largest bound request of each of its GPUs, together."""
+    for number in (0, 1):
+        near = [gpu for gpu in GPUS if gpu.numa_nodes == (number,)]
+        cpus = memory = 0
+        for gpu in near:
+            fitting = [n for n in range(1, 97) if binding(whole(gpu.index), cpus=n).cpus]
+            cpus += max(fitting)
+            sizes = range(64, 1_025, 64)
+            memory += max(g for g in sizes if binding(whole(gpu.index), gib=g).memory_nodes)
+        assert cpus <= len(NODES[number].cpus) and memory * GIB <= NODES[number].memory_mib
+
+
+@pytest.mark.parametrize("text", ["", "0", "0-3", "0-3,8,10-11"])
+def test_lists_are_those_of_the_kernel(text):
+    assert as_list(from_list(f"{text}\n")) == text
+
+
+def test_nodes_are_read_from_sysfs_with_the_cpus_and_the_memory_that_jobs_may_use(tmp_path):
+    for number, cpus in enumerate(("0-3", "4-7")):
+        folder = tmp_path / "devices" / "system" / "node" / f"node{number}"
+        folder.mkdir(parents=True)
+        (folder / "cpulist").write_text(f"{cpus}\n", "utf-8")
+        (folder / "meminfo").write_text(f"Node {number} MemTotal:  4194304 kB\n", "utf-8")
+    (tmp_path / "devices" / "system" / "node" / "node2").mkdir()
+    usable = frozenset(range(1, 8))
+    assert read_numa_nodes(tmp_path, usable, 0.5) == [
+        NumaNode(0, frozenset({1, 2, 3}), 2_048),
+        NumaNode(1, frozenset({4, 5, 6, 7}), 2_048),
+    ]
+    assert read_numa_nodes(tmp_path / "none", usable, 0.5) == []
+
+
+def test_the_engine_is_asked_for_the_cpus_and_memory_nodes_of_the_binding():
+    granted = Grant(cpus="0-3", memory_nodes="0")
+    recipe = ContainerRecipe("n-1", NodePolicy(), Injection("nvidia"), lambda *_: granted)
+    options = recipe.options(a_replica(), (), MEETING)
+    assert (options["cpuset_cpus"], options["cpuset_mems"]) == ("0-3", "0")
+    assert options["oom_score_adj"] == OOM_SCORE
