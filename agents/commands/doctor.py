@@ -8,7 +8,6 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 from agents.admission.policy import PolicyError, read_policy
 from agents.contract.documents import RuntimeKind
@@ -35,7 +34,7 @@ def main(options: argparse.Namespace) -> int:
     try:
         runtime = RuntimeKind(options.runtime)
         machine = RealMachine(
-            _existing(options.var), runtime, nvml, simulated=simulated is not None, policy=policy
+            options.var, runtime, nvml, simulated=simulated is not None, policy=policy
         )
         findings = examine(machine)
         smoke = smoke_test(machine, options.smoke_image) if options.smoke else ()
@@ -89,9 +88,3 @@ def _nvml() -> Nvml | None:
         return Nvml()
     except NvmlFailure:
         return None
-
-
-def _existing(folder: Path) -> Path:
-    """The folder or its nearest existing parent: the folder is created at the first start."""
-    folder = folder.absolute()
-    return next(at for at in (folder, *folder.parents) if at.exists())

@@ -24,6 +24,7 @@ from agents.hardware import Hardware
 from agents.health.lost_devices import DetachedProbe
 from agents.health.xids import xid_by_number
 from agents.host.job_disk import JobDisk
+from agents.host.private_files import PRIVATE_UMASK, FolderExposed, make_agent_folder
 from agents.loop.node import NodeLoop
 from agents.mps.shares import NodeShares
 from agents.mps.support import control_program, mps_support
@@ -53,6 +54,7 @@ START_ERRORS = (
     PolicyError,
     JournalError,
     FolderInUse,
+    FolderExposed,
     EndpointFailure,
     ContractError,
     FileNotFoundError,
@@ -78,6 +80,7 @@ class JsonFormatter(logging.Formatter):
 
 def main(options: argparse.Namespace) -> int:
     """Exit status 0 after a regular end, 1 if the agent could not start."""
+    os.umask(PRIVATE_UMASK)
     settings = settings_from(options)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
@@ -96,7 +99,7 @@ def main(options: argparse.Namespace) -> int:
 
 async def run_agent(settings: AgentSettings) -> None:
     """Run until SIGTERM or SIGINT. Jobs keep running unless the settings say otherwise."""
-    settings.var.mkdir(parents=True, exist_ok=True)
+    make_agent_folder(settings.var)
     if settings.simulated_driver is not None:
         install(settings.simulated_driver)
     policy = read_policy(settings.policy)

@@ -6,6 +6,7 @@ from agents.doctor.checks import Check, CheckResult, DoctorVerdict, block, ok, u
 from agents.doctor.machine import DiskUsage, Machine, ProbeCommand
 from agents.host.device_users import MONITORS, is_gpu_file, scan_device_users
 from agents.host.disk_space import MIN_FREE_MIB, MIN_FREE_PERCENT
+from agents.host.private_files import exposure
 
 # Docker's own default for a container, 64 MiB, is too small for NCCL and data loaders.
 MIN_SHARED_MIB = 1024
@@ -27,6 +28,15 @@ def _home_disk(machine: Machine) -> CheckResult:
     return _disk_space(
         machine.disk(machine.home), "The agent's folder", f"sudo du -xh -d1 {machine.home}"
     )
+
+
+def _home_access(machine: Machine) -> CheckResult:
+    access = machine.access(machine.home)
+    if access is None:
+        return ok("The agent's folder does not exist yet; only the agent will read it.")
+    if found := exposure(machine.home, access, machine.user):
+        return block(f"{found.why[:1].upper()}{found.why[1:]}.", found.mend)
+    return ok("Only the agent can read its folder.")
 
 
 def _disk_space(disk: DiskUsage | None, where: str, mend: str) -> CheckResult:
@@ -112,6 +122,13 @@ CHECKS = (
         (DoctorVerdict.BLOCK,),
         "Tessera's limit: no new jobs below 10 % or 5 GiB",
         _home_disk,
+    ),
+    Check(
+        "host.agent_folder",
+        "Is the agent's folder, with its key and the logs of jobs, closed to other users?",
+        (DoctorVerdict.BLOCK,),
+        "Tessera's rule: an agent does not start in a folder that others can read",
+        _home_access,
     ),
     Check(
         "host.clock",

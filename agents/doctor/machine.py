@@ -1,6 +1,7 @@
 """What checks can read of a machine: files, the output of a fixed list of programs (without a
 shell), the Docker Engine's info, and NVML. Nothing is changed."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from agents.admission.policy import NodePolicy
 from agents.contract.documents import RuntimeKind
 from agents.facts.gpus import DriverVersions, GpuFacts
 from agents.host.files import FileTree
+from agents.host.private_files import Access, path_access
 from agents.host.programs import SEARCH_PATH
 from agents.host.system_reserve import HostCapacity, host_capacity
 from agents.nvml.errors import NvmlFailure
@@ -69,8 +71,10 @@ class DriverFacts:
 class Machine(Protocol):
     """The machine as the checks see it. What is missing or not readable is None."""
 
-    # The agent's folder.
+    # The agent's folder, which its first start creates.
     home: str
+    # The user that runs the agent.
+    user: int
     runtime: RuntimeKind
     simulated: bool
     # The node owner's rules, of which some checks depend.
@@ -89,6 +93,9 @@ class Machine(Protocol):
         """None if the program is not installed or did not end in time."""
 
     def disk(self, path: str) -> DiskUsage | None: ...
+
+    def access(self, path: str) -> Access | None:
+        """A path's owner and mode."""
 
     @property
     def capacity(self) -> HostCapacity:
@@ -123,7 +130,7 @@ class RealMachine(FileTree):
         policy: NodePolicy | None = None,
     ) -> None:
         super().__init__(Path("/"))
-        self.home = str(home)
+        self.home, self.user = str(home.absolute()), os.geteuid()
         self.runtime = runtime
         self.simulated = simulated
         self.policy = policy or NodePolicy()
@@ -136,11 +143,21 @@ class RealMachine(FileTree):
         return self._outputs[command]
 
     def disk(self, path: str) -> DiskUsage | None:
+        at = Path(path)
+        if path == self.home:
+            # Before the first start: the disk that it will be on.
+            at = next(folder for folder in (at, *at.parents) if folder.exists())
         try:
-            usage = shutil.disk_usage(path)
+            usage = shutil.disk_usage(at)
         except OSError:
             return None
         return DiskUsage(usage.total >> 20, usage.free >> 20)
+
+    def access(self, path: str) -> Access | None:
+        try:
+            return path_access(Path(path))
+        except OSError:
+            return None
 
     @property
     def engine(self) -> Mapping[str, Any] | None:

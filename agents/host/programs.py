@@ -34,6 +34,8 @@ def run_program(seconds: float, program: str, *arguments: str) -> ProgramResult:
             capture_output=True,
             timeout=seconds,
             env=ENVIRONMENT,
+            # What it makes, such as device nodes, is for others too; the agent's own files are not.
+            umask=0o022,
             check=False,
         )
     except subprocess.TimeoutExpired:

@@ -5,7 +5,7 @@ Events wake it; a slow tick only catches changes that no event announced."""
 import logging
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -147,7 +147,13 @@ class NodeLoop:
         self._partition(desired, seen)
         for action in replica_actions(desired.replicas, self._local_state(desired, seen)):
             self._begin(("replica", _subject(action)), partial(self._do, action))
+        self.journal.forget_environments(self._ended(seen))
         self._report(desired)
+
+    def _ended(self, seen: Mapping[str, ContainerStatus]) -> frozenset[str]:
+        """Replicas that will not run again: their container exited, or they have failed."""
+        exited = {key for key, one in seen.items() if one.phase is ContainerPhase.EXITED}
+        return frozenset(exited) | frozenset(self.journal.failures())
 
     def _report(self, desired: DesiredDocument) -> None:
         document = observed_document(

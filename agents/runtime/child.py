@@ -5,6 +5,7 @@ code survives an agent that was killed. It leads its own session and ignores SIG
 agent sends to the whole group.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -32,7 +33,11 @@ def main(home: Path) -> None:
     if json.loads((home / "identity.json").read_text("utf-8"))["pid"] != os.getpid():
         return
     go = json.loads((home / "go.json").read_text("utf-8"))
-    write(home / "exit.json", run(home, go))
+    ended = run(home, go)
+    # Its environment may hold secrets, and is not needed any more.
+    with contextlib.suppress(OSError):
+        write(home / "go.json", {})
+    write(home / "exit.json", ended)
 
 
 def run(home: Path, go: dict) -> dict:  # type: ignore[type-arg]  # plain JSON

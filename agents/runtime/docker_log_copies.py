@@ -8,6 +8,7 @@ from pathlib import Path
 
 from docker.models.containers import Container
 
+from agents.host.private_files import make_private_folder
 from agents.runtime.docker_log import LogCopy, mark_path
 from agents.runtime.docker_recipe import LABEL
 
@@ -21,7 +22,7 @@ class LogCopies:
     """Files in `home`. `on_end` is called whenever a copy has ended. Thread-safe."""
 
     def __init__(self, home: Path, on_end: Callable[[], None]) -> None:
-        home.mkdir(parents=True, exist_ok=True)
+        make_private_folder(home)
         self._home = home
         self._ended = on_end
         self._running: dict[str, tuple[LogCopy, threading.Thread]] = {}

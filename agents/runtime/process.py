@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.host.private_files import make_private_folder
 from agents.runtime.base import (
     ContainerPhase,
     ContainerStatus,
@@ -45,7 +46,7 @@ class ProcessRuntime:
     def __init__(self, home: Path, grant: GrantProvider = no_grant) -> None:
         self.home = home
         self.grant = grant
-        self.home.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.home)
         self._changed: Callable[[], None] = lambda: None
         self._watched: set[str] = set()
         self._lock = threading.Lock()

@@ -6,8 +6,8 @@ SQLite with full synchronisation: every change is written down before it is made
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from agents.contract.message import NO_MESSAGE, Message, read_message
 from agents.contract.newer_documents import read_newer_desired
 from agents.facts.failures import ReplicaFailure
 from agents.facts.partitions import InstanceClaim
+from agents.host.private_files import PRIVATE_FILE, make_private_file
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -34,6 +35,8 @@ CREATE TABLE IF NOT EXISTS claims (
     PRIMARY KEY (gpu, start, size));
 """
 MAX_EVENTS_PER_CALL = 200
+# `user_version` of a file that holds no deleted values.
+OVERWRITES_DELETED = 1
 
 
 class JournalError(Exception):
@@ -47,8 +50,12 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
         try:
+            _make_private(path)
             self._db = _open(path)
-        except sqlite3.Error as error:
+            # Replicas whose environment is in the file, and whether one was overwritten just now.
+            self._secretive = _with_environment(_stored_desired(self._db))
+            self._must_checkpoint = False
+        except (sqlite3.Error, OSError) as error:
             sentence = f"{path} cannot be read as a journal: {error}"
             raise JournalError(sentence) from error
 
@@ -175,8 +182,25 @@ class Journal:
         )
         with self._write() as db:
             db.executemany(raise_fence, [(r.job, r.fence) for r in desired.replicas])
-            text = json.dumps(encode(desired))
-            db.execute("INSERT OR REPLACE INTO facts VALUES ('desired', ?)", (text,))
+            self._replace_desired(db, encode(desired))
+
+    def forget_environments(self, ended: Collection[str]) -> None:
+        """Delete the environment of replicas that have ended, from the file and from its WAL: it
+        may hold secrets, and they run no more."""
+        if self._secretive.isdisjoint(ended):
+            return
+        with self._write() as db:
+            document = _stored_desired(db)
+            for replica in document["replicas"]:
+                if replica["id"] in ended:
+                    replica["env"] = {}
+            self._replace_desired(db, document)
+
+    def _replace_desired(self, db: sqlite3.Connection, document: dict[str, Any]) -> None:
+        db.execute("INSERT OR REPLACE INTO facts VALUES ('desired', ?)", (json.dumps(document),))
+        secretive = _with_environment(document)
+        self._must_checkpoint = bool(self._secretive - secretive)
+        self._secretive = secretive
 
     def fact(self, name: str) -> str:
         for (value,) in self._rows("SELECT value FROM facts WHERE name = ?", name):
@@ -201,6 +225,9 @@ class Journal:
                 self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
+            if self._must_checkpoint:
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                self._must_checkpoint = False
 
 
 def _read_message(text: str | None) -> Message:
@@ -209,12 +236,34 @@ def _read_message(text: str | None) -> Message:
     return stored or NO_MESSAGE
 
 
+def _make_private(path: Path) -> None:
+    """Close the file to others. SQLite gives new files beside it the same mode."""
+    make_private_file(path)
+    for beside in (f"{path.name}-wal", f"{path.name}-shm"):
+        with suppress(FileNotFoundError):
+            path.with_name(beside).chmod(PRIVATE_FILE)
+
+
+def _stored_desired(db: sqlite3.Connection) -> dict[str, Any]:
+    """As JSON; empty if there is none."""
+    row = db.execute("SELECT value FROM facts WHERE name = 'desired'").fetchone()
+    return dict(json.loads(row[0])) if row else {}
+
+
+def _with_environment(document: dict[str, Any]) -> frozenset[str]:
+    """The replicas of a desired document that have variables of their own."""
+    return frozenset(r["id"] for r in document.get("replicas", ()) if r.get("env"))
+
+
 def _open(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
     try:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
+        # What is deleted is overwritten; a checkpoint carries that from the WAL into the file.
+        db.execute("PRAGMA secure_delete=ON")
         db.executescript(SCHEMA)
+        _clean(db)
         (result,) = db.execute("PRAGMA quick_check(1)").fetchone()
         if result != "ok":
             raise sqlite3.DatabaseError(" ".join(result.split()))
@@ -222,6 +271,16 @@ def _open(path: Path) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def _clean(db: sqlite3.Connection) -> None:
+    """Remove deleted values that an agent left: in the WAL when it was killed, in unused pages if
+    it was of a version that did not overwrite them."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version < OVERWRITES_DELETED:
+        db.execute("VACUUM")
+        db.execute(f"PRAGMA user_version={OVERWRITES_DELETED}")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def utc_now() -> str:

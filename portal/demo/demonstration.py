@@ -1,6 +1,7 @@
 """The demonstration from start to end: migrate, seed, start, submit, follow, stay, stop."""
 
 import fcntl
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from django.core.management import call_command
 from portal.accounts.services import token_revoke
 from portal.demo.example import AliceClient, ExampleResult, follow_job, request_body
 from portal.demo.preflight import HOST
+from portal.demo.private_folder import PRIVATE_UMASK, close_folder
 from portal.demo.processes import ChildProcesses, DemoFailed
 from portal.demo.runtime_choice import RuntimeChoice, choose_runtime
 from portal.demo.seed import ACTOR, DemoSeed, secret_key, seed_demo
@@ -38,6 +40,8 @@ class Demonstration:
     def run(self, *, with_job: bool, stay: bool) -> ExampleResult | None:
         """Run it. Returns the example job's result, if any; on return every child has ended."""
         with ExitStack() as stack:
+            os.umask(PRIVATE_UMASK)
+            close_folder(self.var)
             stack.enter_context(_exclusive(self.var))
             (self.var / "static").mkdir(exist_ok=True)  # whitenoise warns if it is missing
             call_command("migrate", verbosity=0)

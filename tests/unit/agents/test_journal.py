@@ -244,3 +244,71 @@ def test_a_sentence_is_made_fit_for_the_wire(opened, dirty):
     assert event.sentence == wire_text(dirty)
     assert event.sentence.isprintable() and len(event.sentence.encode()) <= 4 * 1_000
     assert len(event.sentence) <= 1_000
+
+
+SECRET = "hf_a_token_of_a_job"
+
+
+def bytes_of(path):
+    """All that is on the disk, as a thief would read it."""
+    return b"".join(at.read_bytes() for at in sorted(path.parent.iterdir()))
+
+
+def with_a_secret(name="r-1"):
+    # Long, so that it takes pages of its own, which an overwrite does not reach by itself.
+    return a_replica(id=name, job=name, env={"HF_TOKEN": SECRET, "REST": "x" * 20_000})
+
+
+def test_the_environment_of_a_job_is_gone_once_it_is_no_longer_desired(opened, path):
+    journal = opened()
+    journal.store_desired(a_desired(replicas=(with_a_secret(),), revision=1))
+    assert SECRET.encode() in bytes_of(path)
+    journal.store_desired(a_desired(replicas=(), revision=2))
+    assert SECRET.encode() not in bytes_of(path)
+
+
+def test_the_environment_of_an_ended_replica_is_gone_before_the_portal_hears_of_it(opened, path):
+    journal = opened()
+    other = a_replica(id="r-2", job="j-2", env={"NAME": "value"})
+    journal.store_desired(a_desired(replicas=(with_a_secret(), other), revision=1))
+    journal.forget_environments(frozenset({"r-1", "r-9"}))
+    assert SECRET.encode() not in bytes_of(path)
+    kept = {replica.id: replica.env for replica in journal.desired().replicas}
+    assert kept == {"r-1": {}, "r-2": {"NAME": "value"}}
+    # Nothing is left to forget, so nothing is written.
+    before = bytes_of(path)
+    journal.forget_environments(frozenset({"r-1"}))
+    assert bytes_of(path) == before
+
+
+def test_a_killed_agent_leaves_no_environment_to_the_next_one(opened, path, tmp_path):
+    """Killed between the write and the checkpoint: the WAL still has the old document."""
+    journal = opened()
+    journal.store_desired(a_desired(replicas=(with_a_secret(),), revision=1))
+    journal._must_checkpoint = False
+    with journal._write() as db:
+        db.execute("DELETE FROM facts WHERE name = 'desired'")
+    left = killed(path, tmp_path / "left")
+    assert SECRET.encode() in bytes_of(left)
+    opened(left)
+    assert SECRET.encode() not in bytes_of(left)
+
+
+def test_a_journal_of_an_earlier_version_loses_what_it_had_deleted(opened, path):
+    path.parent.mkdir()
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA secure_delete=OFF")
+    db.execute("CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
+    db.execute("INSERT INTO facts VALUES ('desired', ?)", (SECRET + "x" * 20_000,))
+    db.commit()
+    db.execute("DELETE FROM facts")
+    db.commit()
+    db.close()
+    assert SECRET.encode() in bytes_of(path)
+    opened()
+    assert SECRET.encode() not in bytes_of(path)
+
+
+def test_the_journal_and_the_files_beside_it_are_its_users_alone(opened, path):
+    opened().store_desired(a_desired(replicas=(with_a_secret(),)))
+    assert {at.stat().st_mode & 0o777 for at in path.parent.iterdir()} == {0o600}

@@ -89,7 +89,7 @@ class PaperMachine(FileTree):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.home = "/var/lib/tessera"
+        self.home, self.user = "/var/lib/tessera", 0
         self.runtime = RuntimeKind.DOCKER
         self.simulated = False
         self.policy = NodePolicy()
@@ -100,12 +100,16 @@ class PaperMachine(FileTree):
         self.driver = a_driver()
         self.disks = {}
         self.capacity = HostCapacity(cpu_milli=192_000, memory_mib=2_000_000)
+        self.accesses = {}
 
     def output(self, command):
         return self.outputs.get(command)
 
     def disk(self, path):
         return self.disks.get(path, DiskUsage(total_mib=1_000_000, free_mib=400_000))
+
+    def access(self, path):
+        return self.accesses.get(path)
 
     def says(self, command, text, code=0):
         self.outputs[command] = CommandOutput(code, text)

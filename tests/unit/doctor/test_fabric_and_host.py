@@ -4,6 +4,7 @@ import pytest
 
 from agents.admission.policy import NodePolicy
 from agents.doctor.machine import DiskUsage, ProbeCommand
+from agents.host.private_files import Access
 from tests.unit.doctor.machines import (
     CLOSED_MODULE,
     FABRIC_MANAGER,
@@ -156,3 +157,26 @@ def test_dcgm_whose_files_are_hidden_is_unknown(tmp_path):
     found = finding(machine, "host.dcgm")
     assert found.verdict == "unknown"
     assert "nv-hostengine (4711) may have GPUs open" in found.why
+
+
+@pytest.mark.parametrize(
+    ("access", "mend"),
+    [
+        (Access(0, 0o755), "sudo chmod 711 /var/lib/tessera"),
+        (Access(0, 0o740), "sudo chmod 711 /var/lib/tessera"),
+        (Access(0, 0o702), "sudo chmod 711 /var/lib/tessera"),
+        (Access(1000, 0o700), "sudo chown 0 /var/lib/tessera && sudo chmod 711 /var/lib/tessera"),
+    ],
+)
+def test_an_agents_folder_that_others_can_read_blocks(tmp_path, access, mend):
+    machine = a_machine(tmp_path)
+    machine.accesses[machine.home] = access
+    found = finding(machine, "host.agent_folder")
+    assert (found.verdict, found.mend) == ("block", mend)
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o711, 0o701])
+def test_an_agents_folder_that_others_can_only_pass_through_is_well(tmp_path, mode):
+    machine = a_machine(tmp_path)
+    machine.accesses[machine.home] = Access(0, mode)
+    assert verdict(machine, "host.agent_folder") == "ok"
