@@ -25,9 +25,11 @@ class BucketRate:
         """What is in a bucket `seconds` after it held `level`."""
         return min(float(self.burst), level + max(0.0, seconds) * self.per_second)
 
-    def wait_seconds(self, level: float) -> int:
-        """Whole seconds until a bucket that holds `level` has one to give; 0 if it has one now."""
-        return 0 if level >= 1 else math.ceil((1 - level) / self.per_second)
+    def wait_seconds(self, level: float, cost: float = 1) -> int:
+        """Whole seconds until a bucket that holds `level` has `cost` to give; 0 if it has now.
+        What costs more than the burst takes all of it."""
+        missing = min(cost, self.burst) - level
+        return math.ceil(missing / self.per_second) if missing > 0 else 0
 
 
 class TokenBuckets:
@@ -50,12 +52,12 @@ class TokenBuckets:
         """Seconds until one can be taken; 0 if now."""
         return self.rate.wait_seconds(self._level(key))
 
-    def take(self, key: Hashable) -> int:
-        """Take one. Returns 0, or the seconds to wait if there was none."""
+    def take(self, key: Hashable, cost: float = 1) -> int:
+        """Take `cost`. Returns 0, or the seconds to wait if there was less."""
         level = self._level(key)
-        if wait := self.rate.wait_seconds(level):
+        if wait := self.rate.wait_seconds(level, cost):
             return wait
-        self._put(key, level - 1)
+        self._put(key, max(0.0, level - cost))
         return 0
 
     def give_back(self, key: Hashable) -> None:

@@ -19,5 +19,8 @@ MAX_DEVICES = MAX_GPUS
 MAX_PROBLEMS = 2 * MAX_SLICES + MAX_GPUS
 # Events in one call. An agent sends 200, and the next ones with its next call.
 MAX_EVENTS = 500
+# Objects and lists of a whole body. As many replicas as 1 MiB holds, 2,000, have with their message
+# and its values 6,000; all pairs of GPUs, slices, problems and events make 6,000 more.
+MAX_OBJECTS = 16_384
 # Entries of an event's data. Agents use up to six.
 MAX_EVENT_DATA = 32

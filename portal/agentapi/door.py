@@ -27,6 +27,9 @@ REFUSED_GREETINGS = BucketRate(burst=40, per_second=5)
 HELLOS = BucketRate(burst=20, per_second=0.2)
 # Reports and samples of one node. An agent sends one for each change that it sees.
 REPORTS = BucketRate(burst=60, per_second=20)
+# KiB of reports and samples of one node. The largest report is 1 MiB, and reading it holds the
+# interpreter's lock, and so everybody else, for some 20 ms.
+REPORTED_KIB = BucketRate(burst=8_192, per_second=1_024)
 # Log chunks of one node: at 256 KiB each, more than its network carries for long.
 LOG_CHUNKS = BucketRate(burst=400, per_second=100)
 # As many nodes are remembered as there are buckets.
@@ -36,6 +39,7 @@ MAX_NODES = 20_000
 class Door:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.reports = TokenBuckets(REPORTS, clock=clock)
+        self.reported_kib = TokenBuckets(REPORTED_KIB, clock=clock)
         self.log_chunks = TokenBuckets(LOG_CHUNKS, clock=clock)
         self._hellos = TokenBuckets(HELLOS, clock=clock)
         self._refused_tokens = TokenBuckets(REFUSED_TOKENS, clock=clock)

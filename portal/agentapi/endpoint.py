@@ -5,6 +5,7 @@ import logging
 import re
 from typing import TypeVar
 from urllib.parse import parse_qs
+from uuid import UUID
 
 from django.conf import settings
 from django.db import DataError, InterfaceError, OperationalError
@@ -26,12 +27,13 @@ from agents.contract.codec import decode
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.telemetry import TelemetryRequest
 from portal.agentapi import enrolment, sync
-from portal.agentapi.door import door
+from portal.agentapi.door import door, too_frequent
 from portal.agentapi.http import (
     Disconnected,
     Receive,
     Scope,
     Send,
+    announced_bytes,
     header,
     read_body,
     read_json,
@@ -49,6 +51,8 @@ Request = TypeVar("Request", EnrolRequest, HelloRequest, SyncRequest, TelemetryR
 
 PREFIX = "/agent/v1/"
 UNAVAILABLE_SECONDS = 2
+# The server reads so much of a refused body by itself, and the connection carries the next call.
+DRAINED_BYTES = 64 << 10
 # The body of an enrolment or a hello is there by then.
 GREETING_SECONDS = 10
 LOG = re.compile(r"/agent/v1/replicas/(?P<replica>[^/]+)/log")
@@ -72,7 +76,9 @@ async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
         status, value = (refusal.status, refusal.body()) if refusal else (500, FAILED)
         retry_after = _retry_after(refusal) if refusal else 0
     if value is not None:
-        await send_json(send, status, value, retry_after)
+        # Of a large body that was refused, the rest is not worth reading.
+        is_unread = status >= 400 and announced_bytes(scope, MAX_BODY_BYTES) > DRAINED_BYTES
+        await send_json(send, status, value, retry_after=retry_after, closes=is_unread)
 
 
 def _retry_after(refusal: ContractError) -> int:
@@ -145,15 +151,19 @@ async def _read_greeting(kind: type[Request], scope: Scope, receive: Receive) ->
         raise
 
 
-async def _read_report(kind: type[Request], scope: Scope, receive: Receive) -> Request:
-    """The body of a caller that is known; read while the event loop goes on."""
+async def _read_report(
+    kind: type[Request], scope: Scope, receive: Receive, node_id: UUID
+) -> Request:
+    """The body of a caller that is known, decoded while the event loop goes on."""
+    if wait := door().reported_kib.take(node_id, announced_bytes(scope, MAX_BODY_BYTES) / 1024):
+        raise too_frequent(wait)
     body = await read_body(scope, receive, MAX_BODY_BYTES)
     return await run_in_decode_thread(lambda: decode(kind, read_json(body)))
 
 
 async def _sync(scope: Scope, receive: Receive) -> object:
     node_id = await door().caller(scope, door().reports)
-    request = await _read_report(SyncRequest, scope, receive)
+    request = await _read_report(SyncRequest, scope, receive, node_id)
     authorization = header(scope, "authorization")
     # Registered before anything is read: a ring from here on is not missed.
     with subscribe(f"node:{node_id}") as bell:
@@ -167,8 +177,8 @@ async def _sync(scope: Scope, receive: Receive) -> object:
 
 
 async def _telemetry(scope: Scope, receive: Receive) -> object:
-    await door().caller(scope, door().reports)
-    request = await _read_report(TelemetryRequest, scope, receive)
+    node_id = await door().caller(scope, door().reports)
+    request = await _read_report(TelemetryRequest, scope, receive, node_id)
     authorization = header(scope, "authorization")
     return await run_in_thread(telemetry_accept, authorization=authorization, request=request)
 

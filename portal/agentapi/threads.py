@@ -16,7 +16,7 @@ from django.db import connections
 
 Result = TypeVar("Result")
 # Reading JSON holds the interpreter's lock: more threads would only keep the event loop waiting.
-DECODE_THREADS = 2
+DECODE_THREADS = 1
 
 
 async def run_in_thread(work: Callable[..., Result], **arguments: object) -> Result:

@@ -1,16 +1,25 @@
 """The door of the agents' endpoint: who calls is known before the body is read, and how often."""
 
 import asyncio
+import json
 import threading
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
 from agents.contract.calls import ENROL_PATH, HELLO_PATH, SYNC_PATH, TELEMETRY_PATH
-from agents.contract.node_limits import MAX_GPUS, MAX_REPLICAS
+from agents.contract.node_limits import MAX_GPUS, MAX_OBJECTS, MAX_REPLICAS
 from portal.agentapi import door as door_module
-from portal.agentapi import endpoint
-from portal.agentapi.door import HELLOS, REFUSED_GREETINGS, REFUSED_TOKENS, REPORTS, Door
+from portal.agentapi import endpoint, http
+from portal.agentapi.door import (
+    HELLOS,
+    REFUSED_GREETINGS,
+    REFUSED_TOKENS,
+    REPORTED_KIB,
+    REPORTS,
+    Door,
+)
 from portal.asgi import application
 from portal.inventory.credentials import bearer_authenticate
 from portal.inventory.models import Node
@@ -91,11 +100,45 @@ def test_finding_2_3_lists_are_as_long_as_those_of_a_node(field, most):
     async def scenario(client):
         await agent.hello(client)
         body = agent.sync_body()
-        body["observed"][field] = [{}] * 49_902
+        body["observed"][field] = [{}] * 10_000
         answer = await client.post(SYNC_PATH, json=body, headers=agent.headers)
         error = answer.json()["error"]
         assert (answer.status_code, error["field"]) == (400, f"observed.{field}")
         assert error["sentence"] == f"at most {most} entries"
+
+    run(scenario)
+
+
+def test_finding_2_3_a_body_of_tiny_objects_is_not_even_decoded(monkeypatch):
+    agent = an_agent()
+
+    async def scenario(client):
+        await agent.hello(client)
+        monkeypatch.setattr(http, "json", SimpleNamespace(dumps=json.dumps))
+        body = json.dumps(agent.sync_body() | {"events": [{}] * 49_902})
+        answer = await client.post(SYNC_PATH, content=body, headers=agent.headers)
+        assert code_of(answer) == (400, "malformed")
+        assert str(MAX_OBJECTS) in answer.text
+
+    run(scenario)
+
+
+def test_finding_2_3_a_node_reports_so_many_bytes_at_a_rate(stopped_door):
+    """Reading a report holds the interpreter's lock."""
+    agent = an_agent()
+
+    async def scenario(client):
+        await agent.hello(client)
+        large = Body()
+        large.parts = 0
+        for _ in range(REPORTED_KIB.burst // 1024):
+            sized = {"Content-Length": str(1 << 20)} | agent.headers
+            answer = await client.post(SYNC_PATH, content=b" " * (1 << 20), headers=sized)
+            assert code_of(answer) == (400, "malformed")
+        answer = await client.post(SYNC_PATH, content=large, headers=agent.headers)
+        assert (code_of(answer), large.parts) == ((429, "too_frequent"), 0)
+        assert answer.headers["connection"] == "close"
+        assert code_of(await agent.log(client, "no-such", 0, b"x")) == (404, "replica_unknown")
 
     run(scenario)
 

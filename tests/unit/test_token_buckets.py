@@ -52,3 +52,11 @@ def test_of_too_many_keys_the_one_used_longest_ago_is_forgotten():
     for key in "de":
         buckets.take(key)
     assert [buckets.wait_seconds(key) for key in "acde"] == [0, 1, 1, 1]
+
+
+def test_what_costs_more_than_the_burst_takes_all_of_it():
+    clock = Clock()
+    buckets = TokenBuckets(BucketRate(burst=10, per_second=2), clock=clock)
+    assert (buckets.take("a", 4), buckets.take("a", 8)) == (0, 1)
+    clock.now += 2
+    assert (buckets.take("a", 99), buckets.take("a", 99)) == (0, 5)
