@@ -58,9 +58,7 @@ def parser() -> argparse.ArgumentParser:
         if name == "inventory":
             _add_place(reading)
             _add_disk(reading)
-            reading.add_argument(
-                "--policy", type=Path, help="the root-owned policy file of this node"
-            )
+            _add_policy(reading)
     _add_doctor(
         commands.add_parser("doctor", help="check this machine for problems; changes nothing")
     )

@@ -1,5 +1,6 @@
 """A replica on a real engine: made hardened, run, watched, ended, and gone without a trace."""
 
+import os
 import resource
 
 import pytest
@@ -7,6 +8,8 @@ from docker.errors import NotFound
 
 from agents.contract.documents import Rendezvous
 from agents.runtime.base import ContainerPhase, RuntimeFailure
+from agents.runtime.docker_recipe import OOM_SCORE
+from agents.runtime.grants import Grant
 from tests.contract.replicas import DEVICE, MEET, UNTIL_TOLD, Watch, a_gang, a_replica, go
 
 pytestmark = pytest.mark.docker
@@ -16,6 +19,10 @@ FILL_MEMORY = "held = [bytearray(1 << 20) for _ in range(1024)]"
 LET_A_CHILD_FILL_MEMORY = f"""
 import subprocess, sys
 subprocess.run([sys.executable, "-c", "{FILL_MEMORY}"])
+"""
+SHOW_BINDING = """
+print(*(line.strip() for line in open('/proc/self/status') if line.startswith('Cpus_allowed_list')))
+print('oom_score_adj:', open('/proc/self/oom_score_adj').read().strip())
 """
 RUN_FROM_TMP = """
 import os, shutil, subprocess
@@ -37,6 +44,7 @@ def test_the_engine_receives_every_hardened_flag(docker_node):
     assert host["Memory"] == host["MemorySwap"] == 256 << 20
     assert host["NanoCpus"] == 1_500_000_000
     assert host["ShmSize"] == 32 << 20
+    assert host["OomScoreAdj"] == OOM_SCORE
     assert host["Init"] is True
     assert host["RestartPolicy"]["Name"] == "no"
     assert not host["Binds"] and not host["Devices"] and not container.attrs["Mounts"]
@@ -45,6 +53,19 @@ def test_the_engine_receives_every_hardened_flag(docker_node):
     files = min(65_535, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     assert {u["Name"]: u["Hard"] for u in host["Ulimits"]} == {"nofile": files, "core": 0}
     assert config["User"] == "65534:65534", "a uid alone leaves the group to be root"
+
+
+def test_a_container_is_bound_to_the_cpus_and_memory_nodes_that_it_is_granted(docker_node):
+    cpu = min(os.sched_getaffinity(0))
+    replica = a_replica(SHOW_BINDING)
+    runtime = docker_node.runtime(lambda *_: Grant(cpus=str(cpu), memory_nodes="0"))
+    watch = Watch(runtime)
+    go(runtime, replica)
+    assert watch.ended(replica).exit_code == 0
+    host = docker_node.container(replica).attrs["HostConfig"]
+    assert (host["CpusetCpus"], host["CpusetMems"]) == (str(cpu), "0")
+    said = dict(line.split() for line in runtime.log(replica.id, 0, 4_096).decode().splitlines())
+    assert (said["Cpus_allowed_list:"], said["oom_score_adj:"]) == (str(cpu), str(OOM_SCORE))
 
 
 def test_inside_the_container_no_power_is_left(docker_node):
