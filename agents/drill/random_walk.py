@@ -75,7 +75,10 @@ class RandomWalk:
     def __init__(self, home: Path, seed: int) -> None:
         self.home, self.random, self.clock = home, Random(seed), Clock()  # noqa: S311 - no secret
         store = Store(home / "driver.json")
-        store.create(new_node(board=BOARD, gpus=1, seed=seed, latency=False))
+        node = new_node(board=BOARD, gpus=1, seed=seed, latency=False)
+        # Which way real drivers take is not known: odd seeds try the one, even seeds the other.
+        node.repeats_mig_uuids = seed % 2 == 0
+        store.create(node)
         install(store.path)
         self.store, self.engine, self.switch = store, MemoryEngine(), KillSwitch()
         self.gpu = Nvml().devices()[0].uuid

@@ -79,6 +79,16 @@ def test_an_instance_gets_a_new_uuid_each_time_it_is_made(node):
     assert len(uuids) == 5
 
 
+def test_a_driver_that_repeats_uuids_gives_each_place_its_own_again(node):
+    with node.change() as state:
+        state.repeats_mig_uuids = True
+    made = [make_smallest(node, start) for start in (0, 1)]
+    assert made[0].uuid != made[1].uuid
+    for one in made:
+        node.nvml.destroy_instance(node.gpu, one.instance_id)
+    assert [make_smallest(node, start).uuid for start in (1, 0)] == [made[1].uuid, made[0].uuid]
+
+
 def test_a_place_that_is_taken_has_not_enough_resources(node):
     make_smallest(node)
     assert refusal(make_smallest, node) is NvmlCode.INSUFFICIENT_RESOURCES

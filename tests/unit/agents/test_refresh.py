@@ -5,7 +5,7 @@ import threading
 import pynvml
 import pytest
 
-from agents.contract.documents import GpuMode
+from agents.contract.documents import GpuMode, ReplicaState
 from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.nvml.session import Nvml
 from agents.simdriver.codes import Code
@@ -177,3 +177,22 @@ def test_an_instance_that_is_another_one_by_now_is_not_deleted(node):
         node.machine.nvml.destroy_instance(node.gpu, old.instance_id, (4, 4))
     assert failure.value.code is NvmlCode.NO_SUCH_DEVICE
     assert node.machine.nvml.instances(node.gpu) == [old]
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+def test_a_slice_that_is_carved_again_is_given_again_whatever_its_uuid(node, repeats):
+    """A replica of the old slice ends, the slice is deleted and carved anew, and the next one gets
+    it: by its place, with the UUID that the driver reports now."""
+    with node.change() as state:
+        state.repeats_mig_uuids = repeats
+    node.wish(LOW, replicas=(node.on(LOW),))
+    before = node.slices()[LOW[:2]]
+    node.wish(LOW)
+    node.wish()
+    assert node.slices() == {}
+    node.wish(LOW, replicas=(node.on(LOW, id="r-2"),))
+    again = node.slices()[LOW[:2]]
+    assert (again == before) is repeats
+    assert node.machine.runtime.devices["r-2"] == (again,)
+    assert {r.id: r.state for r in node.reported.replicas}["r-2"] is ReplicaState.RUNNING
+    assert node.problems() == []
