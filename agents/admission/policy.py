@@ -67,6 +67,9 @@ class NodePolicy:
     cdi_spec: str = "/etc/cdi/nvidia.yaml"
     nvidia_ctk: str = "/usr/bin/nvidia-ctk"
     nvidia_smi: str = "/usr/bin/nvidia-smi"
+    # Tries to pull an image before its replicas fail; seconds that a try may make no progress.
+    pull_tries: int = 6
+    pull_stall_seconds: int = 300
 
     def reserve(self, total: HostCapacity, *, simulated: bool = False) -> HostCapacity:
         """The part of `total` that jobs are not offered.

@@ -19,6 +19,7 @@ from agents.contract.node_limits import (
     MAX_REPLICAS,
     MAX_SLICES,
 )
+from agents.contract.pulls import ObservedPull
 from agents.contract.topology import NodeTopology
 from agents.contract.wire_messages import WireMessage
 
@@ -278,6 +279,8 @@ class ObservedReplica:
     started_at: str = field(default="", metadata=rule(max_length=40))
     finished_at: str = field(default="", metadata=rule(max_length=40))
     log_bytes: int = field(default=0, metadata=rule(minimum=0))
+    # While its image is being pulled.
+    pull: ObservedPull | None = field(default=None, metadata=omitted_by_default())
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.contract.pulls import PullCause
 from agents.runtime.base import ContainerPhase, ContainerStatus, RuntimeFailure, container_name
+from agents.runtime.image_pull import PullFailure, PullRequest
 
 PORT = 29_500
 
@@ -36,6 +38,12 @@ class MemoryEngine:
     def containers(self) -> dict[str, ContainerStatus]:
         self._require()
         return dict(self.by_replica)
+
+    def require_image(self, image: str) -> None:
+        """Every image is present."""
+
+    def new_pull(self, image: str) -> PullRequest:
+        raise PullFailure(PullCause.ENGINE_REFUSAL, "every image is present")
 
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
         self._require()

@@ -6,8 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredDocument, DesiredReplica, ObservedDocument
 from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
+from agents.loop.workers import InlineWorkers
 from agents.nvml.session import Nvml
 from agents.runtime import process
 from agents.runtime.base import ContainerPhase, Runtime
@@ -36,14 +36,6 @@ ENGINE_CALLS: list[tuple[Any, str]] = [
     (shutil, "rmtree"),
     (os, "killpg"),
 ]
-
-
-class InlineExecutor(Executor):
-    """Runs work of the pool in place, so that a drill has one order of events."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        fn(*args, **kwargs)
-        return Future()
 
 
 class DrillNode:
@@ -74,10 +66,16 @@ class DrillNode:
         self.journal = Journal(self.home / "journal.sqlite3")
         self.runtime = self.new_runtime()
         hardware = Hardware(Nvml(), self.runtime, self.home, simulated=True)
-        told = self.reported.append
-        self.loop = NodeLoop(self.name, self.journal, hardware, self.runtime, NodePolicy(), told)
-        self.loop._pool.shutdown()
-        self.loop._pool = InlineExecutor()  # type: ignore[assignment]
+        self.loop = NodeLoop(
+            self.name,
+            self.journal,
+            hardware,
+            self.runtime,
+            # One try: a pause before the next one would only make the drill longer.
+            NodePolicy(pull_tries=1),
+            self.reported.append,
+            new_workers=InlineWorkers,
+        )
         return self.loop
 
     def new_runtime(self) -> Runtime:

@@ -21,11 +21,12 @@ from agents.contract.boards import known_boards
 from agents.contract.documents import ReplicaState
 from agents.drill.engine import MemoryEngine
 from agents.drill.kill_points import Killed, KillSwitch, kill_points
-from agents.drill.node import BOARD, NODE, InlineExecutor
+from agents.drill.node import BOARD, NODE
 from agents.drill.overlap import OverlappingRefresh
 from agents.drill.portal import SimulatedPortal
 from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
+from agents.loop.workers import InlineWorkers
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.session import Nvml
 from agents.runtime.base import RuntimeFailure
@@ -169,9 +170,15 @@ class RandomWalk:
             self.journal.close()
         self.journal = Journal(self.home / "journal.sqlite3")
         hardware = Hardware(Nvml(), self.engine, self.home, simulated=True)
-        self.loop = NodeLoop(NODE, self.journal, hardware, self.engine, NodePolicy(), self._receive)
-        self.loop._pool.shutdown()
-        self.loop._pool = InlineExecutor()  # type: ignore[assignment]
+        self.loop = NodeLoop(
+            NODE,
+            self.journal,
+            hardware,
+            self.engine,
+            NodePolicy(),
+            self._receive,
+            new_workers=InlineWorkers,
+        )
         return self.loop
 
     def _receive(self, document: Any) -> None:

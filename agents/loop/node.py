@@ -5,8 +5,7 @@ Events wake it; a slow tick only catches changes that no event announced."""
 import logging
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from agents.admission.local_checks import disk_refusals, local_refusal, unreadable_refusals
@@ -22,6 +21,7 @@ from agents.facts.device_keys import device_place
 from agents.facts.failures import ReplicaFailure
 from agents.hardware import Hardware
 from agents.loop.observe import observed_document, silent_document
+from agents.loop.pulls import ImagePulls
 from agents.loop.reconcile import (
     FailReplica,
     ForgetReplica,
@@ -34,14 +34,15 @@ from agents.loop.reconcile import (
     is_mass_removal,
     replica_actions,
 )
+from agents.loop.workers import Workers
 from agents.mps.shares import NodeShares, ReplicaView
 from agents.nvml.errors import NvmlFailure
 from agents.partitioning.carver import Carver
 from agents.runtime.base import ContainerPhase, ContainerStatus, Runtime, RuntimeFailure
+from agents.runtime.image_pull import ImageAbsent
 from agents.state.journal import Journal
 
 TICK_SECONDS = 5.0
-WORKERS = 8
 
 log = logging.getLogger("agents.loop.node")
 
@@ -60,6 +61,7 @@ class NodeLoop:
         policy: NodePolicy,
         on_observed: Callable[[ObservedDocument], None],
         shares: NodeShares | None = None,
+        new_workers: Callable[[Callable[[], None]], Workers] = Workers,
     ) -> None:
         self.node_id = node_id
         self.journal = journal
@@ -77,9 +79,14 @@ class NodeLoop:
         self.lease_until: float | None = None
         self._wake = threading.Event()
         self._stopping = False
-        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="replica")
-        self._busy: set[Hashable] = set()
-        self._lock = threading.Lock()
+        self._workers = new_workers(self.wake)
+        self._pulls = ImagePulls(
+            runtime,
+            self.wake,
+            stall_seconds=policy.pull_stall_seconds,
+            max_tries=policy.pull_tries,
+            start_thread=self._workers.start_thread,
+        )
         self._last: ObservedDocument | None = None
         runtime.watch(self.wake)
 
@@ -120,8 +127,10 @@ class NodeLoop:
     def run(self) -> None:
         """Run until `stop`. An error in a round is logged; the next round starts afresh."""
         while not self._stopping:
-            self._wake.wait(self.carver.backoff.seconds_until_due(TICK_SECONDS))
-            ticked = not self._wake.is_set()
+            tick = self.carver.backoff.seconds_until_due(TICK_SECONDS)
+            due = self._pulls.seconds_until_due(tick)
+            self._wake.wait(due)
+            ticked = due == tick and not self._wake.is_set()
             self._wake.clear()
             try:
                 if ticked or self.hardware.is_due():
@@ -136,7 +145,8 @@ class NodeLoop:
         """End the loop. Running replicas go on, and the next agent adopts them."""
         self._stopping = True
         self.wake()
-        self._pool.shutdown(wait=True)
+        self._pulls.close()
+        self._workers.close()
 
     def round(self) -> None:
         self.rounds += 1
@@ -145,10 +155,28 @@ class NodeLoop:
         # First: an unneeded MPS daemon keeps its instance open, which then cannot be deleted.
         self._share(ReplicaView(desired, seen, frozenset(self.journal.failures())))
         self._partition(desired, seen)
-        for action in replica_actions(desired.replicas, self._local_state(desired, seen)):
-            self._begin(("replica", _subject(action)), partial(self._do, action))
+        actions = replica_actions(desired.replicas, self._local_state(desired, seen))
+        for action in self._ready_actions(actions):
+            # A stop lasts for its grace period and waits for no other work.
+            is_stop = isinstance(action, StopReplica)
+            key = ("replica", _subject(action))
+            self._workers.begin(key, partial(self._do, action), has_own_thread=is_stop)
         self.journal.forget_environments(self._ended(seen))
         self._report(desired)
+
+    def _ready_actions(self, actions: list[ReplicaAction]) -> list[ReplicaAction]:
+        """Without those that wait for an image, and with a failure where it cannot be pulled."""
+        waiting = {a.replica.image for a in actions if isinstance(a, PrepareReplica)}
+        self._pulls.settle(waiting)
+        pulling, ready = self._pulls.progress(), list[ReplicaAction]()
+        for action in actions:
+            if not isinstance(action, PrepareReplica):
+                ready.append(action)
+            elif failure := self._pulls.failure(action.replica.image):
+                ready.append(FailReplica(action.replica.id, failure))
+            elif action.replica.image not in pulling:
+                ready.append(action)
+        return ready
 
     def _ended(self, seen: Mapping[str, ContainerStatus]) -> frozenset[str]:
         """Replicas that will not run again: their container exited, or they have failed."""
@@ -163,6 +191,7 @@ class NodeLoop:
             self.runtime.containers(),
             self.journal.failures(),
             desired.unreadable,
+            self._pulls.progress(),
         )
         if document != self._last:
             self._last = document
@@ -218,28 +247,11 @@ class NodeLoop:
             return False
         return _boot_seconds() > self.lease_until
 
-    def _begin(self, key: Hashable, work: Callable[[], None]) -> None:
-        """Do it beside the loop, one at a time for each key, and wake the loop afterwards."""
-        with self._lock:
-            if key in self._busy or self._stopping:
-                return
-            self._busy.add(key)
-
-        def run() -> None:
-            try:
-                work()
-            except Exception:
-                log.exception("action_failed", extra={"subject": str(key)})
-            finally:
-                with self._lock:
-                    self._busy.discard(key)
-                self.wake()
-
-        self._pool.submit(run)
-
     def _do(self, action: ReplicaAction) -> None:
         try:
             self._act(action)
+        except ImageAbsent as absent:
+            self._pulls.begin(absent.image)
         except RuntimeFailure as failure:
             self.journal.record_failure(
                 _subject(action), ReplicaFailure(failure.code, failure.sentence)
@@ -248,6 +260,7 @@ class NodeLoop:
     def _act(self, action: ReplicaAction) -> None:
         match action:
             case PrepareReplica(replica, devices):
+                self.runtime.require_image(replica.image)
                 intent = self.journal.record_intent(f"prepare {replica.id} fence {replica.fence}")
                 self.shares.prepare_devices(replica, devices, self._view(), self.journal)
                 self.runtime.prepare(replica, devices)
@@ -288,11 +301,12 @@ class NodeLoop:
         for replica, failure in judged.items():
             self._do(FailReplica(replica, failure))
         if self.shares.is_due(view):
-            self._begin("shares", lambda: self.shares.settle(self._view, self.journal))
+            settle = partial(self.shares.settle, self._view, self.journal)
+            self._workers.begin("shares", settle, has_own_thread=True)
 
     def _partition(self, desired: DesiredDocument, containers: dict[str, ContainerStatus]) -> None:
         """Begin the partition changes that are due, one at a time for the node."""
-        if "partition" in self._busy:
+        if self._workers.is_busy("partition"):
             return
         live = {key for key, s in containers.items() if s.phase is not ContainerPhase.EXITED}
         devices = [d for r in desired.replicas if r.id in live for d in r.devices]
@@ -303,7 +317,7 @@ class NodeLoop:
         places = frozenset(device_place(device) for device in devices)
         work = self.carver.due_work(desired, places, is_authoritative=judges)
         if work is not None:
-            self._begin("partition", work)
+            self._workers.begin("partition", work, has_own_thread=True)
 
     def stop_jobs(self) -> None:
         """End everything that runs, for a demonstration that leaves nothing behind."""

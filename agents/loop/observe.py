@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from agents.contract.discovered_boards import observed_profile
 from agents.contract.documents import (
@@ -16,6 +17,7 @@ from agents.contract.documents import (
     ReplicaState,
     SliceProblem,
 )
+from agents.contract.pulls import ObservedPull
 from agents.contract.wire_messages import to_wire
 from agents.facts.device_keys import DeviceKey, whole_gpu_key
 from agents.facts.failures import ReplicaFailure
@@ -41,21 +43,25 @@ def observed_document(
     containers: Mapping[str, ContainerStatus],
     failures: Mapping[str, ReplicaFailure],
     unreadable: tuple[str, ...] = (),
+    pulls: Mapping[str, ObservedPull] = MappingProxyType({}),
 ) -> ObservedDocument:
     """The document of one round. Replicas that are not desired are in it while they exist.
 
-    `unreadable`: as in the desired document, reported as problems of the node."""
+    `unreadable`: as in the desired document, reported as problems of the node.
+    `pulls`: by image."""
     ids = {replica.id for replica in desired}
     others = [_from_status(s) for s in containers.values() if s.replica not in ids]
     busy = hardware.health_effects.foreign_processes.unavailable
-    replicas = [_replica(r, containers.get(r.id), failures.get(r.id)) for r in desired] + others
+    own = [
+        _replica(r, containers.get(r.id), failures.get(r.id), pulls.get(r.image)) for r in desired
+    ]
     return ObservedDocument(
         node=node,
         boot_id=boot_id(),
         facts=_examined(hardware, unreadable),
         gpus=tuple(_in_service(_gpu(gpu, busy), hardware.out_of_service) for gpu in hardware.gpus),
         slices=tuple(_slice(i, busy) for i in hardware.instances if i.uuid),
-        replicas=tuple(sorted(replicas, key=lambda r: r.id)),
+        replicas=tuple(sorted(own + others, key=lambda r: r.id)),
         problems=tuple(
             SliceProblem(p.gpu_uuid, p.slice, p.code, p.sentence[:512]) for p in hardware.problems
         ),
@@ -85,7 +91,10 @@ def silent_document(document: ObservedDocument, reason: str) -> ObservedDocument
 
 
 def _replica(
-    desired: DesiredReplica, status: ContainerStatus | None, failure: ReplicaFailure | None
+    desired: DesiredReplica,
+    status: ContainerStatus | None,
+    failure: ReplicaFailure | None,
+    pull: ObservedPull | None,
 ) -> ObservedReplica:
     if failure is not None:
         return ObservedReplica(
@@ -108,6 +117,7 @@ def _replica(
         rank=desired.rank,
         fence=desired.fence,
         state=ReplicaState.PREPARING,
+        pull=pull if status is None else None,
     )
 
 

@@ -10,6 +10,7 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from agents.contract.calls import MAX_LOG_CHUNK_BYTES, MAX_LONG_POLL_SECONDS, EventType, SyncRequest
 from agents.contract.documents import DesiredDocument, ObservedDocument, digest
@@ -64,6 +65,8 @@ class PortalSession:
         self.node: NodeLoop | None = None
         self._document: ObservedDocument | None = None
         self._acked_hash = ""
+        # The portal is older than the progress of pulls.
+        self._omits_pulls = False
         self._full = True
         self._skew_ms = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -101,6 +104,8 @@ class PortalSession:
         log.warning("refused", extra={"code": str(refused.code), "why": refused.sentence})
         if refused.code is ContractErrorCode.NODE_RETIRED:
             raise NodeRetired(refused.sentence)
+        if refused.code is ContractErrorCode.UNKNOWN_FIELD and refused.field.endswith(".pull"):
+            self._omits_pulls = True
         if refused.code is ContractErrorCode.CLOCK_SKEW and refused.extra:
             server_ms = int(refused.extra.get("server_time_ms", 0))
             self._skew_ms = server_ms - time.time_ns() // 1_000_000
@@ -179,7 +184,8 @@ class PortalSession:
     def _ready(self) -> tuple[NodeLoop, ObservedDocument]:
         if self.node is None or self._document is None:
             raise RuntimeError("the node has no observed document yet")
-        return self.node, self._document
+        document = self._document
+        return self.node, without_pulls(document) if self._omits_pulls else document
 
     async def _ship_forever(self) -> None:
         """From the first hello on, at a steady pace; at once while there is more to ship."""
@@ -239,6 +245,12 @@ class PortalSession:
         """Replicas that have ended and are shipped may be removed."""
         if self.node is not None:
             self.node.wake()
+
+
+def without_pulls(document: ObservedDocument) -> ObservedDocument:
+    """For a portal that does not know that field of a replica."""
+    replicas = tuple(replace(replica, pull=None) for replica in document.replicas)
+    return replace(document, replicas=replicas)
 
 
 def _retry_pause(refused: ContractError) -> float:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.runtime.image_pull import PullRequest
 from agents.runtime.injection import Injection
 
 
@@ -82,8 +83,14 @@ class Runtime(Protocol):
     def containers(self) -> dict[str, ContainerStatus]:
         """Every container of this node, by replica id."""
 
+    def require_image(self, image: str) -> None:
+        """Raises ImageAbsent if it must be pulled before a replica can be prepared with it."""
+
+    def new_pull(self, image: str) -> PullRequest:
+        """One try to pull it, which its `run` begins."""
+
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
-        """Create the container without starting it. Raises RuntimeFailure."""
+        """Create the container without starting it. Raises RuntimeFailure or ImageAbsent."""
 
     def start(
         self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous

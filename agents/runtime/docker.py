@@ -11,6 +11,7 @@ from typing import Any
 
 from docker.errors import APIError, ImageNotFound, NotFound
 from docker.models.containers import Container
+from docker.models.images import Image
 
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
@@ -27,9 +28,11 @@ from agents.runtime.docker_engine import connect_engine
 from agents.runtime.docker_errors import engine_errors
 from agents.runtime.docker_log_copies import LogCopies
 from agents.runtime.docker_network import HOST, Networks
+from agents.runtime.docker_pull import DockerPull
 from agents.runtime.docker_recipe import LABEL, ContainerRecipe
 from agents.runtime.grants import GrantProvider, no_grant
 from agents.runtime.image import require_allowed_env
+from agents.runtime.image_pull import ImageAbsent
 from agents.runtime.injection import choose_injection
 
 PHASES = {
@@ -91,11 +94,17 @@ class DockerRuntime:
             statuses[status.replica] = status
         return statuses
 
+    def require_image(self, image: str) -> None:
+        with engine_errors("look for the image"):
+            self._image(image)
+
+    def new_pull(self, image: str) -> DockerPull:
+        return DockerPull(self.client.api, image)
+
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
         """Creates it with the rendezvous that rank 0 will have; on a job's bridge it is known."""
         with engine_errors("prepare"):
             if not self._containers(replica.id):
-                self._image(replica.image)
                 self._create(replica, devices, self._recipe.expected_rendezvous(replica))
 
     def start(
@@ -150,7 +159,7 @@ class DockerRuntime:
         name = container_name(replica.job, replica.attempt, replica.rank)
         with self._create_lock:
             options = self._options(replica, devices, meeting)
-            require_allowed_env(self.client.images.get(replica.image).attrs, options["environment"])
+            require_allowed_env(self._image(replica.image).attrs, options["environment"])
             try:
                 return self.client.containers.create(name=name, **options)
             except APIError as error:
@@ -198,15 +207,11 @@ class DockerRuntime:
             container.remove()
         return right[0]
 
-    def _image(self, image: str) -> None:
+    def _image(self, image: str) -> Image:
         try:
-            self.client.images.get(image)
-        except ImageNotFound:
-            try:
-                self.client.images.pull(image)
-            except APIError as error:
-                sentence = f"image {image} is not present and cannot be pulled: {error.explanation}"
-                raise RuntimeFailure("image_pull", sentence) from error
+            return self.client.images.get(image)
+        except ImageNotFound as error:
+            raise ImageAbsent(image) from error
 
     def _containers(self, replica_id: str = "") -> list[Container]:
         labels = [f"{LABEL}node={self.node}"]

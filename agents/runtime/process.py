@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.contract.pulls import PullCause
 from agents.host.private_files import make_private_folder
 from agents.runtime.base import (
     ContainerPhase,
@@ -28,6 +29,7 @@ from agents.runtime.base import (
 )
 from agents.runtime.child import write
 from agents.runtime.grants import GrantProvider, no_grant
+from agents.runtime.image_pull import PullFailure, PullRequest
 from agents.runtime.launch import launch_command, replica_environment
 
 CHILD = Path(__file__).with_name("child.py")
@@ -69,6 +71,12 @@ class ProcessRuntime:
     def containers(self) -> dict[str, ContainerStatus]:
         found = ((path, _read(path / "identity.json")) for path in self.home.iterdir())
         return {path.name: self._status(path, identity) for path, identity in found if identity}
+
+    def require_image(self, image: str) -> None:
+        """Processes need none."""
+
+    def new_pull(self, image: str) -> PullRequest:
+        raise PullFailure(PullCause.ENGINE_REFUSAL, "processes need no image")
 
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
         home = self.home / replica.id

@@ -10,6 +10,7 @@ from agents.contract.documents import Rendezvous
 from agents.runtime.base import ContainerPhase, RuntimeFailure
 from agents.runtime.docker_recipe import OOM_SCORE
 from agents.runtime.grants import Grant
+from agents.runtime.image_pull import ImageAbsent
 from tests.contract.replicas import DEVICE, MEET, UNTIL_TOLD, Watch, a_gang, a_replica, go
 
 pytestmark = pytest.mark.docker
@@ -192,13 +193,16 @@ def test_two_networks_that_two_agents_made_at_once_become_one(docker_node):
     assert [watch.ended(replica).exit_code for replica in gang] == [0, 0]
 
 
-def test_an_image_that_cannot_be_had_is_told_by_its_code(docker_node):
+def test_a_replica_is_not_prepared_without_its_image(docker_node):
     replica = a_replica(image="127.0.0.1:9/nobody/nothing:1")
     runtime = docker_node.runtime()
-    with pytest.raises(RuntimeFailure) as failure:
-        runtime.prepare(replica, ())
-    assert failure.value.code == "image_pull"
-    assert "127.0.0.1:9/nobody/nothing:1" in failure.value.sentence
+    for attempt in (
+        lambda: runtime.require_image(replica.image),
+        lambda: runtime.prepare(replica, ()),
+    ):
+        with pytest.raises(ImageAbsent) as absent:
+            attempt()
+        assert absent.value.image == replica.image
     assert runtime.containers() == {}
 
 

@@ -19,6 +19,7 @@ from agents.contract.documents import (
     SliceKind,
     SliceProblem,
 )
+from agents.contract.pulls import ObservedPull
 from agents.contract.topology import (
     FabricClique,
     GpuGroup,
@@ -80,6 +81,7 @@ def an_observed(**fields):
         "replicas": (
             ObservedReplica(id="r-1", job="j-1", state=ReplicaState.EXITED, exit_code=-9),
             ObservedReplica(id="r-2", job="j-1", address="10.0.0.1", port=29_500),
+            ObservedReplica(id="r-3", job="j-1", pull=ObservedPull(3, 12, 1 << 30, 8 << 30)),
         ),
         "problems": (SliceProblem(GPU, "s-2", "in_use", "slice at 0 is still in use"),),
         "topology": NodeTopology(

@@ -1,7 +1,6 @@
 """A whole agent node without a network: the simulated driver, a real journal, and a runtime that
 keeps its containers in memory. What would run beside the loop runs at once, in the same thread."""
 
-from concurrent.futures import Executor
 from dataclasses import replace
 
 from agents.admission.policy import NodePolicy
@@ -17,6 +16,7 @@ from agents.contract.documents import (
 )
 from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
+from agents.loop.workers import InlineWorkers
 from agents.nvml.session import Nvml
 from agents.runtime.base import ContainerPhase, ContainerStatus, RuntimeFailure
 from agents.simdriver.install import install
@@ -28,11 +28,6 @@ from tests.unit.agents.documents import a_device, a_replica
 RUN = DesiredReplicaState.RUN
 MEETING = Rendezvous("10.0.0.1", 29_500)
 ROUNDS = 8
-
-
-class AtOnce(Executor):
-    def submit(self, work, /, *arguments, **options):
-        work(*arguments, **options)
 
 
 class MemoryRuntime:
@@ -57,6 +52,9 @@ class MemoryRuntime:
 
     def containers(self):
         return dict(self.by_replica)
+
+    def require_image(self, image):
+        pass
 
     def prepare(self, replica, devices):
         if replica.id in self.broken:
@@ -120,23 +118,21 @@ class Machine:
             for i in self.nvml.instances(gpu)
         }
 
-    def agent(self, policy=None):
+    def agent(self, policy=None, workers=InlineWorkers):
         """A new agent on this machine; the one before was killed."""
         if self.journal is not None:
             self.journal.close()
         self.journal = Journal(self.folder / "journal.sqlite3")
         hardware = Hardware(self.nvml, self.runtime, self.folder, simulated=True)
-        node = NodeLoop(
+        return NodeLoop(
             "n-1",
             self.journal,
             hardware,
             self.runtime,
             policy or NodePolicy(),
             self.reported.append,
+            new_workers=workers,
         )
-        node._pool.shutdown()
-        node._pool = AtOnce()
-        return node
 
 
 def a_document(machine, *replicas, profile="3g.71gb", revision=1, start=0, size=4, **fields):

@@ -5,10 +5,11 @@ import asyncio
 import json
 
 import httpx
+import pytest
 
 from agents.contract.calls import HelloResponse, SyncResponse
-from agents.contract.codec import encode
-from agents.contract.documents import DesiredDocument
+from agents.contract.codec import decode, encode
+from agents.contract.documents import DesiredDocument, ObservedReplica
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.portal.client import PortalClient
 from agents.portal.sync import PortalSession
@@ -26,6 +27,7 @@ class Portal:
     def __init__(self):
         self.calls = asyncio.Queue()
         self.documents = []
+        self.observed = {}
         self.hellos = 0
 
     async def answer(self, request):
@@ -34,6 +36,7 @@ class Portal:
             return httpx.Response(200, json=encode(HelloResponse(1, "t", 600, 60, 0, WHEN)))
         said, revision = json.loads(request.content), asyncio.Future()
         self.documents.append(said["observed"] is not None)
+        self.observed = said["observed"] or self.observed
         self.calls.put_nowait((said["applied_revision"], revision))
         try:
             desired = DesiredDocument(node="n-1", revision=await revision)
@@ -122,3 +125,25 @@ def test_a_portal_that_wants_fewer_calls_gets_no_hello_but_the_same_report_later
         assert (portal.hellos, portal.documents) == (1, [True, True, False])
 
     talk(machine, scenario)
+
+
+def test_a_portal_that_does_not_know_pulls_gets_the_report_without_them(machine):
+    """The codec of every portal refuses a field that it does not know, and names it."""
+
+    async def scenario(portal, session):
+        _, answer = await portal.calls.get()
+        assert pulls_of(portal) == [None, None, 3]
+        with pytest.raises(ContractError) as unknown:
+            decode(ObservedReplica, {"id": "r", "job": "j", "pull_of_tomorrow": {}}, "observed.")
+        unknown.value.field = unknown.value.field.replace("pull_of_tomorrow", "pull")
+        answer.set_exception(unknown.value)
+        await portal.calls.get()
+        assert pulls_of(portal) == [None, None, None]
+        assert portal.hellos == 2
+
+    talk(machine, scenario)
+
+
+def pulls_of(portal):
+    """The layers that each replica of the last report has, of its pull."""
+    return [r.get("pull", {}).get("layers_done") for r in portal.observed["replicas"]]

@@ -19,6 +19,7 @@ from agents.contract.documents import (
 )
 from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
+from agents.loop.workers import InlineWorkers
 from agents.mps.control import PID_FILE, ControlFailure, MpsControl
 from agents.mps.shares import NodeShares
 from agents.mps.support import control_program, mps_support
@@ -31,7 +32,6 @@ from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
 from agents.state.journal import Journal
 from tests.unit.agents.documents import a_replica
-from tests.unit.agents.nodes import AtOnce
 
 SECONDS = 30
 SAY = "import os; print(sorted((k, v) for k, v in os.environ.items() if 'CUDA_' in k), flush=True)"
@@ -109,9 +109,7 @@ class Stage:
         hardware = Hardware(self.nvml, self.runtime, self.var, simulated=True)
         on_observed = self.reported.append
         parts = (self.journal, hardware, self.runtime, NodePolicy(), on_observed, self.shares)
-        self.node = NodeLoop("n-1", *parts)
-        self.node._pool.shutdown()
-        self.node._pool = AtOnce()
+        self.node = NodeLoop("n-1", *parts, new_workers=InlineWorkers)
         self.node.renew_lease(float("inf"))
         return self.node
 

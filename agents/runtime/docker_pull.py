@@ -1,0 +1,112 @@
+"""Pulls an image through a Docker Engine, with its progress, so that it can be given up at once.
+
+The engine pulls for as long as the request is open: closing it ends the downloads that no other
+pull shares (moby, distribution/xfer/transfer.go).
+"""
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from docker import APIClient, auth
+from docker.errors import DockerException
+from docker.types import CancellableStream
+from docker.utils import parse_repository_tag
+from requests import RequestException, Response
+from urllib3.exceptions import HTTPError
+
+from agents.contract.pulls import MAX_WORDS, ObservedPull, PullCause
+from agents.runtime.image_pull import PullFailure, pull_cause
+from agents.runtime.pull_progress import PullTally
+
+CONNECT_SECONDS = 60
+# The longest silence of a stream. Who waits for the pull gives it up long before; this only ends
+# a thread that nobody waits for any more.
+READ_SECONDS = 3_600
+
+
+class DockerPull:
+    """One request to pull `image`. Credentials are those of the machine's Docker client."""
+
+    def __init__(self, api: APIClient, image: str) -> None:
+        self.image = image
+        self._api = api
+        self._stream: CancellableStream[bytes] | None = None
+        self._lock = threading.Lock()
+        self._cancelled = False
+
+    def run(self, report: Callable[[ObservedPull, bool], None]) -> None:
+        tally = PullTally()
+        try:
+            with self._request() as response:
+                for event in self._events(response):
+                    if words := event.get("error"):
+                        raise _failure(str(words))
+                    tally.add(event)
+                    report(tally.progress(), tally.is_queued())
+            # A stream that breaks off looks as one that is complete.
+            self._api.inspect_image(self.image)  # type: ignore[no-untyped-call]
+        except (RequestException, HTTPError, OSError) as error:
+            raise PullFailure(PullCause.ENGINE_AWAY, _short(str(error))) from error
+        except DockerException as error:
+            raise _failure(str(error)) from error
+
+    def cancel(self) -> None:
+        """A request that has no response yet is closed as soon as it gets one."""
+        with self._lock:
+            self._cancelled = True
+            stream = self._stream
+        if stream is not None:
+            with contextlib.suppress(DockerException, OSError, AttributeError):
+                stream.close()
+
+    def _request(self) -> Response:
+        """Raises PullFailure for an answer that is none of progress."""
+        repository, tag = parse_repository_tag(self.image)
+        registry, _ = auth.resolve_repository_name(repository)
+        header = auth.get_config_header(self._api, registry)
+        response = self._api.post(
+            f"{self._api.base_url}/v{self._api.api_version}/images/create",
+            params={"fromImage": repository, "tag": tag or "latest"},
+            headers={"X-Registry-Auth": header} if header else {},
+            stream=True,
+            timeout=(CONNECT_SECONDS, READ_SECONDS),
+        )
+        if response.ok:
+            return response
+        with response:
+            raise _failure(_explanation(response))
+
+    def _events(self, response: Response) -> Iterator[dict[str, Any]]:
+        """The objects of the stream, until it ends or the pull is given up."""
+        chunks = response.raw.stream(4_096, decode_content=True)
+        with self._lock:
+            if self._cancelled:
+                return
+            self._stream = CancellableStream(chunks, response)
+        rest = b""
+        # A closed stream ends like a complete one.
+        for chunk in self._stream:
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line.strip():
+                    yield json.loads(line)
+        if rest.strip() and not self._cancelled:
+            yield json.loads(rest)
+
+
+def _explanation(response: Response) -> str:
+    try:
+        return str(response.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"HTTP {response.status_code}"
+
+
+def _failure(words: str) -> PullFailure:
+    return PullFailure(pull_cause(words), _short(words))
+
+
+def _short(words: str) -> str:
+    return " ".join(words.split())[:MAX_WORDS]
