@@ -4,18 +4,31 @@ result and hold no connection while the stream waits."""
 import asyncio
 import random
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import AnonymousUser
 from django.db import connection
-from django.http import HttpRequest, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.utils.translation import gettext as _
 
 from portal.accounts.models import User
+from portal.accounts.sessions import is_session_live
 from portal.live.listener import listener
+from portal.stream_access import (
+    RETRY_SECONDS,
+    StreamOwner,
+    StreamPlace,
+    TooManyStreams,
+    while_signed_in,
+)
 
 HEARTBEAT_SECONDS = 15
 # The browser then reconnects by itself, with the id of the last event it received.
@@ -61,19 +74,56 @@ def last_event_id(request: HttpRequest) -> str:
     return request.headers.get("Last-Event-ID", "") or request.GET.get("from", "")
 
 
-def event_stream_response(events: AsyncIterator[str]) -> StreamingHttpResponse:
-    response = StreamingHttpResponse(without_connection(events), content_type="text/event-stream")
+def stream_owner(request: HttpRequest, user: User) -> StreamOwner:
+    return StreamOwner(user.pk, request.session.session_key or "")
+
+
+class EventStreamResponse(StreamingHttpResponse):
+    """Gives its place back when it is closed, which the server does however the call ended."""
+
+    place: StreamPlace
+
+    def close(self) -> None:
+        super().close()
+        self.place.release()
+
+
+def event_stream_response(events: AsyncIterator[str], owner: StreamOwner) -> HttpResponseBase:
+    """The events while the owner's session lives; 429 if the owner has too many streams open."""
+    try:
+        place = StreamPlace(owner.user_pk)
+    except TooManyStreams:
+        sentence = _("Too many live pages are open. Close some of them; this one reads again later")
+        refusal = HttpResponse(sentence, status=429, content_type="text/plain; charset=utf-8")
+        refusal["Retry-After"] = str(RETRY_SECONDS)
+        return refusal
+    if owner.session_key:
+        events = while_signed_in(events, owner, partial(_is_session_live, owner))
+    response = EventStreamResponse(without_connection(events), content_type="text/event-stream")
+    response.place = place
+    # Nobody closes the response to a caller that hung up before it was made.
+    weakref.finalize(response, place.release)
     response["Cache-Control"] = "no-store"
     response["X-Accel-Buffering"] = "no"
     return response
+
+
+async def _is_session_live(owner: StreamOwner) -> bool:
+    try:
+        return await shared_read(
+            is_session_live, owner.user_pk, owner.session_key, share_key=("session", owner)
+        )
+    except ShuttingDown:
+        return False
 
 
 async def without_connection(parts: AsyncIterator[S]) -> AsyncIterator[S]:
     """The same parts, with the database connection closed first: middleware may have opened one
     again after the view returned."""
     await release_connection()
-    async for part in parts:
-        yield part
+    async with aclosing(parts) as source:  # type: ignore[type-var]  # a generator
+        async for part in source:
+            yield part
 
 
 async def release_connection() -> None:

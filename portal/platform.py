@@ -70,6 +70,8 @@ class Platform:
     ldap_bind_password: str = field(default="", repr=False)
     ldap_certificates: str = ""
     """A file with the certificate authorities for the directory. Empty: those of the system."""
+    max_streams: int = 40
+    """Event streams that one user may have open in one web process; each open page has one."""
     agent_threads: int = 8
     """Database threads for agents' calls in one web process."""
     rate_calls: str = "1200/min"

@@ -6,12 +6,12 @@ A compromised portal must not be root on its nodes, so every replica is checked 
 import os
 import tomllib
 from dataclasses import dataclass, fields
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from agents.contract.documents import DesiredReplica, RuntimeKind
 from agents.contract.environment import is_environment_name, is_reserved
+from agents.contract.image_reference import is_image_allowed, pattern_problem
 from agents.host.system_reserve import AUTO as AUTO_RESERVE
 from agents.host.system_reserve import HostCapacity, reserved_cpu_milli, reserved_memory_mib
 
@@ -36,7 +36,7 @@ class PolicyError(Exception):
 class NodePolicy:
     """The keys of the file."""
 
-    # Patterns of allowed images.
+    # Patterns of allowed images (agents.contract.image_reference).
     images: tuple[str, ...] = ("*",)
     allow_process_runtime: bool = True
     max_cpu_milli: int = 1_000_000
@@ -87,7 +87,7 @@ class NodePolicy:
         """Why this node will not run the replica; empty if it will."""
         if runtime is RuntimeKind.PROCESS and not self.allow_process_runtime:
             return "this node's policy forbids the process runtime"
-        if not any(fnmatchcase(replica.image, pattern) for pattern in self.images):
+        if not is_image_allowed(replica.image, self.images):
             return f"image {replica.image} is not allowed by this node's policy"
         if replica.cpu_milli > self.max_cpu_milli or replica.memory_mib > self.max_memory_mib:
             return "CPU or memory is above this node's policy"
@@ -117,7 +117,11 @@ def read_policy(path: Path | None) -> NodePolicy:
     unknown = set(data) - {field.name for field in fields(NodePolicy)}
     if unknown:
         raise PolicyError(f"{path}: unknown keys {', '.join(sorted(unknown))}")
-    return NodePolicy(**{name: _value(path, name, value) for name, value in data.items()})
+    policy = NodePolicy(**{name: _value(path, name, value) for name, value in data.items()})
+    for pattern in policy.images:
+        if problem := pattern_problem(pattern):
+            raise PolicyError(f"{path}: images: {pattern!r}: {problem}")
+    return policy
 
 
 def _value(path: Path, name: str, value: Any) -> Any:

@@ -19,8 +19,10 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from portal.accounts.models import ApiToken, User
 from portal.accounts.profiles import user_audit, user_save
 from portal.accounts.services import token_revoke
+from portal.accounts.sessions import user_bell
 from portal.admin_base import ReadOnlyAdmin
 from portal.audit.codes import AuditAction
+from portal.live.bell import ring
 
 # Rights come from memberships and from being a platform admin, never from groups.
 admin.site.unregister(Group)
@@ -70,6 +72,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
             after = self.get_object(request, unquote(id))
             if before and after and before.password != after.password:
                 user_audit(after, AuditAction.PASSWORD_SET, actor=request.user.get_username())
+                ring(user_bell(after.pk))
         return answer
 
 

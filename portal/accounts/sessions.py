@@ -4,18 +4,27 @@ import time
 from collections.abc import Callable
 
 from allauth.usersessions.models import UserSession
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+from django.utils.crypto import constant_time_compare
 
 from portal.accounts.models import User
 from portal.accounts.profiles import user_audit
 from portal.audit.codes import AuditAction
+from portal.live.bell import ring
 
 ACTIVITY_INTERVAL_SECONDS = 300
 ACTIVITY_KEY = "seen_at"
+
+
+def user_bell(user_pk: int) -> str:
+    """The key that rings when a session of the user ends. It names no session: the key of one is a
+    secret, and rings pass through Redis."""
+    return f"user:{user_pk}"
 
 
 def active_sessions(user: User) -> QuerySet[UserSession]:
@@ -23,6 +32,20 @@ def active_sessions(user: User) -> QuerySet[UserSession]:
     unexpired = Session.objects.filter(expire_date__gt=timezone.now()).values("session_key")
     rows: QuerySet[UserSession] = UserSession.objects.filter(user=user, session_key__in=unexpired)
     return rows.order_by("-last_seen_at", "-pk")
+
+
+def is_session_live(user_pk: int, session_key: str) -> bool:
+    """Whether the user is still signed in with this session: it exists, and the password has not
+    changed since."""
+    row = Session.objects.filter(session_key=session_key, expire_date__gt=timezone.now()).first()
+    user = User.objects.filter(pk=user_pk).first()
+    if row is None or user is None:
+        return False
+    data = row.get_decoded()
+    digest = str(data.get(HASH_SESSION_KEY, ""))
+    hashes = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
+    is_theirs = str(data.get(SESSION_KEY)) == str(user.pk)
+    return is_theirs and any(constant_time_compare(digest, each) for each in hashes)
 
 
 def session_end(*, session: UserSession, actor: str = "") -> None:
@@ -33,6 +56,7 @@ def session_end(*, session: UserSession, actor: str = "") -> None:
             session.user, AuditAction.SESSION_END, actor=actor, before={"address": session.ip}
         )
         session.delete()
+        ring(user_bell(session.user_id))
 
 
 def sessions_end_others(*, user: User, except_key: str) -> int:
@@ -43,6 +67,7 @@ def sessions_end_others(*, user: User, except_key: str) -> int:
         count = live.filter(expire_date__gt=timezone.now()).count()
         live.delete()
         rows.delete()
+        ring(user_bell(user.pk))
         if count:
             user_audit(user, AuditAction.SESSION_END_OTHERS, before={"sessions": count})
     return count

@@ -6,14 +6,17 @@ from allauth.account.signals import password_changed, user_logged_in, user_signe
 from allauth.mfa.models import Authenticator
 from allauth.mfa.signals import authenticator_added, authenticator_removed, authenticator_reset
 from allauth.socialaccount.signals import social_account_added
+from django.contrib.auth.signals import user_logged_out
+from django.contrib.sessions.models import Session
 from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils import timezone
 
 from portal.accounts.models import User
 from portal.accounts.profiles import user_audit
-from portal.accounts.sessions import ACTIVITY_KEY, sessions_end_others
+from portal.accounts.sessions import ACTIVITY_KEY, sessions_end_others, user_bell
 from portal.audit.codes import AuditAction
+from portal.live.bell import ring
 
 
 @receiver(user_logged_in)
@@ -22,6 +25,15 @@ def record_sign_in(request: HttpRequest, user: User, **_: Any) -> None:
     records = request.session.get("account_authentication_methods") or []
     methods = [record.get("type") or record.get("method") for record in records]
     user_audit(user, AuditAction.SIGN_IN, after={"by": [name for name in methods if name]})
+
+
+@receiver(user_logged_out)
+def end_streams(request: HttpRequest, user: User | None, **_: Any) -> None:
+    """The pages of that browser get no more; those of others read again and go on."""
+    if user is not None:
+        # Django deletes it after this signal, and whoever hears the bell looks for it at once.
+        Session.objects.filter(session_key=request.session.session_key).delete()
+        ring(user_bell(user.pk))
 
 
 @receiver(user_signed_up)

@@ -1,10 +1,10 @@
 """Read templates and image policies, and who may change a template."""
 
 from collections.abc import Collection
-from fnmatch import fnmatchcase
 
 from django.db.models import Case, F, Q, QuerySet, When
 
+from agents.contract.image_reference import is_image_allowed
 from agents.contract.message import Message
 from portal.accounts.models import Membership, Project, User
 from portal.accounts.selectors import WORKING_ROLES, is_project_admin, role_in
@@ -67,7 +67,7 @@ def require_image_allowed(project: Project, image: str) -> None:
     policy = image_policy_of(project)
     if policy.rule != ImageRule.LISTED:
         return
-    if any(fnmatchcase(image, pattern) for pattern in policy.patterns):
+    if is_image_allowed(image, policy.patterns):
         return
     allowed = ", ".join(policy.patterns) or "none"
     sentence = Message(

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
+from agents.contract.image_reference import pattern_problem
 from agents.contract.message import Message
 from portal.accounts.models import Project, User
 from portal.accounts.rights import require_platform_admin, require_project_admin
@@ -22,7 +23,6 @@ from scheduler.core.request_fields import FIELDS, SPELLINGS
 # Fields of a single job, which no template stores.
 PER_JOB_FIELDS = frozenset({"project", "begin_at", "begin_in", "after"})
 NAME_PATTERN = re.compile(r"[^\W_][\w .()+-]{0,62}")
-IMAGE_PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._/:@*-]{0,199}")
 MAX_PATTERNS, MAX_TEMPLATES = 100, 200
 
 
@@ -213,10 +213,12 @@ def _valid_patterns(patterns: Iterable[str]) -> list[str]:
         sentence = Message("List at most %(n)s images", n=MAX_PATTERNS)
         raise Refused(ErrorCode.PATTERN_INVALID, sentence, "patterns")
     for pattern in listed:
-        if not IMAGE_PATTERN.fullmatch(pattern):
+        if problem := pattern_problem(pattern):
             sentence = Message(
-                "%(pattern)s is not an image name or pattern, such as registry/pytorch:2.*",
+                "%(pattern)s is not an image name or pattern, such as registry/pytorch:2.*: "
+                "%(problem)s",
                 pattern=repr(pattern[:200]),
+                problem=problem,
             )
             raise Refused(ErrorCode.PATTERN_INVALID, sentence, "patterns")
     return listed

@@ -26,12 +26,19 @@ function swap(old, fresh) {
 
 // One event stream a page, until the server says "done". Its clock turns amber when it is stale.
 const followed = document.querySelector("[data-stream]");
+const retryAfter = 30000;
+let watch;
 if (followed) {
   const live = document.querySelector("[data-live]");
-  const stream = new EventSource(followed.dataset.stream);
   let heardAt = Date.now();
+  follow(live, (at) => { heardAt = at; });
+  watch = setInterval(() => live.closest(".live").classList.toggle("stale", Date.now() - heardAt > 25000), 1000);
+}
+
+function follow(live, setHeard) {
+  const stream = new EventSource(followed.dataset.stream);
   const heard = () => {
-    heardAt = Date.now();
+    setHeard(Date.now());
     live.textContent = new Date().toLocaleTimeString("en-GB");
   };
   stream.addEventListener("open", heard);
@@ -50,7 +57,20 @@ if (followed) {
     clearInterval(watch);
     live.closest(".live").remove();
   });
-  const watch = setInterval(() => live.closest(".live").classList.toggle("stale", Date.now() - heardAt > 25000), 1000);
+  // Refused for good: too many live pages of this user, or signed out. The browser does not try again.
+  stream.addEventListener("error", () => {
+    if (stream.readyState === EventSource.CLOSED) setTimeout(reread, retryAfter);
+  });
+  async function reread() {
+    const response = await fetch(location.href).catch(() => null);
+    // Elsewhere: the sign-in page. What this page shows stays, and its clock stays amber.
+    if (response?.redirected) return;
+    if (response?.ok) {
+      swapParts(await response.text());
+      heard();
+    }
+    follow(live, setHeard);
+  }
 }
 
 // The request page updates its preview while the user types; without this script the form still posts.

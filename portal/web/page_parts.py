@@ -24,6 +24,7 @@ from portal.event_stream import (
     retry_directive,
     shared_read,
     sse_event,
+    stream_owner,
     stream_user,
 )
 from portal.live.listener import listener, subscribe
@@ -87,7 +88,7 @@ async def parts_stream(
         bells=bells,
         last_id=last_event_id(request),
     )
-    return event_stream_response(events)
+    return event_stream_response(events, stream_owner(request, user))
 
 
 async def part_events(

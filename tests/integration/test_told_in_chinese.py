@@ -41,7 +41,7 @@ WRONG = [
     {"project": "biology"},
     {"name": "nine lives"},
     {"name": ""},
-    {"image": "not an image"},
+    {"image": "x@y"},
     {"command": ""},
     {"command": "python 'unclosed"},
     {"gpus": "0"},

@@ -16,6 +16,7 @@ from django.http import StreamingHttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.exceptions import Throttled
 
 from portal.accounts.models import ApiToken, Membership, User
 from portal.api.jobs.long_poll import release_connection
@@ -35,6 +36,7 @@ from portal.event_stream import (
 )
 from portal.jobs.selectors import job_visible
 from portal.live.listener import subscribe
+from portal.stream_access import RETRY_SECONDS, StreamOwner
 
 PACE_SECONDS = 0.5
 MAX_BATCH = 200
@@ -100,7 +102,13 @@ class EventStream(ApiView):
         subscriber = EventSubscriber(request.caller.pk, token, job, since)
         # This thread makes no more queries: its connection is not kept while the stream lives.
         release_connection()
-        return event_stream_response(messages(subscriber))
+        session = "" if request.token else request.session.session_key or ""
+        response = event_stream_response(
+            messages(subscriber), StreamOwner(request.caller.pk, session)
+        )
+        if not isinstance(response, StreamingHttpResponse):
+            raise Throttled(RETRY_SECONDS, "Too many event streams are open. Close some of them")
+        return response
 
 
 async def messages(subscriber: EventSubscriber) -> AsyncIterator[str]:

@@ -12,7 +12,12 @@ from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 
 from portal.accounts.models import User
-from portal.event_stream import event_stream_response, last_event_id, stream_user
+from portal.event_stream import (
+    event_stream_response,
+    last_event_id,
+    stream_owner,
+    stream_user,
+)
 from portal.web.cluster.views import live_parts
 from portal.web.page_parts import PageParts, StreamPace, part_events
 
@@ -25,9 +30,8 @@ async def cluster_stream(request: HttpRequest) -> HttpResponseBase:
     if user is None:
         return HttpResponse(status=401)
     language = getattr(request, "LANGUAGE_CODE", "en")
-    return event_stream_response(
-        cluster_events(user, language, request.GET.dict(), last_event_id(request))
-    )
+    events = cluster_events(user, language, request.GET.dict(), last_event_id(request))
+    return event_stream_response(events, stream_owner(request, user))
 
 
 def cluster_events(

@@ -33,6 +33,7 @@ from portal.event_stream import (
     retry_directive,
     shared_read,
     sse_event,
+    stream_owner,
     stream_user,
 )
 from portal.jobs.models import Job, Replica
@@ -100,9 +101,8 @@ async def job_stream(request: HttpRequest, ref: str) -> HttpResponseBase:
         rank=parse_number(request.GET.get("rank", ""), 4),
         language=getattr(request, "LANGUAGE_CODE", "en"),
     )
-    return event_stream_response(
-        job_stream_events(user, pk, followed, parse_cursor(last_event_id(request)))
-    )
+    events = job_stream_events(user, pk, followed, parse_cursor(last_event_id(request)))
+    return event_stream_response(events, stream_owner(request, user))
 
 
 def stream_address(job: Job, tab: str, log: JobLog | None) -> str:

@@ -5,11 +5,11 @@ They run wherever a slice can be allocated, and need nothing of their image but 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy
 
+from agents.contract.image_reference import is_image_allowed
 from portal.web.request.form import DEFAULTS, WHOLE_GPUS
 
 
@@ -58,8 +58,7 @@ QUICK_STARTS = (
 def quick_starts(image_allow: str) -> tuple[QuickStart, ...]:
     """Empty if `image_allow`, comma-separated patterns, does not match their image."""
     patterns = [word.strip() for word in image_allow.split(",") if word.strip()]
-    is_allowed = any(fnmatchcase(DEFAULTS["image"], pattern) for pattern in patterns)
-    return QUICK_STARTS if is_allowed else ()
+    return QUICK_STARTS if is_image_allowed(DEFAULTS["image"], patterns) else ()
 
 
 def quick_start_values(key: str) -> Mapping[str, str] | None:

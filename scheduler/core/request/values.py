@@ -106,7 +106,7 @@ class RequestLimits:
     max_time_limit_seconds: int = 7 * 86_400
     max_replicas: int = 64
     image_allow: tuple[str, ...] = ("*",)
-    """Image names as fnmatch patterns."""
+    """Patterns of image names (agents.contract.image_reference)."""
     host_share: HostShares = field(default=fixed_host_share, compare=False)
 
 

@@ -29,7 +29,7 @@ FULL = {
     "project": "vision",
     "name": "Sum.2_b-c",
     "kind": "service",
-    "image": "registry.example:5000/team/torch@sha256:0a1b",
+    "image": "registry.example:5000/team/torch@sha256:" + "0a" * 32,
     "command": ["sh", "-c", "echo \"a: b\" && echo 'no' # \u00e9\u4e2d\n\t%s"],
     "launcher": "torchrun",
     "replicas": 3,
@@ -68,7 +68,7 @@ def test_the_words_of_a_request_become_amounts_with_units():
     assert parse_request(FULL, LIMITS) == JobRequest(
         project="vision",
         name="Sum.2_b-c",
-        image="registry.example:5000/team/torch@sha256:0a1b",
+        image="registry.example:5000/team/torch@sha256:" + "0a" * 32,
         command=tuple(FULL["command"]),
         device=parse_request(FULL, LIMITS).device,
         time_limit_seconds=93_784,
@@ -181,12 +181,18 @@ def test_what_was_stored_is_not_measured_by_todays_combinations():
     assert parse_stored_request(stored | {"device": share}).device.mps_threads == 1
 
 
+@pytest.mark.parametrize("image", ["x@sha256:0a1b", "cafe", "A/B", "a//b"])
+def test_a_stored_request_keeps_the_image_that_an_earlier_version_accepted(image):
+    stored = request_as_dict(parse_request(LEAST, LIMITS)) | {"image": image}
+    assert parse_stored_request(stored).image == image
+
+
 EDGES = {
     "the longest grace": {"grace": "1h"},
     "the least memory": {"memory": "4MiB"},
     "the least shm and cpu": {"shm": "1MiB", "cpu": "1m"},
     "the longest name": {"name": "n" * 63, "project": "p" * 63},
-    "the longest image": {"image": "i" * 501},
+    "the longest image": {"image": "i" * 255 + ":" + "t" * 128},
     "the longest command": {"command": ["c" * 32_768] * 2 + ["c"] * 1_022},
     "the longest env": {"env": {"E" * 128: "v" * 32_768}},
     "most processes": {"launcher": "torchrun", "processes": 64, "device": {"gpus": 64}},

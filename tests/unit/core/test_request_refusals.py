@@ -38,7 +38,13 @@ BAD = {
         {"image": "--privileged"},
         "image",
         ProblemCode.VALUE,
-        "registry/pytorch",
+        "'--privileged' is not a part of an image's name",
+    ),
+    "image is an id": (
+        {"image": "sha256:" + "0a" * 32},
+        "image",
+        ProblemCode.VALUE,
+        "may be the id of any image on a node",
     ),
     "image elsewhere": (
         {"image": "evil/sum"},

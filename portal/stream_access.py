@@ -1,0 +1,111 @@
+"""Who may hold an event stream open, and until when: it ends with its session, and a user has a
+limited number of streams in each process."""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from django.conf import settings
+
+from portal.accounts.sessions import user_bell
+from portal.live.listener import Bell, subscribe
+
+# A session is looked up before an event is sent, if the last look is older than this.
+CHECK_SECONDS = 5.0
+# When a refused page asks again.
+RETRY_SECONDS = 30
+
+T = TypeVar("T")
+
+
+class TooManyStreams(Exception):
+    """The user has as many streams open as one may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOwner:
+    """Whose stream it is, and the browser session that it belongs to; "" for an API token, which
+    every read of such a stream looks up by itself."""
+
+    user_pk: int
+    session_key: str = ""
+
+
+class StreamPlace:
+    """One of the streams that a user may have open. `release` may be called more than once."""
+
+    def __init__(self, user_pk: int) -> None:
+        """Raises TooManyStreams."""
+        self._user_pk = user_pk
+        self._is_held = True
+        with _lock:
+            if _open[user_pk] >= settings.PLATFORM.max_streams:
+                raise TooManyStreams
+            _open[user_pk] += 1
+
+    def release(self) -> None:
+        with _lock:
+            if self._is_held:
+                self._is_held = False
+                _open[self._user_pk] -= 1
+                if not _open[self._user_pk]:
+                    del _open[self._user_pk]
+
+
+_lock = threading.Lock()
+_open: Counter[int] = Counter()
+
+
+async def while_signed_in(
+    events: AsyncIterator[T], owner: StreamOwner, is_live: Callable[[], Awaitable[bool]]
+) -> AsyncIterator[T]:
+    """The events until the session ends: at once if its bell is heard, at the latest before the
+    next event. A browser that is still signed in, by a new session, connects again by itself."""
+    async with aclosing(events) as source:  # type: ignore[type-var]  # all are generators
+        with subscribe(user_bell(owner.user_pk)) as bell:
+            checked_at = time.monotonic()
+            while True:
+                event = asyncio.ensure_future(anext(source))
+                try:
+                    while not await _is_first(event, bell):
+                        if not await is_live():
+                            return
+                        checked_at = time.monotonic()
+                    if time.monotonic() - checked_at > CHECK_SECONDS:
+                        if not await is_live():
+                            return
+                        checked_at = time.monotonic()
+                    yield event.result()
+                except StopAsyncIteration:
+                    return
+                finally:
+                    await _end(event)
+
+
+async def _is_first(event: "asyncio.Future[T]", bell: Bell) -> bool:
+    """Wait for the event or the bell; False if the bell rang and there is no event yet."""
+    if bell.is_ended:
+        # The process shuts down: the stream ends by itself.
+        await asyncio.wait([event])
+        return True
+    ring = asyncio.ensure_future(bell.wait(3_600))
+    try:
+        both: list[asyncio.Future[Any]] = [event, ring]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        return event.done()
+    finally:
+        await _end(ring)
+
+
+async def _end(task: "asyncio.Future[T]") -> None:
+    """Cancel a task that is not over, and wait until it is: a generator runs once at a time."""
+    if task.done():
+        return
+    task.cancel()
+    with suppress(asyncio.CancelledError, StopAsyncIteration):
+        await task
