@@ -47,6 +47,10 @@ async def enrol(client: PortalClient, identity: AgentIdentity, name: str, join_t
         except PortalUnreachable as away:
             log.info("portal_away", extra={"why": str(away)})
             await asyncio.sleep(pause)
+        except ContractError as refused:
+            if refused.code is not ContractErrorCode.TOO_FREQUENT:
+                raise
+            await asyncio.sleep(_retry_pause(refused))
         else:
             identity.record_enrolment(answer.node_id)
             return

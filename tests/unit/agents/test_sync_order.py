@@ -12,7 +12,7 @@ from agents.contract.codec import decode, encode
 from agents.contract.documents import DesiredDocument, ObservedReplica
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.portal.client import PortalClient
-from agents.portal.sync import PortalSession
+from agents.portal.sync import PortalSession, enrol
 from agents.state.identity import AgentIdentity
 from tests.unit.agents.documents import an_observed
 
@@ -147,3 +147,22 @@ def test_a_portal_that_does_not_know_pulls_gets_the_report_without_them(machine)
 def pulls_of(portal):
     """The layers that each replica of the last report has, of its pull."""
     return [r.get("pull", {}).get("layers_done") for r in portal.observed["replicas"]]
+
+
+def test_an_enrolment_that_comes_too_soon_is_tried_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("agents.portal.sync.MAX_RETRY_SECONDS", 0.0)
+    refused = ContractError(ContractErrorCode.TOO_FREQUENT, "wait", "", {"retry_seconds": 9})
+    wrong = ContractError(ContractErrorCode.JOIN_TOKEN_INVALID, "wrong", "join_token")
+    answers = iter(
+        (
+            httpx.Response(429, json=refused.body()),
+            httpx.Response(200, json={"node_id": "n-1"}),
+            httpx.Response(401, json=wrong.body()),
+        )
+    )
+    client = PortalClient("http://portal", httpx.MockTransport(lambda _: next(answers)))
+    identity, other = AgentIdentity(tmp_path / "one"), AgentIdentity(tmp_path / "two")
+    asyncio.run(enrol(client, identity, "gpu-1", "ticket"))
+    assert identity.node_id == "n-1"
+    with pytest.raises(ContractError, match="join_token_invalid"):
+        asyncio.run(enrol(client, other, "gpu-1", "ticket"))
