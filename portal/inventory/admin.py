@@ -5,7 +5,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from portal.admin_base import ReadOnlyAdmin, show_refusals
-from portal.inventory.models import Gpu, JoinToken, Slice, SlotClaim
+from portal.inventory.models import DisputedClaim, Gpu, JoinToken, Slice, SlotClaim
 from portal.inventory.node_settings import gpu_pin, gpu_unpin
 
 
@@ -55,6 +55,13 @@ class SlotClaimAdmin(ReadOnlyAdmin):
     list_display = ("gpu", "slot", "slice")
     search_fields = ("gpu__uuid",)
     list_select_related = ("gpu__node", "slice__gpu__node")
+
+
+@admin.register(DisputedClaim)
+class DisputedClaimAdmin(ReadOnlyAdmin):
+    list_display = ("gpu", "claimant", "claimed_at", "withdrawn_at", "dismissed_at")
+    search_fields = ("gpu__uuid", "claimant__name")
+    list_select_related = ("gpu__node", "claimant")
 
 
 @admin.register(JoinToken)
