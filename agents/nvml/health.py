@@ -105,15 +105,23 @@ def read_health(gpu: GpuFacts, known_gpus: KnownGpus | None = None) -> HealthRea
         known_gpus.forget(gpu.uuid)
     try:
         with nvml_errors(f"health of {gpu.uuid}"):
-            handle = pynvml.nvmlDeviceGetHandleByPciBusId(gpu.pci_bus_id)
-            is_same = as_text(pynvml.nvmlDeviceGetUUID(handle)) == gpu.uuid
-            return _readings(handle) if is_same else None
+            handle = _at_bus_id(gpu.pci_bus_id)
+            if handle is None or as_text(pynvml.nvmlDeviceGetUUID(handle)) != gpu.uuid:
+                return None
+            return _readings(handle)
     except NvmlFailure as failure:
-        if failure.code is NvmlCode.NO_SUCH_DEVICE:
-            return None
         if failure.code is NvmlCode.GPU_LOST:
             return HealthReadings(is_lost=True)
         return HealthReadings(driver_error=failure.reason)
+
+
+def _at_bus_id(bus_id: str) -> object | None:
+    """None if no GPU is there any more; from any other call that answer would be an error."""
+    try:
+        gpu: object = pynvml.nvmlDeviceGetHandleByPciBusId(bus_id)
+    except pynvml.NVMLError_NotFound:
+        return None
+    return gpu
 
 
 def _readings(gpu: object) -> HealthReadings:

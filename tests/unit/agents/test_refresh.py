@@ -196,3 +196,48 @@ def test_a_slice_that_is_carved_again_is_given_again_whatever_its_uuid(node, rep
     assert node.machine.runtime.devices["r-2"] == (again,)
     assert {r.id: r.state for r in node.reported.replicas}["r-2"] is ReplicaState.RUNNING
     assert node.problems() == []
+
+
+@pytest.mark.parametrize(
+    "symbol",
+    [
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetGpuInstanceProfileInfoV",
+        "nvmlGpuInstanceGetInfo",
+        "nvmlGpuInstanceGetComputeInstanceProfileInfoV",
+        "nvmlGpuInstanceGetComputeInstances",
+        "nvmlComputeInstanceGetInfo_v2",
+        "nvmlDeviceGetUUID",
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        "nvmlDeviceGetRemappedRows",
+    ],
+)
+def test_whatever_fails_for_one_gpu_is_no_matter_of_the_other(node, symbol):
+    """Every call of a refresh, with every error: the other GPU is carved as ever, nothing of the
+    sick one is deleted, and afterwards all is as before."""
+    node.wish(LOW, (1, *LOW))
+    before = node.slices()
+    for code in FAILURES:
+        with failing(node, symbol, code, node.gpu):
+            node.live(2)
+            node.wish(LOW, (1, *LOW), (1, "1g.18gb", 6, 1))
+            assert node.node.hardware.gpus[1].healthy and len(node.slices(1)) == 2, code
+            assert node.reported.facts.blocks == ()
+            node.wish(LOW, (1, *LOW))
+            assert len(node.slices(1)) == 1, code
+        node.live(3)
+        assert node.slices() == before, code
+        assert all(gpu.healthy for gpu in node.reported.gpus), code
+        assert {s.gpu_uuid for s in node.reported.slices} == set(node.machine.gpus), code
+
+
+def test_an_agent_that_starts_beside_a_sick_gpu_serves_the_other(node):
+    node.wish(LOW, (1, *LOW))
+    with failing(node, "nvmlDeviceGetGpuInstances", Code.RESET_REQUIRED, node.gpu):
+        node.begin()
+        node.live(3)
+        sick, well = node.reported.gpus
+        assert not sick.healthy and well.healthy
+        assert [s.gpu_uuid for s in node.reported.slices] == [well.uuid]
+    node.live(3)
+    assert len(node.reported.slices) == 2 and node.slices() and node.problems() == []
