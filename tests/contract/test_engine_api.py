@@ -8,7 +8,7 @@ from agents.doctor.machine import RealMachine
 from agents.runtime.base import ContainerPhase, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_engine import negotiated_api
-from tests.contract.replicas import Watch, a_replica, go, whole_log
+from tests.contract.replicas import DEVICE, Watch, a_replica, go, whole_log
 from tests.support.engine_stand_in import EngineStandIn, engine_stand_in
 
 RANGES = [("1.44", "1.52", "1.44"), ("1.40", "1.41", "1.41"), ("1.48", "1.60", "1.48")]
@@ -96,4 +96,38 @@ def test_a_phase_is_read_on_every_version(standing, tmp_path):
     replica = a_replica()
     runtime.prepare(replica, ())
     assert runtime.containers()[replica.id].phase is ContainerPhase.CREATED
+    runtime.close()
+
+
+@pytest.mark.parametrize(
+    ("info", "requested", "visible"),
+    [
+        ({"Runtimes": {"nvidia": {}}}, ("nvidia", None), DEVICE),
+        (
+            {"CDISpecDirs": ["/etc/cdi"]},
+            (None, {"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={DEVICE}"]}),
+            "void",
+        ),
+        ({}, (None, {"Driver": "nvidia", "DeviceIDs": [DEVICE]}), DEVICE),
+    ],
+    ids=["runtime", "cdi", "request"],
+)
+@pytest.mark.parametrize(("oldest", "newest"), [("1.44", "1.52"), ("1.40", "1.41")])
+def test_the_engine_is_asked_for_a_device_in_the_way_that_it_has(
+    standing, tmp_path, oldest, newest, info, requested, visible
+):
+    engine = standing(oldest, newest, **info)
+    (tmp_path / "nvidia-ctk").touch()
+    policy = NodePolicy(nvidia_ctk=str(tmp_path / "nvidia-ctk"))
+    runtime = DockerRuntime(tmp_path / "logs", "node", policy)
+    replica = a_replica()
+    runtime.prepare(replica, (DEVICE,))
+    (container,) = engine.containers.values()
+    host = container["HostConfig"]
+    found = (host.get("DeviceRequests") or [None])[0]
+    kept = {key: found[key] for key in ("Driver", "DeviceIDs")} if found else None
+    assert (host.get("Runtime"), kept) == requested
+    env = dict(entry.split("=", 1) for entry in container["Config"]["Env"])
+    assert (env["TESSERA_DEVICES"], env["NVIDIA_VISIBLE_DEVICES"]) == (DEVICE, visible)
+    assert "CUDA_VISIBLE_DEVICES" not in env
     runtime.close()

@@ -233,3 +233,17 @@ def test_a_name_is_the_same_for_the_same_replica_and_no_other():
     job = "0f0e0d0c-0b0a-4908-8706-050403020100"
     assert container_name(job, 1, 0) == container_name(job, 1, 0) == "tessera-0f0e0d0c-0b0a-1-0"
     assert len({container_name(job, attempt, rank) for attempt in (1, 2) for rank in (0, 1)}) == 4
+
+
+def test_a_plain_process_is_kept_from_other_devices_by_cuda(tmp_path):
+    runtime = ProcessRuntime(tmp_path / "replicas")
+    watch = Watch(runtime)
+    replicas = [
+        a_replica("import os; print(repr(os.environ['CUDA_VISIBLE_DEVICES']))") for _ in "12"
+    ]
+    go(runtime, replicas[0], devices=(DEVICE, "GPU-2"))
+    go(runtime, replicas[1])
+    for replica, visible in zip(replicas, (f"{DEVICE},GPU-2", ""), strict=True):
+        watch.ended(replica)
+        assert whole_log(runtime, replica.id).decode().strip() == repr(visible)
+        runtime.remove(replica.id)
