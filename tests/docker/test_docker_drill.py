@@ -128,4 +128,4 @@ def test_the_command_prints_one_json_object_and_says_where_no_engine_answers(tmp
     away = told("--engine", f"unix://{tmp_path}/nobody.sock")
     assert away.returncode == 2
     assert away.stdout == ""
-    assert "no Docker Engine responds" in away.stderr
+    assert "no Docker Engine answers" in away.stderr
