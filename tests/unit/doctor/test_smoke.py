@@ -4,6 +4,7 @@ import pytest
 
 from agents.admission.policy import NodePolicy
 from agents.commands.doctor import as_json, smoke_text
+from agents.commands.doctor import main as doctor
 from agents.doctor.smoke import (
     SmokeResult,
     SmokeVerdict,
@@ -11,6 +12,7 @@ from agents.doctor.smoke import (
     has_failed,
     smoke_test,
 )
+from agents.settings import parser
 from tests.unit.doctor.machines import GPU, SLICE, a_driver, a_gpu, a_machine
 
 OTHER = "GPU-00000000-0000-0000-0000-000000000000"
@@ -121,3 +123,12 @@ def test_the_report_says_what_was_not_tried_and_what_a_simulation_cannot_show():
     assert "The driver is simulated" in smoke_text(results, simulated=True)
     assert smoke_text((), simulated=True) == ""
     assert '"verdict": "untried"' in as_json((), results)
+
+
+def test_a_policy_that_cannot_be_trusted_is_refused_in_a_sentence(tmp_path, capsys):
+    path = tmp_path / "policy.toml"
+    path.write_text('device_injection = "hook"\n', "utf-8")
+    assert doctor(parser().parse_args(["doctor", "--policy", str(path)])) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "device_injection must be one of auto, runtime, cdi, nvidia" in said.err
