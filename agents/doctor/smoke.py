@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from docker.errors import DockerException, ImageNotFound
+from docker.errors import DockerException
 
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
@@ -22,6 +22,7 @@ from agents.doctor.machine import Machine
 from agents.host.container_toolkit import read_container_toolkit
 from agents.runtime.base import ContainerPhase, ContainerStatus, EngineUnreachable, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
+from agents.runtime.image_pull import ImageAbsent
 from agents.runtime.injection import InjectionPath, choose_injection, path_refusals
 
 END_SECONDS = 120.0
@@ -170,9 +171,9 @@ def _run(policy: NodePolicy, trial: _Trial, image: str) -> SmokeResult:
         except RuntimeFailure as failure:
             return replace(untried, why=failure.sentence)
         try:
-            runtime.client.images.get(image)
+            runtime.require_image(image)
             lines = _lines_of(runtime, replica, (trial.uuid,) if trial.uuid else ())
-        except ImageNotFound:
+        except ImageAbsent:
             return replace(untried, why=f"the engine has no image {image}: docker pull {image}")
         except (RuntimeFailure, EngineUnreachable, DockerException) as failure:
             return replace(untried, verdict=SmokeVerdict.FAILED, why=str(failure))

@@ -247,7 +247,7 @@ def _make_private(path: Path) -> None:
 def _stored_desired(db: sqlite3.Connection) -> dict[str, Any]:
     """As JSON; empty if there is none."""
     row = db.execute("SELECT value FROM facts WHERE name = 'desired'").fetchone()
-    return dict(json.loads(row[0])) if row else {}
+    return dict(json.loads(row[0])) if row and row[0] else {}
 
 
 def _with_environment(document: dict[str, Any]) -> frozenset[str]:
