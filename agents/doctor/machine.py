@@ -198,13 +198,12 @@ class RealMachine(FileTree):
             return None
 
     def _slices(self, gpu_uuid: str) -> list[str]:
-        """Empty for a GPU that is being changed, and for one whose instances cannot be read: the
-        agent reports it as unhealthy."""
+        """Empty for a GPU whose instances cannot be read: the agent reports it as unhealthy."""
         try:
-            found = self._nvml.instances_unless_changing(gpu_uuid) if self._nvml else None
+            found = self._nvml.instances(gpu_uuid) if self._nvml else []
         except NvmlFailure:
             return []
-        return [instance.uuid for instance in found or () if instance.uuid]
+        return [instance.uuid for instance in found if instance.uuid]
 
 
 def _run(command: ProbeCommand) -> CommandOutput | None:

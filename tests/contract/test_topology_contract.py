@@ -15,7 +15,9 @@ import pynvml
 import pytest
 
 from agents.__main__ import main
+from agents.commands import inventory
 from agents.facts.wiring import LinkPeer, PathLevel, PeerStatus
+from agents.host.system_reserve import HostCapacity
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.profiles import read_profiles
 from agents.nvml.session import Nvml
@@ -119,6 +121,23 @@ def test_the_inventory_tells_the_disk_for_jobs_or_that_it_cannot(said, tmp_path)
     jsonschema.validate(told, schema)
     del told["disk_mib"]
     jsonschema.validate(told, schema)  # what an older agent says
+
+
+def test_the_inventory_tells_what_jobs_are_offered_and_what_is_kept(said, tmp_path, monkeypatch):
+    monkeypatch.setattr(inventory, "host_capacity", lambda: HostCapacity(192_000, 2_000_000))
+    policy = tmp_path / "policy.toml"
+    policy.write_text('cpu_reserve = "2.5"\nmemory_reserve = "1%"\n', "utf-8")
+    policy.chmod(0o644)
+    told = json.loads(said("inventory", "--policy", str(policy), "--json"))["host"]
+    assert told == {
+        "cpu_milli": 189_500,
+        "memory_mib": 1_980_000,
+        "reserved_cpu_milli": 2_500,
+        "reserved_memory_mib": 20_000,
+    }
+    line = "for jobs: 189.5 CPUs and 1980000 MiB of memory; kept for the system: 2.5 CPUs and"
+    assert line in said("inventory", "--policy", str(policy))
+    assert "kept for the system: 0 CPUs" in said("inventory"), "of a simulated node by default"
 
 
 def test_inventory_and_topology_tell_the_same_gpus_and_the_same_rates(said):
