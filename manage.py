@@ -7,9 +7,10 @@ import sys
 from django.core.management import execute_from_command_line
 
 from portal.demo.preflight import require_machine
+from portal.settings.choice import choose_settings
 
 if __name__ == "__main__":
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
+    choose_settings()
     if sys.argv[1:2] == ["demo"] and not {"-h", "--help"} & set(sys.argv):
         # Settings already write into the var folder; say what is wrong with it before they do.
         require_machine(os.environ)

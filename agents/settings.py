@@ -3,7 +3,9 @@
 import argparse
 import os
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agents.contract.documents import RuntimeKind
 from agents.host.job_disk import DEFAULT_RESERVE, ENGINE_FOLDER, DiskReserve, JobDisk, parse_reserve
@@ -91,6 +93,12 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="serve Prometheus metrics, such as at 127.0.0.1:9400 (default: off)",
     )
+    run.add_argument(
+        "--allow-plain-http",
+        action="store_true",
+        default=os.environ.get("TESSERA_AGENT_ALLOW_PLAIN_HTTP") == "1",
+        help="call a portal that is not on this machine without TLS",
+    )
     run.add_argument("--stop-jobs-on-exit", action="store_true", help="for demonstrations")
 
 
@@ -172,6 +180,8 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
     """Raises SystemExit with a sentence if the portal's address is missing."""
     if not options.portal:
         raise SystemExit("Set the portal's address: --portal URL or TESSERA_PORTAL_URL.")
+    if problem := portal_problem(options.portal, allow_plain_http=options.allow_plain_http):
+        raise SystemExit(problem)
     token = os.environ.get("TESSERA_JOIN_TOKEN", "")
     if options.join_token_file:
         token = options.join_token_file.read_text("utf-8").strip()
@@ -190,6 +200,31 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
         disk_folder=options.disk_folder,
         disk_reserve=options.disk_reserve,
     )
+
+
+def portal_problem(url: str, *, allow_plain_http: bool) -> str:
+    """Why the agent must not call this address; empty if it may.
+
+    Over plain HTTP, anybody on the way reads the node's token and the environment of its jobs, and
+    can give the node work. Loopback has nobody on the way.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme not in ("http", "https") or not host:
+        return f"{url} is not the address of a portal, such as https://gpu.example.org."
+    if parts.scheme == "https" or allow_plain_http or _is_loopback(host):
+        return ""
+    return (
+        f"{url} is plain HTTP: the node's token and its jobs would be readable on the way. Use "
+        "https://, or --allow-plain-http in a network that nobody else can read."
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def simulated_driver() -> Path | None:

@@ -1,6 +1,5 @@
 """The web process: Django, the agents' endpoint, one listener for bells, and a quick shutdown."""
 
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +9,9 @@ from typing import Any
 
 from django.core.asgi import get_asgi_application
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
+from portal.settings.choice import choose_settings
+
+choose_settings()
 django: Any = get_asgi_application()
 
 from portal.agentapi.endpoint import PREFIX, endpoint  # noqa: E402 - models need Django set up

@@ -1,11 +1,11 @@
 """The Celery application. A message is a bell: it carries primary keys and no data."""
 
-import os
-
 from celery import Celery
 from kombu.transport import TRANSPORT_ALIASES
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
+from portal.settings.choice import choose_settings
+
+choose_settings()
 
 # kombu's own transport may read half-written messages, which ends the worker.
 TRANSPORT_ALIASES["filesystem"] = "portal.filesystem_broker:Transport"

@@ -61,6 +61,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "portal.admin_csp.AdminCSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "portal.private_responses.private_response_middleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

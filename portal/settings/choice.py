@@ -1,0 +1,33 @@
+"""Which settings a process uses if DJANGO_SETTINGS_MODULE does not say it.
+
+Those of development have a secret that can be guessed and cookies for plain HTTP, so they are a
+default only on a machine that is visibly set up for development: its tests can run, or its command
+is the demonstration. Everywhere else a forgotten variable is an error, not an open door.
+"""
+
+import os
+import sys
+from collections.abc import MutableMapping, Sequence
+from importlib.util import find_spec
+
+VARIABLE = "DJANGO_SETTINGS_MODULE"
+DEVELOPMENT = "portal.settings.dev"
+
+
+class SettingsNotChosen(SystemExit):
+    """The process ends with a sentence that says what to set."""
+
+
+def choose_settings(
+    environ: MutableMapping[str, str] = os.environ, arguments: Sequence[str] = sys.argv
+) -> None:
+    """Set DJANGO_SETTINGS_MODULE unless it is set. Raises SettingsNotChosen."""
+    if environ.get(VARIABLE):
+        return
+    is_demonstration = list(arguments[1:2]) == ["demo"]
+    if not is_demonstration and find_spec("pytest") is None:
+        raise SettingsNotChosen(
+            f"Set {VARIABLE}: to portal.settings.prod for a portal that people use, or to "
+            f"{DEVELOPMENT} on your own machine (`make install` sets one up for development)."
+        )
+    environ[VARIABLE] = DEVELOPMENT
