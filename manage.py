@@ -7,7 +7,7 @@ import sys
 from django.core.management import execute_from_command_line
 
 from portal.demo.preflight import require_machine
-from portal.settings.choice import choose_settings
+from portal.settings_choice import choose_settings
 
 if __name__ == "__main__":
     choose_settings()

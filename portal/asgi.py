@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.asgi import get_asgi_application
 
-from portal.settings.choice import choose_settings
+from portal.settings_choice import choose_settings
 
 choose_settings()
 django: Any = get_asgi_application()

@@ -3,7 +3,7 @@
 from celery import Celery
 from kombu.transport import TRANSPORT_ALIASES
 
-from portal.settings.choice import choose_settings
+from portal.settings_choice import choose_settings
 
 choose_settings()
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from agents.settings import parser, portal_problem, settings_from
-from portal.settings import choice
-from portal.settings.choice import SettingsNotChosen, choose_settings
+from portal import settings_choice as choice
 from portal.settings.strength import secret_problem
+from portal.settings_choice import SettingsNotChosen, choose_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 STRONG = "kJ3v-Qp9_zR7tYw2XbN5mLc8Df4Gh6Sa1Ue0Io-ViBxWqZyTrEpOnM"
