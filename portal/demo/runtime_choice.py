@@ -19,7 +19,6 @@ from portal.demo.processes import ROOT
 IMAGE = "tessera-example:latest"
 BUILD_IMAGE = ROOT / "docs" / "examples" / "build_image.py"
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
-API = "/v1.41"
 BUILD_SECONDS = 90
 PROBE_UUID = "MIG-00000000-0000-0000-0000-000000000000"
 
@@ -42,7 +41,7 @@ def choose_runtime(environ: Mapping[str, str]) -> RuntimeChoice:
     base_url = environ.get("DOCKER_HOST", DEFAULT_ENGINE)
     try:
         with _client(base_url) as client:
-            _require_answer(client)
+            _use_own_api(client)
             _build_image(base_url)
             _require_simulated_devices(client)
     except EngineUnusable as reason:
@@ -56,19 +55,21 @@ def _client(base_url: str) -> httpx.Client:
         if not Path(place).is_socket():
             raise EngineUnusable(f"no Docker Engine listens at {place}")
         transport = httpx.HTTPTransport(uds=place)
-        return httpx.Client(transport=transport, base_url=f"http://docker{API}", timeout=30)
+        return httpx.Client(transport=transport, base_url="http://docker", timeout=30)
     if scheme == "tcp" and not os.environ.get("DOCKER_TLS_VERIFY"):
-        return httpx.Client(base_url=f"http://{place}{API}", timeout=30)
+        return httpx.Client(base_url=f"http://{place}", timeout=30)
     raise EngineUnusable(f"DOCKER_HOST={base_url} is neither a Unix socket nor plain TCP")
 
 
-def _require_answer(client: httpx.Client) -> None:
+def _use_own_api(client: httpx.Client) -> None:
+    """Later calls use the engine's newest API version: the few that are made here are in all."""
     try:
-        answer = client.get("/_ping", timeout=3)
+        answer = client.get("/version", timeout=3)
     except httpx.HTTPError as error:
         raise EngineUnusable(f"no Docker Engine answers: {error}") from error
     if not answer.is_success:
         raise EngineUnusable(f"the Docker Engine answers {answer.status_code}")
+    client.base_url = client.base_url.join(f"/v{answer.json()['ApiVersion']}")
 
 
 def _build_image(base_url: str) -> None:

@@ -1,5 +1,7 @@
 """An agent and its doctor use every engine whose API they share, at one version."""
 
+import os
+
 import pytest
 
 from agents.admission.policy import NodePolicy
@@ -8,6 +10,7 @@ from agents.doctor.machine import RealMachine
 from agents.runtime.base import ContainerPhase, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_engine import negotiated_api
+from portal.demo import runtime_choice
 from tests.contract.replicas import DEVICE, Watch, a_replica, go, whole_log
 from tests.support.engine_stand_in import EngineStandIn, engine_stand_in
 
@@ -84,6 +87,16 @@ def test_an_engine_with_no_version_in_common_is_refused_by_both_in_the_same_word
 def test_an_engine_that_reports_no_version_is_refused_in_a_sentence(version):
     with pytest.raises(RuntimeFailure, match="reports no API version"):
         negotiated_api(version)
+
+
+@pytest.mark.parametrize(("oldest", "newest"), [("1.44", "1.52"), ("1.40", "1.41")])
+def test_the_demonstration_uses_every_engine_too(standing, tmp_path, monkeypatch, oldest, newest):
+    engine = standing(oldest, newest)
+    builder = tmp_path / "build_image.py"
+    builder.write_text("")
+    monkeypatch.setattr(runtime_choice, "BUILD_IMAGE", builder)
+    choice = runtime_choice.choose_runtime(os.environ)
+    assert (choice.kind, engine.containers) == ("docker", {}), choice.reason
 
 
 def test_versions_are_compared_as_numbers():

@@ -77,7 +77,7 @@ class EngineStandIn:
                 found = [c for c in self.containers.values() if _has(c["Config"], query)]
                 return 200, [{"Id": c["Id"], "Labels": c["Config"]["Labels"]} for c in found]
             case ["POST", "containers", "create"]:
-                return 201, {"Id": self._create(query["name"], body)}
+                return 201, {"Id": self._create(query.get("name", ""), body)}
             case [_, "containers", number, *action]:
                 return self._container(method, number, action)
         return 404, {"message": f"page not found: {method} {path}"}
@@ -105,7 +105,7 @@ class EngineStandIn:
 
     def _create(self, name: str, body: dict[str, Any]) -> str:
         number = f"{len(self.paths):064x}"
-        config = {key: body[key] for key in ("Env", "Labels", "User")} | {"Tty": False}
+        config = {"Env": body.get("Env"), "Labels": body.get("Labels", {}), "Tty": False}
         self.containers[number] = {
             "Id": number,
             "Name": f"/{name}",
