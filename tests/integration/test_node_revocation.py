@@ -63,8 +63,10 @@ def test_finding_2_4_a_revoked_node_is_not_heard_any_more():
     assert Event.objects.filter(node=node, code="node_revoked", actor="root").count() == 1
 
 
-def test_finding_2_4_its_jobs_are_fenced_after_the_lease_and_retried_elsewhere():
-    """Also of a node that never says that its replicas have ended."""
+@pytest.mark.parametrize("on_lease_end", ["stop", "keep"])
+def test_finding_2_4_its_jobs_are_fenced_after_the_lease_and_retried_elsewhere(on_lease_end):
+    """Also of a node that never says that its replicas have ended, and of one that says that it
+    keeps them running: an admin has decided that it is not believed."""
     alice, evil = a_user("alice"), a_node("evil")
     job = a_job(alice, a_project("vision", alice))
     settle(evil)
@@ -72,6 +74,9 @@ def test_finding_2_4_its_jobs_are_fenced_after_the_lease_and_retried_elsewhere()
     assert job.status == "running"
     retries = job.infrastructure_retries_left
     Node.objects.filter(pk=evil.row.pk).update(lease_until=timezone.now() + timedelta(minutes=5))
+    evil.row.refresh_from_db()
+    evil.row.facts["on_lease_end"] = on_lease_end
+    evil.row.save(update_fields=["facts"])
     node_revoke(node=evil.row, actor="root")
     sweep()
     job.refresh_from_db()
