@@ -100,6 +100,8 @@ class PortalSession:
                     log.info("portal_away", extra={"why": str(away)})
                 except ContractError as refused:
                     self._refused(refused)
+                    if refused.code is ContractErrorCode.TOO_FREQUENT:
+                        pause = max(pause, _retry_pause(refused))
                 await asyncio.sleep(pause)
         finally:
             shipping.cancel()

@@ -43,6 +43,7 @@ def node_retire(*, node: Node, actor: str) -> Node:
         # Those who claim its GPUs get them with their next report: ask for it.
         claimants = DisputedClaim.objects.filter(gpu__node=node).values("claimant_id")
         Node.objects.filter(pk__in=claimants).update(observed_hash="")
+        DisputedClaim.objects.filter(claimant=node).delete()
         JoinToken.objects.filter(node=node, used_at=None).delete()
         node_audit(node, AuditAction.NODE_RETIRE, actor=actor, after={"released": len(allocations)})
         ring_node(node)

@@ -13,6 +13,7 @@ from agents.contract.message import Message
 from portal.audit.codes import AuditAction, EventCode
 from portal.audit.services import audit_record
 from portal.audit.transitions import advance, event_record
+from portal.inventory.disputes import claims_withdraw
 from portal.inventory.models import JoinToken, Node
 from portal.inventory.services import lock_active_node, node_audit, ring_node
 from scheduler.core.model.states import NodeStatus
@@ -27,6 +28,7 @@ def node_revoke(*, node: Node, actor: str) -> Node:
         node = lock_active_node(node)
         now = timezone.now()
         JoinToken.objects.filter(node=node, used_at=None).delete()
+        claims_withdraw(claimant=node, reported=())
         columns = _without_session(node) | {
             "public_key": "",
             # Nobody is told anything by a token that was once the node's.

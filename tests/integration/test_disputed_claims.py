@@ -1,16 +1,27 @@
 """A GPU that another node holds is never moved by a report (finding 2.1); an admin decides."""
 
+from datetime import timedelta
+
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
+from agents.contract.documents import ObservedGpu
 from agents.contract.errors import ContractError
+from agents.contract.telemetry import GpuSample, TelemetryRequest
+from portal.agentapi.node_report import node_report
+from portal.agentapi.telemetry import telemetry_accept
 from portal.allocations.disputes import disputed_claim_accept, disputed_claim_dismiss
 from portal.allocations.models import Allocation
+from portal.allocations.retirement import node_retire
 from portal.audit.models import AuditEntry, Event
 from portal.errors import Refused
-from portal.inventory.models import DisputedClaim, Gpu, Node, Slice
+from portal.inventory.credentials import digest_of, new_access_token
+from portal.inventory.models import DisputedClaim, Gpu, LatestSample, Node, Slice
+from portal.inventory.revocation import node_revoke
 from scheduler.core.model.states import NodeStatus, SliceStatus
+from tests.support.agent_calls import an_agent
 from tests.support.rows import HonestNode, a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db
@@ -129,6 +140,29 @@ def test_a_dismissed_claim_raises_no_alert_again():
     assert not DisputedClaim.objects.undecided().exists()
     assert AuditEntry.objects.get(action="gpu_claim_dismiss").actor == "root"
     assert Gpu.objects.get().node == victim.row
+
+
+@pytest.mark.parametrize("end", [node_retire, node_revoke])
+def test_the_claims_of_a_node_end_with_it(end):
+    victim = a_node("victim")
+    thief = a_thief(victim.uuid(0))
+    thief.report()
+    end(node=thief.row, actor="root")
+    assert not DisputedClaim.objects.undecided().exists()
+    assert Gpu.objects.get().node == victim.row
+
+
+def test_the_samples_of_a_disputed_gpu_are_left_out_and_those_of_the_others_count():
+    victim, agent = a_node("victim"), an_agent(name="new")
+    gpus = (ObservedGpu("GPU-own", 0), ObservedGpu(victim.uuid(0), 1))
+    node_report(agent.node.pk, agent.observed(gpus=gpus))
+    token = new_access_token(agent.node.pk)
+    expires_at = timezone.now() + timedelta(hours=1)
+    columns = {"token_digest": digest_of(token), "token_expires_at": expires_at, "epoch": 1}
+    Node.objects.filter(pk=agent.node.pk).update(**columns)
+    samples = (GpuSample("GPU-own", power_mw=1), GpuSample(victim.uuid(0), power_mw=1))
+    telemetry_accept(authorization=f"Agent {token}", request=TelemetryRequest(1, samples))
+    assert [row.gpu.uuid for row in LatestSample.objects.all()] == ["GPU-own"]
 
 
 def test_the_console_shows_it_and_decides_it():
