@@ -12,7 +12,7 @@ def main(arguments: list[str]) -> int:
     Only its own module is imported, so commands that read the hardware work without the libraries
     for Docker and HTTP."""
     options = parser().parse_args(arguments)
-    command = importlib.import_module(f"agents.commands.{options.command}")
+    command = importlib.import_module(f"agents.commands.{options.command.replace('-', '_')}")
     return int(command.main(options))
 
 

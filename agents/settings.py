@@ -21,6 +21,10 @@ READING_COMMANDS = {
 }
 
 
+# The agent's folder where it is a service.
+SERVICE_FOLDER = Path("/var/lib/tessera-agent")
+
+
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
     """The settings of `agents run`."""
@@ -53,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
     _add_run(
         commands.add_parser("run", help="run the agent of this node; enrols it first if needed")
     )
+    _add_service(commands)
     for name, description in READING_COMMANDS.items():
         reading = commands.add_parser(name, help=description)
         reading.add_argument("--json", action="store_true", help="JSON by docs/schemas")
@@ -100,6 +105,30 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         help="call a portal that is not on this machine without TLS",
     )
     run.add_argument("--stop-jobs-on-exit", action="store_true", help="for demonstrations")
+
+
+def _add_service(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Installing and removing the service. Installing takes the arguments of `run`."""
+    install = commands.add_parser(
+        "install-service", help="install the agent as a service of systemd and start it; as root"
+    )
+    _add_run(install)
+    install.set_defaults(var=Path(os.environ.get("TESSERA_AGENT_VAR") or SERVICE_FOLDER))
+    install.add_argument("--no-start", action="store_true", help="enable it for the next boot only")
+    install.add_argument("--print", action="store_true", help="print the unit, and change nothing")
+    uninstall = commands.add_parser(
+        "uninstall-service", help="stop and remove the service; what runs on the node goes on"
+    )
+    for command in (install, uninstall):
+        command.add_argument(
+            "--dry-run", action="store_true", help="show what would be done, and change nothing"
+        )
+        command.add_argument(
+            "--root",
+            type=Path,
+            default=Path("/"),
+            help="a folder with the files of another machine, such as its image (default: /)",
+        )
 
 
 def _add_policy(command: argparse.ArgumentParser) -> None:
@@ -177,14 +206,17 @@ def _add_drill(drill: argparse.ArgumentParser) -> None:
 
 
 def settings_from(options: argparse.Namespace) -> AgentSettings:
-    """Raises SystemExit with a sentence if the portal's address is missing."""
+    """Raises SystemExit with a sentence if an address or a token is missing or cannot be used."""
     if not options.portal:
         raise SystemExit("Set the portal's address: --portal URL or TESSERA_PORTAL_URL.")
     if problem := portal_problem(options.portal, allow_plain_http=options.allow_plain_http):
         raise SystemExit(problem)
     token = os.environ.get("TESSERA_JOIN_TOKEN", "")
     if options.join_token_file:
-        token = options.join_token_file.read_text("utf-8").strip()
+        try:
+            token = options.join_token_file.read_text("utf-8").strip()
+        except (OSError, ValueError) as error:
+            raise SystemExit(f"The join token cannot be read: {error}") from error
     return AgentSettings(
         portal=options.portal.rstrip("/"),
         var=options.var,
@@ -208,9 +240,13 @@ def portal_problem(url: str, *, allow_plain_http: bool) -> str:
     Over plain HTTP, anybody on the way reads the node's token and the environment of its jobs, and
     can give the node work. Loopback has nobody on the way.
     """
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if parts.scheme not in ("http", "https") or not host:
+    try:
+        parts = urlsplit(url)
+        # Reading the port checks it.
+        host = (parts.hostname or "") if parts.port != 0 else ""
+    except ValueError:
+        host = ""
+    if not host or parts.scheme not in ("http", "https"):
         return f"{url} is not the address of a portal, such as https://gpu.example.org."
     if parts.scheme == "https" or allow_plain_http or _is_loopback(host):
         return ""
@@ -225,6 +261,22 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def run_arguments(settings: AgentSettings, *, allow_plain_http: bool) -> list[str]:
+    """The arguments of `run` for these settings, but for the token; paths are absolute."""
+    found = ["--portal", settings.portal, "--name", settings.name]
+    found += ["--var", str(settings.var.absolute()), "--runtime", str(settings.runtime)]
+    if settings.policy is not None:
+        found += ["--policy", str(settings.policy.absolute())]
+    if settings.disk_folder is not None:
+        found += ["--disk-folder", str(settings.disk_folder.absolute())]
+    if settings.disk_reserve != DEFAULT_RESERVE:
+        found += ["--disk-reserve", str(settings.disk_reserve)]
+    found += ["--telemetry-seconds", f"{settings.telemetry_seconds:g}"]
+    if settings.metrics is not None:
+        found += ["--metrics", str(settings.metrics)]
+    return [*found, *(["--allow-plain-http"] if allow_plain_http else [])]
 
 
 def simulated_driver() -> Path | None:

@@ -25,6 +25,10 @@ class DiskReserve:
     percent: int = 0
     mib: int = 0
 
+    def __str__(self) -> str:
+        """As `parse_reserve` reads it, for a reserve that has one of the two."""
+        return f"{self.mib}MiB" if self.mib else f"{self.percent}%"
+
     def reserved_mib(self, total_mib: int) -> int:
         """MiB to reserve on a disk of `total_mib`; all of it if the reserve is larger."""
         return min(total_mib, max(self.mib, -(-total_mib * self.percent // 100)))

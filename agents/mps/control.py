@@ -136,6 +136,8 @@ class MpsControl:
                     stderr=subprocess.STDOUT,
                     env=env,
                     timeout=seconds,
+                    # A daemon does not hear the signals of the agent's terminal.
+                    start_new_session=True,
                     check=False,
                 )
                 out.seek(0)

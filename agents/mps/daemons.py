@@ -14,6 +14,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from agents.host.service_manager import scope_prefix
 from agents.mps.control import PID_FILE, ControlCode, ControlFailure, MpsControl
 from agents.mps.grants import DaemonFolders
 from agents.mps.record import DaemonRecord, save_record
@@ -125,13 +126,25 @@ class MpsDaemon:
             before = (sys.executable, "-I", "-S", str(EXEC_AS_USER), who, shm)
         # First: from now on the device can only be used through a server.
         self._set_exclusive(on=True)
-        self.control.launch(self.record.device, before)
+        self._launch(before)
         until = time.monotonic() + START_SECONDS
         while self.running_pid() is None:
             if time.monotonic() > until:
                 sentence = f"the MPS daemon did not come up: see {self.folders.log}"
                 raise ControlFailure(ControlCode.NO_DAEMON, sentence)
             time.sleep(POLL_SECONDS)
+
+    def _launch(self, before: tuple[str, ...]) -> None:
+        """In a scope of its own, so that no end of the agent's service ends it."""
+        scope = scope_prefix(f"MPS daemon of Tessera, {self.folders.key}")
+        try:
+            self.control.launch(self.record.device, (*scope, *before))
+        except ControlFailure as failure:
+            if not scope:
+                raise
+            # Without the bus of the system, for one; the service does not end its children either.
+            log.warning("mps_without_scope", extra={"why": failure.sentence})
+            self.control.launch(self.record.device, before)
 
     def _set_exclusive(self, *, on: bool) -> None:
         try:

@@ -50,7 +50,7 @@ def run(home: Path, go: dict) -> dict:  # type: ignore[type-arg]  # plain JSON
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=reset_signals,
+                preexec_fn=reset_process,
             )
         except OSError as error:
             log.write(f"cannot start {go['command'][0]!r}: {error.strerror}\n".encode())
@@ -60,13 +60,18 @@ def run(home: Path, go: dict) -> dict:  # type: ignore[type-arg]  # plain JSON
     return {"exit_code": code if code >= 0 else 128 - code}
 
 
-def reset_signals() -> None:
-    """Restore the default signal handlers, and allow no core file."""
+def reset_process() -> None:
+    """Restore the default signal handlers, allow no core file, and give up the protection from the
+    kernel's OOM killer that an agent has as a service."""
     import resource  # noqa: PLC0415 - only in the child, to keep the start of this program short
 
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    score = Path("/proc/self/oom_score_adj")
+    with contextlib.suppress(OSError, ValueError):
+        if int(score.read_text("ascii")) < 0:
+            score.write_text("0", "ascii")
 
 
 def write(path: Path, value: object) -> None:

@@ -21,6 +21,7 @@ OLDEST_API, NEWEST_API = "1.40", "1.52"
 # Used wherever the engine has it: every engine from 25.0 to 29 does.
 PREFERRED_API = "1.44"
 TIMEOUT_SECONDS = 60
+START_ENGINE = "Start it: sudo systemctl start docker"
 _API = re.compile(r"(\d+)\.(\d+)")
 
 
@@ -57,7 +58,8 @@ def connect_engine(timeout: int = TIMEOUT_SECONDS) -> EngineConnection:
             client.close()
             raise
     except (DockerException, OSError) as error:
-        raise RuntimeFailure("docker", f"no Docker Engine answers: {error}") from error
+        sentence = f"no Docker Engine answers: {error}. {START_ENGINE}"
+        raise RuntimeFailure("docker", sentence) from error
 
 
 def negotiated_api(version: Mapping[str, Any]) -> EngineApi:

@@ -17,14 +17,21 @@ from agents.contract.calls import EnrolRequest, HelloRequest, hello_bytes
 from agents.contract.documents import PROTOCOL
 from agents.host.machine_ids import boot_id, machine_id
 
+ID_FILE = "node-id"
+
 
 class AgentIdentity:
     """The key file (mode 0600) and, once enrolled, the node id beside it."""
 
     def __init__(self, var: Path) -> None:
         self._key_path = var / "key"
-        self._id_path = var / "node-id"
+        self._id_path = var / ID_FILE
         self._key = self._load()
+
+    @staticmethod
+    def is_enrolled(var: Path) -> bool:
+        """Whether the folder has the id of a node."""
+        return (var / ID_FILE).exists()
 
     @property
     def node_id(self) -> str:
