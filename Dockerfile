@@ -1,9 +1,9 @@
-# Two images: `--target portal` (web, worker, beat, migrate) and `--target agent`.
+# The image of web, worker, beat and migrate. Agents run on their nodes without one.
 FROM python:3.11-slim AS base
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PATH=/opt/tessera/bin:$PATH TESSERA_VAR=/var/lib/tessera
 RUN useradd --uid 10001 --no-create-home --home-dir /var/lib/tessera --shell /usr/sbin/nologin tessera \
-    && install -d -o tessera -g tessera /var/lib/tessera /var/lib/tessera/logs /var/lib/tessera/agent
+    && install -d -o tessera -g tessera /var/lib/tessera /var/lib/tessera/logs
 WORKDIR /srv/tessera
 
 # Packages have a layer of their own, so a change of the code does not install them again.
@@ -13,18 +13,6 @@ RUN python -m venv /opt/tessera && pip install --require-hashes -r requirements/
 # `docker compose build --build-arg S3=yes`: logs may be kept in an S3-compatible store.
 ARG S3=no
 RUN if [ "$S3" = yes ]; then pip install --require-hashes -r requirements/s3.lock; fi
-
-FROM base AS agent-packages
-COPY requirements/agent.lock requirements/
-RUN python -m venv /opt/tessera && pip install --require-hashes -r requirements/agent.lock
-
-FROM base AS agent
-COPY --from=agent-packages /opt/tessera /opt/tessera
-COPY agents agents
-# MIG changes need root, see docker-compose.yml; whole GPUs do not.
-USER tessera
-ENV TESSERA_AGENT_VAR=/var/lib/tessera/agent TESSERA_RUNTIME=docker
-CMD ["python", "-m", "agents", "run"]
 
 FROM base AS portal
 COPY --from=portal-packages /opt/tessera /opt/tessera
