@@ -36,7 +36,7 @@ class KnownGpus:
         self._locks: dict[str, threading.RLock] = {}
 
     def lock(self, uuid: str) -> threading.RLock:
-        """Whoever changes the GPU holds it, and so does whoever reads its instances."""
+        """Held during each change of the GPU and each listing of its instances."""
         with self._mutex:
             return self._locks.setdefault(uuid, threading.RLock())
 

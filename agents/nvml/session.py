@@ -28,8 +28,8 @@ VANISHED = (NvmlCode.INVALID_ARGUMENT, NvmlCode.NO_SUCH_DEVICE)
 class Nvml:
     """A session with the driver. Thread-safe: NVML is, and each GPU has a lock.
 
-    Whoever changes a GPU holds its lock, so its instances are never read in the middle of a
-    change."""
+    The lock is held during a change and during a listing of the GPU's instances, so these are never
+    read in the middle of a change."""
 
     def __init__(self) -> None:
         self.known_gpus = KnownGpus()

@@ -159,7 +159,7 @@ def stop_beside_carving(node: BenchNode) -> float:
         replica = node.replica(f"{node.revision}")
         loop.accept(node.desired(range(SLICES), replica))
         node.runtime.wait(
-            lambda: any(told[:2] == ("start", replica.id) for told in node.runtime.story), "a start"
+            lambda: any(step[:2] == ("start", replica.id) for step in node.runtime.story), "a start"
         )
         with node.store.change() as state:
             state.destroy_seconds = DESTROY_SECONDS

@@ -1,11 +1,13 @@
 """To which NUMA nodes of a host a replica is bound."""
 
+import argparse
 from dataclasses import replace
 
 import pytest
 
 from agents.admission.policy import NodePolicy
-from agents.contract.documents import Device, Rendezvous, SliceKind
+from agents.commands import run
+from agents.contract.documents import Device, Rendezvous, RuntimeKind, SliceKind
 from agents.facts.wiring import GpuWiring
 from agents.runtime.docker_recipe import OOM_SCORE, ContainerRecipe
 from agents.runtime.grants import Grant
@@ -19,6 +21,7 @@ from agents.topology.numa import (
     numa_host,
     read_numa_nodes,
 )
+from agents.topology.pairs import GpuTopology
 from tests.unit.agents.documents import a_replica
 
 GIB = 1_024
@@ -42,8 +45,8 @@ def a_slice(number, size, **fields):
 
 
 def binding(devices, cpus=8, gib=64, host=HOST, **options):
-    asked = a_replica(devices=devices, cpu_milli=cpus * 1_000, memory_mib=gib * GIB)
-    return host.binding(asked, **options)
+    replica = a_replica(devices=devices, cpu_milli=cpus * 1_000, memory_mib=gib * GIB)
+    return host.binding(replica, **options)
 
 
 def test_a_replica_is_bound_to_the_node_of_its_gpus():
@@ -122,3 +125,38 @@ def test_the_engine_is_asked_for_the_cpus_and_memory_nodes_of_the_binding():
     options = recipe.options(a_replica(), (), MEETING)
     assert (options["cpuset_cpus"], options["cpuset_mems"]) == ("0-3", "0")
     assert options["oom_score_adj"] == OOM_SCORE
+
+
+def grants(monkeypatch, policy, runtime=RuntimeKind.DOCKER):
+    """What the agent grants a replica of GPU 5, whose share has a mount of its own."""
+
+    class Shares:
+        @staticmethod
+        def grant(*_):
+            return Grant(mounts=(("/here", "/there"),))
+
+    monkeypatch.setattr(run, "read_topology", lambda _: GpuTopology(GPUS, (), ()))
+    monkeypatch.setattr(run, "read_numa_host", lambda gpus, _: numa_host(NODES, gpus))
+    settings = argparse.Namespace(runtime=runtime)
+    replica = a_replica(devices=whole(5), cpu_milli=1_000, memory_mib=GIB)
+    found = run._grants(settings, policy, None, Shares)(replica, ("GPU-5",))
+    assert found.mounts == (("/here", "/there"),)
+    return NumaBinding(found.cpus, found.memory_nodes)
+
+
+def test_the_agent_binds_as_its_policy_says_and_only_containers(monkeypatch):
+    assert grants(monkeypatch, NodePolicy()) == FAR
+    assert grants(monkeypatch, NodePolicy(numa="cpus")) == replace(FAR, memory_nodes="")
+    assert grants(monkeypatch, NodePolicy(numa="off")) == UNBOUND
+    assert grants(monkeypatch, NodePolicy(), RuntimeKind.PROCESS) == UNBOUND
+
+
+def test_an_agent_that_cannot_read_its_topology_starts_and_binds_nothing(monkeypatch):
+    def silent(*_):
+        raise OSError("no sysfs")
+
+    monkeypatch.setattr(run, "read_numa_host", silent)
+    monkeypatch.setattr(run, "read_topology", lambda _: GpuTopology((), (), ()))
+    settings = argparse.Namespace(runtime=RuntimeKind.DOCKER)
+    shares = argparse.Namespace(grant=lambda *_: Grant())
+    assert run._grants(settings, NodePolicy(), None, shares)(a_replica(), ()) == Grant()
