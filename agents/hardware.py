@@ -53,8 +53,9 @@ class Hardware:
     ) -> None:
         """A node with a real driver gets a preflight; a simulated one only the `preflight` passed.
 
-        `policy`: the node owner's rules, for the preflight and the reserve. `share_clients`: as in
-        NodeFacts. `job_disk`: None if the node does not report disk for jobs."""
+        `policy`: the node owner's rules, for the preflight, the reserve and the end of the lease.
+        `share_clients`: as in NodeFacts. `job_disk`: None if the node does not report disk for
+        jobs."""
         self.nvml = nvml
         self.watch = watch or HealthWatch()
         self.health_effects = HealthEffects(self.watch, nvml.known_gpus)
@@ -75,8 +76,10 @@ class Hardware:
         self._reading = threading.Lock()
         self._is_full = disk.is_full(var)
         self._stale_at = 0.0
-        facts = _facts(nvml, runtime, var, policy or NodePolicy(), simulated=simulated)
-        self.facts = replace(facts, share_clients=share_clients)
+        policy = policy or NodePolicy()
+        facts = _facts(nvml, runtime, var, policy, simulated=simulated)
+        lease_end = policy.on_lease_end
+        self.facts = replace(facts, share_clients=share_clients, on_lease_end=lease_end)
         self.gpus: list[GpuFacts] = []
         self.instances: list[InstanceFacts] = []
         # Who else in this process opens the driver's library.

@@ -12,6 +12,8 @@ from typing import Any
 from agents.contract.documents import DesiredReplica, RuntimeKind
 from agents.contract.environment import is_environment_name, is_reserved
 from agents.contract.image_reference import is_image_allowed, pattern_problem
+from agents.contract.lease import DEFAULT as DEFAULT_LEASE_END
+from agents.contract.lease import LeaseEnd
 from agents.host.system_reserve import AUTO as AUTO_RESERVE
 from agents.host.system_reserve import HostCapacity, reserved_cpu_milli, reserved_memory_mib
 
@@ -20,7 +22,7 @@ AUTO = "auto"
 CHOICES = {
     "network": ("job", "host"),
     "numa": ("bind", "cpus", "off"),
-    "on_lease_end": ("stop", "keep"),
+    "on_lease_end": tuple(map(str, LeaseEnd)),
     "device_injection": (AUTO, "runtime", "cdi", "nvidia"),
 }
 
@@ -53,8 +55,9 @@ class NodePolicy:
     pids: int = 4_096
     # "job": a bridge for each job. "host": the host's network, for gangs over several engines.
     network: str = "job"
-    # What happens to running work when the lease ends: "stop" it, or "keep" it running.
-    on_lease_end: str = "stop"
+    # What happens to running work when the lease ends: "stop" it, or "keep" it running. The portal
+    # knows it, and tries no job elsewhere that may still run here.
+    on_lease_end: str = str(DEFAULT_LEASE_END)
     # Codes of docs/doctor.md that do not block this node.
     accepted_checks: tuple[str, ...] = ()
     # MIG instances that others created are the agent's to delete.

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from agents.contract.codec import decode, encode, omitted_by_default, rule
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.lease import DEFAULT as DEFAULT_LEASE_END
 from agents.contract.node_limits import (
     MAX_DEVICES,
     MAX_GPUS,
@@ -312,6 +313,10 @@ class NodeFacts:
     # Disk that jobs may use together; None if the node does not report it.
     disk_mib: int | None = field(
         default=None, metadata=omitted_by_default(minimum=0, maximum=MAX_DISK_MIB)
+    )
+    # A `LeaseEnd`, or the word of a newer agent.
+    on_lease_end: str = field(
+        default=str(DEFAULT_LEASE_END), metadata=omitted_by_default(max_length=16)
     )
 
 

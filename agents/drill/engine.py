@@ -4,11 +4,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.contract.end_causes import EndCause
 from agents.contract.pulls import PullCause
+from agents.facts.ends import REQUESTED
 from agents.runtime.base import ContainerPhase, ContainerStatus, RuntimeFailure, container_name
 from agents.runtime.image_pull import PullFailure, PullRequest
 
 PORT = 29_500
+# A container that its program ended.
+OWN_END = "own"
+# Between the last end of a container and the first answer. Below 1 s, so that the agent may look
+# again before it has noticed anything.
+RESTART_SECONDS = 0.5
 
 
 class MemoryEngine:
@@ -17,7 +24,9 @@ class MemoryEngine:
     kind = RuntimeKind.PROCESS
     injection = None
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
+        """`now`: Unix seconds, as the drill has them."""
+        self.now = now
         self.by_replica: dict[str, ContainerStatus] = {}
         # Device UUIDs of each container.
         self.devices: dict[str, tuple[str, ...]] = {}
@@ -25,12 +34,21 @@ class MemoryEngine:
         self.starts: dict[str, int] = {}
         self.is_away = False
         self.refuses = False
+        # Of the engine's present run.
+        self.started_at = now()
+        # What really ended each container: an `EndCause`, REQUESTED, or OWN_END.
+        self.ended_by: dict[str, str] = {}
+        self.stop_cause: Callable[[str], str] = lambda _: REQUESTED
 
     def version(self) -> str:
         return "1"
 
     def fabric(self) -> str:
         return "memory"
+
+    def serving_since(self) -> float:
+        self._require()
+        return self.started_at
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Does nothing: the drill reads the containers in every round."""
@@ -77,8 +95,9 @@ class MemoryEngine:
             self.by_replica[replica.id] = replace(found, phase=ContainerPhase.RUNNING)
 
     def stop(self, replica_id: str, grace_seconds: int) -> None:
+        """The program takes its SIGTERM well: it saves its work, and exits with 0."""
         self._require()
-        self.exit(replica_id, 143)
+        self.exit(replica_id, 0, self.stop_cause(replica_id))
 
     def remove(self, replica_id: str) -> None:
         self._require()
@@ -94,13 +113,20 @@ class MemoryEngine:
     def close(self) -> None:
         """It outlives its agents."""
 
-    def exit(self, replica_id: str, code: int) -> None:
-        """The container ends by itself, if it runs."""
+    def exit(self, replica_id: str, code: int, ended_by: str = OWN_END) -> None:
+        """The container ends, if it runs."""
         found = self.by_replica.get(replica_id)
         if found is not None and found.phase is ContainerPhase.RUNNING:
             self.by_replica[replica_id] = replace(
-                found, phase=ContainerPhase.EXITED, exit_code=code
+                found, phase=ContainerPhase.EXITED, exit_code=code, finished_at=self.now()
             )
+            self.ended_by[replica_id] = ended_by
+
+    def restart(self, code: int, ended_by: str = EndCause.ENGINE_RESTARTED) -> None:
+        """It ends what runs, with exit code `code`, and serves again."""
+        for replica_id in list(self.running()):
+            self.exit(replica_id, code, ended_by)
+        self.started_at = self.now() + RESTART_SECONDS
 
     def running(self) -> dict[str, tuple[str, ...]]:
         """The devices of every container that runs."""

@@ -17,8 +17,11 @@ from agents.contract.documents import (
     SliceKind,
 )
 from agents.contract.geometry import Placement, free_placements
+from agents.contract.lease import seconds_until_over
 
 ENDED = (ReplicaState.EXITED, ReplicaState.FAILED)
+LEASE_SECONDS, KILL_SECONDS, MARGIN_SECONDS = 30, 5, 5
+GRACE_SECONDS = 10
 
 
 @dataclass
@@ -40,6 +43,11 @@ class SimulatedPortal:
         self.numbers = 0
         self.fences: dict[str, int] = {}
         self._document: DesiredDocument | None = None
+        # As the node reports it.
+        self.on_lease_end = ""
+        self.lease_until = 0.0
+        # Jobs that were tried on another node, and run there.
+        self.elsewhere: set[str] = set()
 
     def document(self) -> DesiredDocument:
         """The current desired document; the revision grows only with a change."""
@@ -63,6 +71,7 @@ class SimulatedPortal:
 
     def receive(self, report: ObservedDocument, applied: int) -> None:
         """A slice is free once the node applied its replica's removal and no longer reports it."""
+        self.on_lease_end = report.facts.on_lease_end
         reported = {replica.id for replica in report.replicas}
         for held in self.slices.values():
             is_applied = held.removal_revision and applied >= held.removal_revision
@@ -72,6 +81,28 @@ class SimulatedPortal:
         for held in self.slices.values():
             if held.replica and held.replica.id in ended and not held.removal_revision:
                 self._remove(held)
+
+    def give_up(self, now: float) -> None:
+        """Out of contact: jobs whose replicas have certainly ended are tried on another node."""
+        for held in self.slices.values():
+            if held.replica is None or held.removal_revision:
+                continue
+            seconds = seconds_until_over(
+                self.on_lease_end,
+                grace_seconds=held.replica.grace_seconds,
+                kill_seconds=KILL_SECONDS,
+                margin_seconds=MARGIN_SECONDS,
+            )
+            if seconds is not None and now > self.lease_until + seconds:
+                self.numbers += 1
+                self.fences[held.replica.job] = self.numbers
+                self.elsewhere.add(held.replica.job)
+                self._remove(held)
+
+    def end_elsewhere(self) -> None:
+        """A job on another node ends."""
+        if self.elsewhere:
+            self.elsewhere.discard(self.random.choice(sorted(self.elsewhere)))
 
     def submit(self) -> None:
         """A new replica: on an idle slice, or on one that is carved for it."""
@@ -125,7 +156,7 @@ class SimulatedPortal:
         """To a new job, or to another attempt at one that has none on the node."""
         self.numbers += 1
         live = {h.replica.job for h in self.slices.values() if h.replica}
-        idle = sorted(set(self.fences) - live)
+        idle = sorted(set(self.fences) - live - self.elsewhere)
         again = bool(idle) and self.random.random() < 0.3
         job = self.random.choice(idle) if again else f"j-{self.numbers}"
         self.fences[job] = self.numbers
@@ -147,4 +178,5 @@ class SimulatedPortal:
             image="none",
             command=("true",),
             devices=(device,),
+            grace_seconds=GRACE_SECONDS,
         )

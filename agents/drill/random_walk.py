@@ -18,12 +18,20 @@ import pynvml
 import agents.loop.node
 from agents.admission.policy import NodePolicy
 from agents.contract.boards import known_boards
-from agents.contract.documents import ReplicaState
-from agents.drill.engine import MemoryEngine
+from agents.contract.documents import (
+    DesiredReplicaState,
+    ObservedDocument,
+    ObservedReplica,
+    ReplicaState,
+)
+from agents.contract.end_causes import END_CAUSES, EndCause
+from agents.contract.lease import LeaseEnd
+from agents.drill.engine import OWN_END, MemoryEngine
 from agents.drill.kill_points import Killed, KillSwitch, kill_points
 from agents.drill.node import BOARD, NODE
 from agents.drill.overlap import OverlappingRefresh
-from agents.drill.portal import SimulatedPortal
+from agents.drill.portal import LEASE_SECONDS, SimulatedPortal
+from agents.facts.ends import REQUESTED
 from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
 from agents.loop.workers import InlineWorkers
@@ -61,13 +69,16 @@ class Clock:
     CLOCK_BOOTTIME = 7
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now = self.booted_at = 0.0
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def clock_gettime(self, _: int) -> float:
+    def time(self) -> float:
         return self.now
+
+    def clock_gettime(self, _: int) -> float:
+        return self.now - self.booted_at
 
 
 class RandomWalk:
@@ -81,7 +92,17 @@ class RandomWalk:
         node.repeats_mig_uuids = seed % 2 == 0
         store.create(node)
         install(store.path)
-        self.store, self.engine, self.switch = store, MemoryEngine(), KillSwitch()
+        self.store, self.switch = store, KillSwitch()
+        self.engine = MemoryEngine(self.clock.time)
+        self.engine.stop_cause = self._stop_cause
+        self.policy = NodePolicy(on_lease_end=str(self.random.choice(list(LeaseEnd))))
+        self.boots = 0
+        # Until when nothing passes between the agent and the portal.
+        self.cut_until = 0.0
+        # What the agent would send first when contact is back: a report, and what was applied then.
+        self.unsent: tuple[ObservedDocument, int] | None = None
+        # Replicas whose own end was seen in a round that was not cut short.
+        self.seen_ends: set[str] = set()
         self.gpu = Nvml().devices()[0].uuid
         self.portal = SimulatedPortal(NODE, self.gpu, known_boards()[BOARD], self.random)
         self.journal: Journal | None = None
@@ -108,7 +129,11 @@ class RandomWalk:
             (self._image_away, 3),
             (self._driver_refuses, 6),
             (self._refresh_beside_changes, 8),
-            (self._reboot, 1),
+            (self._host_shutdown, 1),
+            (self._power_loss, 1),
+            (self._engine_restart, 2),
+            (self._partition, 2),
+            (self.portal.end_elsewhere, 2),
             (self._rest, 2),
             (self._wait, 9),
         ]
@@ -127,6 +152,9 @@ class RandomWalk:
     def _instrumented(self) -> Iterator[None]:
         with ExitStack() as stack:
             stack.enter_context(patch.object(agents.loop.node, "time", self.clock))
+            stack.enter_context(
+                patch.object(agents.loop.node, "boot_id", lambda: f"boot-{self.boots}")
+            )
             for name in CHANGING:
                 stack.enter_context(
                     patch.object(pynvml.nvmlLib, name, self._maybe(getattr(pynvml.nvmlLib, name)))
@@ -145,19 +173,20 @@ class RandomWalk:
         return call
 
     def _round(self) -> None:
-        """One second: the agent gets the document, runs a round and reports."""
+        """One second: the agent gets the document if it can, runs a round and reports."""
         self.clock.now += 1
         self.engine.is_away = self.clock.now < self.engine_back_at
         try:
             loop = self.loop or self._begin()
-            desired = self.portal.document()
-            loop.renew_lease(float("inf"))
-            if loop.desired != desired:
-                loop.accept(desired)
+            if self.clock.now < self.cut_until:
+                self.portal.give_up(self.clock.now)
+            else:
+                self._sync(loop)
             loop.hardware.refresh()
             loop.round()
             for replica in self.engine.by_replica:
                 loop.journal.record_shipped(replica, 0)
+            self.seen_ends |= {r for r, why in self.engine.ended_by.items() if why == OWN_END}
         except Killed:
             self.loop, self.switch.kill_number = None, 0
         except (RuntimeFailure, NvmlFailure):
@@ -165,32 +194,70 @@ class RandomWalk:
         with self.switch.paused():
             self._check()
 
+    def _sync(self, loop: NodeLoop) -> None:
+        """One call: what the agent has to report, and the document that it gets in return."""
+        if self.unsent is not None:
+            self.portal.receive(*self.unsent)
+            self.unsent = None
+        self.portal.lease_until = self.clock.now + LEASE_SECONDS
+        loop.renew_lease(self.clock.clock_gettime(Clock.CLOCK_BOOTTIME) + LEASE_SECONDS)
+        desired = self.portal.document()
+        if loop.desired != desired:
+            loop.accept(desired)
+
+    def _stop_cause(self, replica_id: str) -> str:
+        """Why the agent stops a replica: its lease is over, if nothing else requires it."""
+        assert self.loop is not None and self.journal is not None  # noqa: S101 - it stops something
+        is_over = self.clock.now > self.portal.lease_until
+        wanted = any(
+            replica.id == replica_id and replica.wish is DesiredReplicaState.RUN
+            for replica in self.loop.desired.replicas
+        )
+        has_failed = replica_id in self.journal.failures()
+        return EndCause.LEASE_OVER if is_over and wanted and not has_failed else REQUESTED
+
     def _begin(self) -> NodeLoop:
         if self.journal is not None:
             self.journal.close()
         self.journal = Journal(self.home / "journal.sqlite3")
-        hardware = Hardware(Nvml(), self.engine, self.home, simulated=True)
+        hardware = Hardware(Nvml(), self.engine, self.home, simulated=True, policy=self.policy)
         self.loop = NodeLoop(
             NODE,
             self.journal,
             hardware,
             self.engine,
-            NodePolicy(),
+            self.policy,
             self._receive,
             new_workers=InlineWorkers,
         )
         return self.loop
 
-    def _receive(self, document: Any) -> None:
-        """A report arrives. A replica that ended stays ended, and no state goes back (I7)."""
+    def _receive(self, document: ObservedDocument) -> None:
+        """A report, sent at once or when contact is back. A replica that ended stays ended, and no
+        state goes back (I7). Who ended a replica is reported as it was (I11)."""
         for replica in document.replicas:
+            self._check_end(replica)
             before = self.reported_states.get(replica.id)
             if before is not None and ORDER[replica.state] < ORDER[before]:
                 self._violated("I7", f"{replica.id} went from {before} to {replica.state}")
             if before is not None and ORDER[before] == 3 and replica.state is not before:
                 self._violated("I7", f"{replica.id} had {before} and is {replica.state}")
             self.reported_states[replica.id] = replica.state
-        self.portal.receive(document, self.loop.desired.revision if self.loop else 0)
+        applied = self.loop.desired.revision if self.loop else 0
+        if self.clock.now < self.cut_until:
+            self.unsent = (document, applied)
+        else:
+            self.portal.receive(document, applied)
+
+    def _check_end(self, replica: ObservedReplica) -> None:
+        """What the node ended is never the program's own end. What the program ended is never the
+        node's, once the agent has seen it."""
+        ended_by = self.engine.ended_by.get(replica.id, OWN_END)
+        if replica.state is ReplicaState.EXITED and ended_by in END_CAUSES:
+            sentence = f"{replica.id} was ended by {ended_by}, and has exit code"
+            self._violated("I11", f"{sentence} {replica.exit_code}")
+        if replica.code in END_CAUSES and ended_by == OWN_END and replica.id in self.seen_ends:
+            self._violated("I11", f"{replica.id} ended by itself, and is {replica.code}")
 
     def _check(self) -> None:
         """The invariants that always hold, even with faults."""
@@ -212,6 +279,8 @@ class RandomWalk:
         fences: dict[str, int] = {}
         for replica in running:
             seen = self.engine.by_replica[replica]
+            if seen.job in self.portal.elsewhere:
+                self._violated("I12", f"{seen.job} has two live copies")
             newest = max(fences.get(seen.job, 0), seen.fence)
             if fences.get(seen.job, newest) != newest or seen.fence != newest:
                 self._violated("I9", f"two attempts of {seen.job} run")
@@ -243,7 +312,7 @@ class RandomWalk:
             self._violated("I8", "the same document changed the node")
 
     def _calm(self) -> None:
-        self.engine_back_at, self.engine.refuses = 0.0, False
+        self.engine_back_at, self.engine.refuses, self.cut_until = 0.0, False, 0.0
         self.driver_fails = self.switch.kill_number = 0
 
     def _container_ends(self) -> None:
@@ -268,14 +337,31 @@ class RandomWalk:
         """The next partition changes are overlapped by refreshes of another thread (I10)."""
         self.overlap.remaining = self.random.randint(1, 6)
 
-    def _reboot(self) -> None:
-        """Ends all containers and removes all instances, as a reboot does."""
-        for replica in list(self.engine.running()):
-            self.engine.exit(replica, 137)
+    def _engine_restart(self) -> None:
+        """It ends its containers first: with SIGTERM, if it is stopped in order."""
+        self.engine.restart(self.random.choice((0, 137, 143)))
+
+    def _host_shutdown(self) -> None:
+        """In order: the agent ends, then the engine with its containers, then the host."""
+        self._reboot(0)
+
+    def _power_loss(self) -> None:
+        """The engine finds containers that ran, and writes 255."""
+        self._reboot(255)
+
+    def _reboot(self, exit_code: int) -> None:
+        """Ends all containers and removes all instances."""
+        self.engine.restart(exit_code, EndCause.NODE_RESTARTED)
         with self.store.change() as node:
             for gpu in node.gpus:
                 gpu.instances.clear()
+        self.boots += 1
+        self.clock.booted_at = self.clock.now
         self.loop = None
+
+    def _partition(self) -> None:
+        """Often longer than the lease, and than the portal waits after it."""
+        self.cut_until = self.clock.now + self.random.randint(1, 4 * LEASE_SECONDS)
 
     def _wait(self) -> None:
         """Nothing new."""
@@ -297,6 +383,7 @@ def random_walk(*, operations: int, seed: int) -> dict[str, Any]:
     return {
         "operations": operations,
         "seed": seed,
+        "on_lease_end": walk.policy.on_lease_end,
         "virtual_seconds": round(walk.clock.now),
         "points": walk.switch.passed,
         "refreshes_beside_changes": walk.overlap.refreshes,

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from agents.admission.local_checks import disk_refusals, local_refusal, unreadable_refusals
@@ -17,9 +18,15 @@ from agents.contract.documents import (
     ObservedDocument,
     ReplicaState,
 )
+from agents.contract.end_causes import EndCause
+from agents.contract.lease import LeaseEnd
 from agents.facts.device_keys import device_place
+from agents.facts.ends import RunRecord, StopRecord
 from agents.facts.failures import ReplicaFailure
 from agents.hardware import Hardware
+from agents.host.machine_ids import boot_id
+from agents.loop.ends import end_cause, end_failure
+from agents.loop.lease import Lease
 from agents.loop.observe import observed_document, silent_document
 from agents.loop.pulls import ImagePulls
 from agents.loop.reconcile import (
@@ -33,6 +40,7 @@ from agents.loop.reconcile import (
     StopReplica,
     is_mass_removal,
     replica_actions,
+    stops_of_all,
 )
 from agents.loop.workers import Workers
 from agents.mps.shares import NodeShares, ReplicaView
@@ -76,7 +84,8 @@ class NodeLoop:
         self.desired = journal.desired() or DesiredDocument(node=node_id)
         self.rounds = 0
         self.may_remove = False
-        self.lease_until: float | None = None
+        self.boot_id = boot_id()
+        self.lease = Lease(journal, self.boot_id)
         self._wake = threading.Event()
         self._stopping = False
         self._workers = new_workers(self.wake)
@@ -119,9 +128,10 @@ class NodeLoop:
 
     def renew_lease(self, lease_until: float) -> None:
         """The portal answered in the present epoch, so what is not desired may be removed."""
-        self.lease_until = max(lease_until, self.lease_until or 0)
-        if not self.may_remove:
-            self.may_remove = True
+        is_first = not (self.may_remove and self._may_start())
+        self.lease.renew(lease_until)
+        self.may_remove = True
+        if is_first:
             self.wake()
 
     def run(self) -> None:
@@ -150,7 +160,7 @@ class NodeLoop:
 
     def round(self) -> None:
         self.rounds += 1
-        desired, seen = self.desired, self.runtime.containers()
+        desired, seen = self.desired, self._look()
         self.hardware.apply_health(desired.replicas, seen, self.journal)
         # First: an unneeded MPS daemon keeps its instance open, which then cannot be deleted.
         self._share(ReplicaView(desired, seen, frozenset(self.journal.failures())))
@@ -183,12 +193,42 @@ class NodeLoop:
         exited = {key for key, one in seen.items() if one.phase is ContainerPhase.EXITED}
         return frozenset(exited) | frozenset(self.journal.failures())
 
+    def _look(self) -> dict[str, ContainerStatus]:
+        """The containers. Of each that has ended, the journal says from then on who ended it."""
+        seen = self.runtime.containers()
+        settled = self.journal.failures().keys() | self.journal.own_ends()
+        fresh = [s for s in seen.values() if s.finished_at is not None and s.replica not in settled]
+        if fresh:
+            self._settle_ends(fresh)
+        return seen
+
+    def _settle_ends(self, ended: list[ContainerStatus]) -> None:
+        """Also of a replica whose log is still copied: the engine may be stopped before the copy is
+        complete. Only then is a failure recorded, since the portal may remove a failed replica."""
+        runs, stops = self.journal.runs(), self.journal.stops()
+        # Read after the containers, so that an engine that is restarted in between is noticed.
+        since = self.runtime.serving_since()
+        for status in ended:
+            cause = end_cause(
+                status,
+                run=runs.get(status.replica),
+                stop=stops.get(status.replica),
+                boot_id=self.boot_id,
+                serving_since=since,
+            )
+            if cause is None:
+                self.journal.record_own_end(status.replica)
+            elif status.phase is ContainerPhase.EXITED:
+                log.warning("replica_ended", extra={"replica": status.replica, "why": str(cause)})
+                self.journal.record_failure(status.replica, end_failure(cause))
+
     def _report(self, desired: DesiredDocument) -> None:
+        seen = self._look()
         document = observed_document(
             self.node_id,
             self.hardware,
             desired.replicas,
-            self.runtime.containers(),
+            seen,
             self.journal.failures(),
             desired.unreadable,
             self._pulls.progress(),
@@ -227,6 +267,9 @@ class NodeLoop:
             devices=given,
             may_remove=self.may_remove,
             is_lease_over=self._lease_is_over(),
+            may_start=self._may_start(),
+            runs=self.journal.runs(),
+            stops=self.journal.stops(),
             refusals=refusals | short,
         )
 
@@ -243,9 +286,11 @@ class NodeLoop:
         return not self.runtime.log(replica, offset, 1)
 
     def _lease_is_over(self) -> bool:
-        if self.lease_until is None or self.policy.on_lease_end != "stop":
-            return False
-        return _boot_seconds() > self.lease_until
+        return self.policy.on_lease_end == LeaseEnd.STOP and self.lease.is_over(_boot_seconds())
+
+    def _may_start(self) -> bool:
+        """The portal may try elsewhere what was not started when contact was lost."""
+        return self.lease.is_valid(_boot_seconds())
 
     def _do(self, action: ReplicaAction) -> None:
         try:
@@ -268,7 +313,8 @@ class NodeLoop:
                 self.journal.complete_intent(intent)
             case StartReplica(replica, devices):
                 self._start(replica, devices)
-            case StopReplica(replica_id, grace_seconds):
+            case StopReplica(replica_id, grace_seconds, cause):
+                self.journal.record_stop(replica_id, StopRecord(cause, time.time()))
                 self.runtime.stop(replica_id, grace_seconds)
             case RemoveReplica(replica_id):
                 self.runtime.stop(replica_id, 0)
@@ -285,7 +331,7 @@ class NodeLoop:
     def _start(self, replica: DesiredReplica, devices: tuple[str, ...]) -> None:
         if replica.rendezvous is None:
             return
-        self.journal.record_start(replica.id)
+        self.journal.record_start(replica.id, RunRecord(self.boot_id, replica.grace_seconds))
         self.shares.prepare_devices(replica, devices, self._view(), self.journal)
         self.runtime.start(replica, devices, replica.rendezvous)
 
@@ -320,9 +366,13 @@ class NodeLoop:
             self._workers.begin("partition", work, has_own_thread=True)
 
     def stop_jobs(self) -> None:
-        """End everything that runs, for a demonstration that leaves nothing behind."""
-        for replica in self.runtime.containers():
-            self.runtime.stop(replica, 2)
+        """End everything that runs, for a demonstration that leaves nothing behind. The next agent
+        reports what was ended here."""
+        state = self._local_state(self.desired, self._look())
+        stops = stops_of_all(self.desired.replicas, state, EndCause.AGENT_STOPPED)
+        with ThreadPoolExecutor(len(stops) or 1, thread_name_prefix="stop") as pool:
+            list(pool.map(self._act, stops))
+        for replica in self._look():
             self.runtime.remove(replica)
         self.runtime.tidy()
         self.shares.stop_all(self.journal)

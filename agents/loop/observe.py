@@ -50,7 +50,9 @@ def observed_document(
     `unreadable`: as in the desired document, reported as problems of the node.
     `pulls`: by image."""
     ids = {replica.id for replica in desired}
-    others = [_from_status(s) for s in containers.values() if s.replica not in ids]
+    others = [
+        _undesired(s, failures.get(s.replica)) for s in containers.values() if s.replica not in ids
+    ]
     busy = hardware.health_effects.foreign_processes.unavailable
     own = [
         _replica(r, containers.get(r.id), failures.get(r.id), pulls.get(r.image)) for r in desired
@@ -118,6 +120,22 @@ def _replica(
         fence=desired.fence,
         state=ReplicaState.PREPARING,
         pull=pull if status is None else None,
+    )
+
+
+def _undesired(status: ContainerStatus, failure: ReplicaFailure | None) -> ObservedReplica:
+    """It ends as it was last reported: as failed, whatever became of its container."""
+    seen = _from_status(status)
+    if failure is None or status.phase is ContainerPhase.RUNNING:
+        return seen
+    return replace(
+        seen,
+        state=ReplicaState.FAILED,
+        exit_code=None,
+        memory_kill=False,
+        code=failure.code,
+        sentence=failure.sentence,
+        message=to_wire(failure.message),
     )
 
 

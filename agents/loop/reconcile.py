@@ -11,11 +11,15 @@ from agents.contract.documents import (
     DesiredReplicaState,
     Rendezvous,
 )
+from agents.contract.end_causes import EndCause
 from agents.facts.device_keys import DeviceKey, device_key
+from agents.facts.ends import REQUESTED, RunRecord, StopRecord
 from agents.facts.failures import ReplicaFailure
 from agents.runtime.base import ContainerPhase, ContainerStatus
 
 MASS_REMOVAL_MIN = 2
+# Of a replica that is not desired, and that an older agent started.
+UNKNOWN_GRACE_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +36,11 @@ class StartReplica:
 
 @dataclass(frozen=True, slots=True)
 class StopReplica:
+    """`cause`: an `EndCause`, or REQUESTED if the portal or a recorded failure wants it."""
+
     replica: str
     grace_seconds: int
+    cause: str = REQUESTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +85,20 @@ class LocalState:
     devices: Mapping[DeviceKey, str]
     # The portal has answered in the agent's present epoch.
     may_remove: bool
+    # All that runs has to end.
     is_lease_over: bool = False
+    # The lease has not ended: else nothing starts, also where running replicas are kept.
+    may_start: bool = True
+    runs: Mapping[str, RunRecord] = field(default_factory=dict)
+    stops: Mapping[str, StopRecord] = field(default_factory=dict)
     refusals: Mapping[str, ReplicaFailure] = field(default_factory=dict)
 
 
 def replica_actions(desired: tuple[DesiredReplica, ...], state: LocalState) -> list[ReplicaAction]:
     """What to do now, in order of replica id."""
-    actions: list[ReplicaAction] = []
     if state.is_lease_over:
-        return [
-            StopReplica(s.replica, 10)
-            for s in state.containers.values()
-            if s.phase is ContainerPhase.RUNNING
-        ]
+        return [*stops_of_all(desired, state, EndCause.LEASE_OVER)]
+    actions: list[ReplicaAction] = []
     for replica in sorted(desired, key=lambda r: r.id):
         action = _desired_action(replica, state)
         if action is not None:
@@ -99,6 +107,18 @@ def replica_actions(desired: tuple[DesiredReplica, ...], state: LocalState) -> l
     if state.may_remove:
         actions += _undesired_actions(ids, state)
     return actions
+
+
+def stops_of_all(
+    desired: tuple[DesiredReplica, ...], state: LocalState, cause: EndCause
+) -> list[StopReplica]:
+    """For every replica that runs, with its own grace period."""
+    graces = {replica.id: replica.grace_seconds for replica in desired}
+    return [
+        StopReplica(s.replica, graces.get(s.replica, _grace(s, state)), cause)
+        for s in state.containers.values()
+        if s.phase is ContainerPhase.RUNNING
+    ]
 
 
 def is_mass_removal(
@@ -119,6 +139,10 @@ def _desired_action(replica: DesiredReplica, state: LocalState) -> ReplicaAction
         # It was reported as failed, so it must not run either.
         runs = seen is not None and seen.phase is ContainerPhase.RUNNING
         return StopReplica(replica.id, replica.grace_seconds) if runs else None
+    stop = state.stops.get(replica.id)
+    if stop and stop.cause != REQUESTED and seen and seen.phase is ContainerPhase.RUNNING:
+        # It may have had its signal before the agent ended, or before contact came back.
+        return StopReplica(replica.id, replica.grace_seconds, stop.cause)
     if replica.fence < state.fences.get(replica.job, 0):
         sentence = f"fence {replica.fence} is older than {state.fences[replica.job]}"
         return FailReplica(replica.id, ReplicaFailure("fence_stale", sentence))
@@ -132,7 +156,8 @@ def _desired_action(replica: DesiredReplica, state: LocalState) -> ReplicaAction
         if seen.phase is ContainerPhase.CREATED:
             return FailReplica(replica.id, ReplicaFailure("never_started", "stopped before it ran"))
         return None
-    if replica.wish is DesiredReplicaState.RUN and seen.phase is ContainerPhase.CREATED:
+    is_due = replica.wish is DesiredReplicaState.RUN and seen.phase is ContainerPhase.CREATED
+    if is_due and state.may_start:
         replica, devices = _with_own_rendezvous(replica, seen), _devices(replica, state)
         return (
             StartReplica(replica, devices) if replica.rendezvous and devices is not None else None
@@ -165,13 +190,19 @@ def _devices(replica: DesiredReplica, state: LocalState) -> tuple[str, ...] | No
     return None if None in uuids else tuple(uuid for uuid in uuids if uuid)
 
 
+def _grace(seen: ContainerStatus, state: LocalState) -> int:
+    """Of a replica that is not desired."""
+    run = state.runs.get(seen.replica)
+    return run.grace_seconds if run else UNKNOWN_GRACE_SECONDS
+
+
 def _undesired_actions(ids: set[str], state: LocalState) -> list[ReplicaAction]:
     found: list[ReplicaAction] = []
     for seen in sorted(state.containers.values(), key=lambda s: s.replica):
         if seen.replica in ids:
             continue
         if seen.phase is ContainerPhase.RUNNING:
-            found.append(StopReplica(seen.replica, 10))
+            found.append(StopReplica(seen.replica, _grace(seen, state)))
         elif seen.phase is ContainerPhase.CREATED or seen.replica in state.shipped:
             found.append(RemoveReplica(seen.replica))
     gone = state.recorded - ids - state.containers.keys()

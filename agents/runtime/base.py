@@ -40,6 +40,9 @@ class ContainerStatus:
     memory_kill: bool = False
     # Why it ended, if the engine gives a reason.
     sentence: str = ""
+    # Unix seconds by the engine's clock, known once it ended, also while its log is still copied;
+    # infinite if nothing recorded the end.
+    finished_at: float | None = None
 
 
 @dataclass
@@ -76,6 +79,10 @@ class Runtime(Protocol):
 
     def fabric(self) -> str:
         """Names the network that the runtime's replicas share."""
+
+    def serving_since(self) -> float:
+        """Since when, by the clock of `finished_at`, no stop of the engine can have ended a
+        container. Raises RuntimeFailure, as `containers` does."""
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` whenever a container's phase changes, from any thread."""

@@ -5,7 +5,7 @@ Labels mark the containers and networks of this node's agent; it never touches a
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from agents.runtime.docker_log_copies import LogCopies
 from agents.runtime.docker_network import HOST, Networks
 from agents.runtime.docker_pull import DockerPull
 from agents.runtime.docker_recipe import LABEL, ContainerRecipe
+from agents.runtime.docker_start import ServingSince, read_engine_time
 from agents.runtime.grants import GrantProvider, no_grant
 from agents.runtime.image import require_allowed_env
 from agents.runtime.image_pull import ImageAbsent
@@ -60,6 +61,7 @@ class DockerRuntime:
         self.injection = choose_injection(policy, self.info, toolkit)
         self._recipe = ContainerRecipe(node, policy, self.injection, grant)
         self._networks = Networks(self.client, node, on_host=policy.network == HOST)
+        self._serving = ServingSince(self.client)
         # A job's network and its containers are created and removed under one lock.
         self._create_lock = threading.Lock()
 
@@ -71,6 +73,10 @@ class DockerRuntime:
         if self.policy.network == HOST:
             return "host-network"
         return f"docker:{self.info.get('ID', '')}"
+
+    def serving_since(self) -> float:
+        with self._engine_answers("tell its start"):
+            return self._serving.read()
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Removes unused networks first: an earlier agent may have ended after it created a network
@@ -84,10 +90,8 @@ class DockerRuntime:
         """An ended container counts as running until its log is complete, because a container that
         is reported as ended may be removed."""
         statuses = {}
-        try:
+        with self._engine_answers("list"):
             containers = self._containers()
-        except EngineUnreachable as away:
-            raise RuntimeFailure("docker", str(away)) from away
         for container in containers:
             self._copies.follow(container)
             status = self._status(container)
@@ -223,10 +227,22 @@ class DockerRuntime:
             )
         return list(found)
 
+    @contextlib.contextmanager
+    def _engine_answers(self, action: str) -> Iterator[None]:
+        """Raises RuntimeFailure if it does not: without an answer there is no round."""
+        try:
+            with engine_errors(action):
+                yield
+            self._serving.answered()
+        except EngineUnreachable as away:
+            self._serving.forget()
+            raise RuntimeFailure("docker", str(away)) from away
+
     def _status(self, container: Container) -> ContainerStatus:
         labels = {key.removeprefix(LABEL): value for key, value in container.labels.items()}
         state = container.attrs["State"]
         phase = PHASES.get(state["Status"], ContainerPhase.RUNNING)
+        has_ended = phase is ContainerPhase.EXITED
         if phase is ContainerPhase.EXITED and not self._copies.is_complete(labels["replica"]):
             phase = ContainerPhase.RUNNING
         exit_code = int(state["ExitCode"]) if phase is ContainerPhase.EXITED else None
@@ -244,6 +260,7 @@ class DockerRuntime:
             # The engine also sets it for a program that went on after a child of it was killed.
             memory_kill=bool(exit_code and state.get("OOMKilled")),
             sentence=str(state.get("Error", "")),
+            finished_at=read_engine_time(state.get("FinishedAt", "")) if has_ended else None,
         )
 
 

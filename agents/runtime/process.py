@@ -6,6 +6,7 @@ forbid it. Its state is one folder per replica, where the agent finds it after a
 
 import contextlib
 import json
+import math
 import os
 import select
 import shutil
@@ -61,6 +62,10 @@ class ProcessRuntime:
         machine = Path("/etc/machine-id")
         name = machine.read_text("utf-8").strip() if machine.exists() else os.uname().nodename
         return f"process:{name}"
+
+    def serving_since(self) -> float:
+        """There is no engine whose stop ends processes."""
+        return 0.0
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -166,6 +171,7 @@ class ProcessRuntime:
         return ContainerStatus(
             phase=phase,
             exit_code=ended["exit_code"] if ended else None,
+            finished_at=_written_at(home / "exit.json") if ended else None,
             address=LOOPBACK,
             container=identity["name"],
             **{key: identity[key] for key in IDENTITY},
@@ -244,6 +250,14 @@ def _start_ticks(pid: int) -> int | None:
     except OSError:
         return None
     return None if stat[0] in "ZX" else int(stat[19])
+
+
+def _written_at(path: Path) -> float:
+    """Infinite if it was never written."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return math.inf
 
 
 def _read(path: Path) -> dict[str, Any] | None:

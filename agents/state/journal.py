@@ -17,6 +17,7 @@ from agents.contract.codec import decode, encode
 from agents.contract.documents import DesiredDocument
 from agents.contract.message import NO_MESSAGE, Message, read_message
 from agents.contract.newer_documents import read_newer_desired
+from agents.facts.ends import RunRecord, StopRecord
 from agents.facts.failures import ReplicaFailure
 from agents.facts.partitions import InstanceClaim
 from agents.host.private_files import PRIVATE_FILE, make_private_file
@@ -28,12 +29,25 @@ CREATE TABLE IF NOT EXISTS fences (job TEXT PRIMARY KEY, fence INTEGER NOT NULL)
 CREATE TABLE IF NOT EXISTS failures (replica TEXT PRIMARY KEY, code TEXT, sentence TEXT);
 CREATE TABLE IF NOT EXISTS failure_messages (replica TEXT PRIMARY KEY, message TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS started (replica TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS runs (
+    replica TEXT PRIMARY KEY, boot TEXT NOT NULL, grace_seconds INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS stops (replica TEXT PRIMARY KEY, cause TEXT NOT NULL, at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS own_ends (replica TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS shipped (replica TEXT PRIMARY KEY, offset INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS intents (id INTEGER PRIMARY KEY, at TEXT, what TEXT, done TEXT);
 CREATE TABLE IF NOT EXISTS claims (
     gpu TEXT, start INTEGER, size INTEGER, profile TEXT, instance INTEGER, uuid TEXT NOT NULL,
     PRIMARY KEY (gpu, start, size));
 """
+TABLES_OF_A_REPLICA = (
+    "failures",
+    "failure_messages",
+    "started",
+    "runs",
+    "stops",
+    "own_ends",
+    "shipped",
+)
 MAX_EVENTS_PER_CALL = 200
 # `user_version` of a file that holds no deleted values.
 OVERWRITES_DELETED = 1
@@ -123,9 +137,36 @@ class Journal:
     def started_replicas(self) -> frozenset[str]:
         return frozenset(row[0] for row in self._rows("SELECT replica FROM started"))
 
-    def record_start(self, replica: str) -> None:
+    def record_start(self, replica: str, run: RunRecord) -> None:
+        """Write down that a replica is about to be started; only the first time counts."""
+        # A table of its own: an older agent on this journal writes the one column of the other.
         with self._write() as db:
             db.execute("INSERT OR IGNORE INTO started VALUES (?)", (replica,))
+            values = (replica, run.boot_id, run.grace_seconds)
+            db.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?)", values)
+
+    def runs(self) -> dict[str, RunRecord]:
+        """By replica, how it was started; without those that an older agent started."""
+        rows = self._rows("SELECT replica, boot, grace_seconds FROM runs")
+        return {replica: RunRecord(boot, grace) for replica, boot, grace in rows}
+
+    def record_stop(self, replica: str, stop: StopRecord) -> None:
+        """Write down why a replica is about to be stopped; the first cause wins."""
+        with self._write() as db:
+            values = (replica, str(stop.cause), stop.at)
+            db.execute("INSERT OR IGNORE INTO stops VALUES (?, ?, ?)", values)
+
+    def stops(self) -> dict[str, StopRecord]:
+        rows = self._rows("SELECT replica, cause, at FROM stops")
+        return {replica: StopRecord(cause, at) for replica, cause, at in rows}
+
+    def record_own_end(self, replica: str) -> None:
+        """Write down that nothing around a replica ended it, whatever happens to the node later."""
+        with self._write() as db:
+            db.execute("INSERT OR IGNORE INTO own_ends VALUES (?)", (replica,))
+
+    def own_ends(self) -> frozenset[str]:
+        return frozenset(row[0] for row in self._rows("SELECT replica FROM own_ends"))
 
     def shipped_offsets(self) -> dict[str, int]:
         """By replica, how many bytes of its log the portal has."""
@@ -138,7 +179,7 @@ class Journal:
     def forget_replica(self, replica: str) -> None:
         """Delete all records of a replica that is neither desired nor on the node."""
         with self._write() as db:
-            for table in ("failures", "failure_messages", "started", "shipped"):
+            for table in TABLES_OF_A_REPLICA:
                 db.execute(f"DELETE FROM {table} WHERE replica = ?", (replica,))  # noqa: S608 - fixed names
 
     def record_intent(self, what: str) -> int:

@@ -61,6 +61,7 @@ def _facts_report(node: Node, observed: ObservedDocument) -> bool:
         "launchers": list(facts.launchers),
         "share_clients": facts.share_clients,
         "disk_free_mib": facts.disk_free_mib,
+        "on_lease_end": facts.on_lease_end,
         "problems": list(facts.problems),
         "blocks": list(facts.blocks),
         "slice_problems": [

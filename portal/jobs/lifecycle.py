@@ -11,6 +11,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from agents.contract.end_causes import END_CAUSES
 from agents.contract.message import Message
 from portal.audit.codes import EventCode
 from portal.audit.models import Event
@@ -24,6 +25,7 @@ from scheduler.core.model.states import (
     REPLICA_ENDED,
     AttemptState,
     JobStatus,
+    NodeStatus,
     ReplicaStatus,
     attempt_state,
 )
@@ -147,6 +149,22 @@ def _fail(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
     job_stop(job=job, stop_reason=stop_reason, message=failure_message(first))
 
 
+def _cause_of_end(attempt: Attempt, replicas: list[Replica]) -> dict[str, Any] | None:
+    """The first failure; but if a program failed first, and then the node of another rank reports
+    that it ended that rank, the latter: the ranks that are left fail as soon as one is gone, and
+    report it before a node that has to boot first."""
+    first: dict[str, Any] | None = attempt.first_failure
+    ended = [r for r in replicas if _was_ended_by_node(r)]
+    is_program = first is not None and first.get("status") == ReplicaStatus.EXITED
+    return _failure(_earliest(ended)) if is_program and ended else first
+
+
+def _was_ended_by_node(replica: Replica) -> bool:
+    return replica.status == ReplicaStatus.LOST or (
+        replica.status == ReplicaStatus.FAILED and replica.code in END_CAUSES
+    )
+
+
 def _first_failure(replicas: list[Replica]) -> dict[str, Any]:
     failed = [
         r
@@ -154,8 +172,16 @@ def _first_failure(replicas: list[Replica]) -> dict[str, Any]:
         if r.status in (ReplicaStatus.FAILED, ReplicaStatus.LOST)
         or (r.status == ReplicaStatus.EXITED and r.exit_code != 0)
     ]
+    return _failure(_earliest(failed))
+
+
+def _earliest(failed: list[Replica]) -> Replica:
     latest = timezone.now() + timedelta(days=1)
-    first = min(failed, key=lambda r: (r.finished_at or latest, r.rank))
+    return min(failed, key=lambda r: (r.finished_at or latest, r.rank))
+
+
+def _failure(first: Replica) -> dict[str, Any]:
+    """How a replica failed, as `Attempt.first_failure` keeps it."""
     # What the sentence was made of, for other languages.
     written = Event.objects.filter(noun=first.NOUN, noun_id=str(first.pk), new=first.status)
     data = written.order_by("-id").values_list("data", flat=True).first() or {}
@@ -173,7 +199,7 @@ def _replica_stop(replica: Replica) -> None:
     status = ReplicaStatus(replica.status)
     if status in REPLICA_ENDED:
         return
-    if status is ReplicaStatus.RUNNING:
+    if status is ReplicaStatus.RUNNING or _may_have_started(replica):
         replica.desired_state = DesiredState.STOP
         replica.save(update_fields=["desired_state"])
         return
@@ -185,6 +211,13 @@ def _replica_stop(replica: Replica) -> None:
         desired_state=DesiredState.GONE,
         finished_at=timezone.now(),
     )
+
+
+def _may_have_started(replica: Replica) -> bool:
+    """Its node may run it and cannot say so: another attempt would be a second copy."""
+    if replica.node is None or replica.desired_state != DesiredState.RUN:
+        return False
+    return NodeStatus(replica.node.status) in (NodeStatus.UNREACHABLE, NodeStatus.LOST)
 
 
 def _finish_when_ended(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
@@ -208,7 +241,8 @@ def _end(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
     now = timezone.now()
     Replica.objects.filter(pk__in=[r.pk for r in replicas]).update(desired_state=DesiredState.GONE)
     attempt.ended_at, attempt.outcome = now, job.stop_reason
-    attempt.save(update_fields=["ended_at", "outcome"])
+    attempt.first_failure = _cause_of_end(attempt, replicas)
+    attempt.save(update_fields=["ended_at", "outcome", "first_failure"])
     if not _requeue(job, attempt):
         end = FINAL_STATUS.get(job.stop_reason, JobStatus.FAILED)
         failure = attempt.first_failure or {}

@@ -10,6 +10,8 @@ from uuid import UUID
 from django.conf import settings
 
 from agents.contract.documents import SliceKind
+from agents.contract.lease import DEFAULT as DEFAULT_LEASE_END
+from agents.contract.lease import LeaseEnd, seconds_until_over
 from agents.contract.message import Message
 from portal.allocations.services import allocations_release
 from portal.audit.codes import EventCode
@@ -22,6 +24,7 @@ from portal.sites.observations import Observation
 from scheduler.commit.placements import placement_commit
 from scheduler.core.model.decisions import JobPlacement
 from scheduler.core.model.states import NodeStatus, ReplicaStatus
+from scheduler.core.request import parse_stored_request
 from scheduler.driver import drive as drive_node
 from scheduler.sites.base import SiteCapabilities, SiteReport
 
@@ -88,17 +91,36 @@ def _nodes_judge(now: datetime) -> None:
 
 
 def _stranded(now: datetime) -> Iterator[Observation]:
-    """Replicas of a lost node, once its agent must have stopped them by itself: lease, kill grace
-    and margin have passed."""
-    knobs = settings.PLATFORM
-    wait = timedelta(seconds=knobs.kill_grace_seconds + knobs.lease_margin_seconds)
-    live = Replica.objects.live()
-    stranded = live.filter(node__status=NodeStatus.LOST, node__lease_until__lt=now - wait)
-    for pk, fence, name in stranded.values_list("pk", "attempt_id", "node__name"):
+    """Replicas of a lost node, once its agent must have stopped them by itself: its lease, their
+    own grace period and a margin have passed. None of a node that may keep them running."""
+    ended = Replica.objects.live().filter(
+        node__status=NodeStatus.LOST,
+        node__lease_until__lt=now,
+        # Elsewhere None would be the answer for each replica.
+        node__facts__on_lease_end=str(LeaseEnd.STOP),
+    )
+    for replica in ended.select_related("node", "attempt__job").defer("node__desired"):
+        if not _has_certainly_ended(replica, now):
+            continue
         yield Observation(
-            replica=pk,
-            fence=fence,
+            replica=replica.pk,
+            fence=replica.attempt_id,
             status=ReplicaStatus.LOST,
             code=EventCode.NODE_LOST,
-            message=Message("no contact with %(node)s until its lease expired", node=name),
+            message=Message(
+                "no contact with %(node)s until its lease expired", node=str(replica.node)
+            ),
         )
+
+
+def _has_certainly_ended(replica: Replica, now: datetime) -> bool:
+    knobs, node = settings.PLATFORM, replica.node
+    if node is None or node.lease_until is None:
+        return False
+    seconds = seconds_until_over(
+        node.facts.get("on_lease_end", DEFAULT_LEASE_END),
+        grace_seconds=parse_stored_request(replica.attempt.job.request).grace_seconds,
+        kill_seconds=knobs.kill_grace_seconds,
+        margin_seconds=knobs.lease_margin_seconds,
+    )
+    return seconds is not None and node.lease_until + timedelta(seconds=seconds) < now

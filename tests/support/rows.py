@@ -91,6 +91,7 @@ class HonestNode:
     disk_mib: int | None = None
     launchers: tuple[str, ...] = FIRST_LAUNCHERS
     agent_version: str = ""
+    on_lease_end: str = "stop"
 
     def uuid(self, index: int) -> str:
         return f"GPU-{self.row.name}-{index}"
@@ -112,6 +113,7 @@ class HonestNode:
                 disk_mib=self.disk_mib,
                 launchers=self.launchers,
                 agent_version=self.agent_version,
+                on_lease_end=self.on_lease_end,
             ),
             gpus=tuple(
                 ObservedGpu(

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from agents.contract.end_causes import END_CAUSES
 from portal.jobs.models import Attempt, Job, Replica
 from portal.planning.estimates import no_estimate_for_code, no_estimate_for_job
 from portal.planning.visible_reasons import visible_reason
@@ -141,6 +142,6 @@ def _failed(attempt: Attempt | None) -> StatusPanel:
         memory_kill = failure.get("code") == "memory_kill"
         sentence = exit_meaning(failure["exit_code"], memory_kill=memory_kill)
         sentence += ". " + _("Rank %(rank)s failed first") % {"rank": failure["rank"]}
-    elif failure.get("status") == "lost":
+    elif failure.get("status") == "lost" or failure.get("code") in END_CAUSES:
         sentence = _("Not your code; it uses up no user retry")
     return StatusPanel("bad", "x", title, sentence, str(failure.get("code", "")))

@@ -9,11 +9,13 @@ from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
 
 NODE_MESSAGES: dict[str, Promise] = {
+    "agent_stopped": gettext_lazy("Its node's agent was stopped with all its jobs"),
     "backend": gettext_lazy("NCCL cannot join these processes"),
     "cdi_failed": gettext_lazy("Containers cannot get new devices"),
     "disk": gettext_lazy("The node has too little disk"),
     "docker": gettext_lazy("The container engine refused"),
     "drained": gettext_lazy("Drained with its node"),
+    "engine_restarted": gettext_lazy("Its node's container engine was restarted"),
     "fence_stale": gettext_lazy("A newer attempt has taken over"),
     "gpu_error": gettext_lazy("Its GPU had an error"),
     "gpu_lost": gettext_lazy("The driver has lost the GPU"),
@@ -23,6 +25,7 @@ NODE_MESSAGES: dict[str, Promise] = {
     "in_use": gettext_lazy("The GPU is still in use"),
     "insufficient_resources": gettext_lazy("The GPU has not enough room"),
     "invalid_argument": gettext_lazy("The driver refused the call"),
+    "lease_over": gettext_lazy("Its node was out of contact for too long"),
     "memory_kill": gettext_lazy("It used more memory than requested and was killed"),
     "mode_mps": gettext_lazy("Shares and slices were requested on the same GPU"),
     "mode_whole": gettext_lazy("The whole GPU and slices of it were requested at once"),
@@ -45,6 +48,7 @@ NODE_MESSAGES: dict[str, Promise] = {
     "no_such_gpu": gettext_lazy("The node has no such GPU"),
     "no_such_profile": gettext_lazy("The GPU has no such profile"),
     "node_lost": gettext_lazy("Its node was lost"),
+    "node_restarted": gettext_lazy("Its node was restarted"),
     "not_found": gettext_lazy("The driver cannot find it"),
     "not_supported": gettext_lazy("The driver does not support it"),
     "other": gettext_lazy("The driver failed"),

@@ -1,6 +1,7 @@
 """A whole agent node without a network: the simulated driver, a real journal, and a runtime that
 keeps its containers in memory. What would run beside the loop runs at once, in the same thread."""
 
+import time
 from dataclasses import replace
 
 from agents.admission.policy import NodePolicy
@@ -40,6 +41,11 @@ class MemoryRuntime:
         self.by_replica, self.devices, self.logs, self.story = {}, {}, {}, []
         self.slices = slices
         self.broken = set()
+        self.since = 0.0
+        self.graces = []
+
+    def serving_since(self):
+        return self.since
 
     def version(self):
         return "1"
@@ -73,7 +79,8 @@ class MemoryRuntime:
     def stop(self, replica_id, grace_seconds):
         if self.by_replica[replica_id].phase is ContainerPhase.RUNNING:
             self.tell("stop", replica_id)
-            self.becomes(replica_id, ContainerPhase.EXITED, exit_code=143)
+            self.graces.append((replica_id, grace_seconds))
+            self.ends(replica_id, 143)
 
     def remove(self, replica_id):
         self.logs.pop(replica_id, None)
@@ -91,6 +98,10 @@ class MemoryRuntime:
 
     def tell(self, what, replica):
         self.story.append((what, replica, self.slices()))
+
+    def ends(self, replica, exit_code, at=None):
+        ended_at = time.time() if at is None else at
+        self.becomes(replica, ContainerPhase.EXITED, exit_code=exit_code, finished_at=ended_at)
 
     def becomes(self, replica, phase, **fields):
         self.by_replica[replica] = replace(self.by_replica[replica], phase=phase, **fields)
@@ -123,13 +134,14 @@ class Machine:
         if self.journal is not None:
             self.journal.close()
         self.journal = Journal(self.folder / "journal.sqlite3")
-        hardware = Hardware(self.nvml, self.runtime, self.folder, simulated=True)
+        policy = policy or NodePolicy()
+        hardware = Hardware(self.nvml, self.runtime, self.folder, simulated=True, policy=policy)
         return NodeLoop(
             "n-1",
             self.journal,
             hardware,
             self.runtime,
-            policy or NodePolicy(),
+            policy,
             self.reported.append,
             new_workers=workers,
         )

@@ -8,11 +8,13 @@ import pytest
 from agents.contract.calls import EventType
 from agents.contract.collectives import backend_refusal
 from agents.contract.documents import CollectiveBackend, DesiredDocument, SliceKind
+from agents.facts.ends import RunRecord, StopRecord
 from agents.facts.failures import ReplicaFailure
 from agents.state.journal import MAX_EVENTS_PER_CALL, Journal, JournalError, wire_text
 from tests.unit.agents.documents import a_desired, a_replica
 
 STARTED = EventType.AGENT_STARTED
+RUN = RunRecord("boot-1", 120)
 WHY = backend_refusal(CollectiveBackend.NCCL, [SliceKind.MIG], 4)
 REFUSED = ReplicaFailure("backend", WHY.text, WHY)
 
@@ -63,8 +65,11 @@ def test_everything_is_there_after_a_reopen(opened):
     journal.store_desired(a_desired())
     journal.record_failure("r-1", ReplicaFailure("image_pull", "no such image"))
     journal.record_failure("r-3", REFUSED)
-    journal.record_start("r-2")
+    journal.record_start("r-2", RUN)
     journal.record_shipped("r-2", 512)
+    journal.record_stop("r-2", StopRecord("lease_over", 17.5))
+    journal.record_stop("r-2", StopRecord("", 18.5))
+    journal.record_own_end("r-2")
     journal.store_fact("boot", "b-1")
     before = journal.unsent_events()
     journal.close()
@@ -77,13 +82,15 @@ def test_everything_is_there_after_a_reopen(opened):
     image = ReplicaFailure("image_pull", "no such image")
     assert again.failures() == {"r-1": image, "r-3": REFUSED}
     assert (again.started_replicas(), again.shipped_offsets()) == (frozenset({"r-2"}), {"r-2": 512})
+    assert (again.runs(), again.own_ends()) == ({"r-2": RUN}, frozenset({"r-2"}))
+    assert again.stops() == {"r-2": StopRecord("lease_over", 17.5)}, "the first cause wins"
     assert again.fact("boot") == "b-1"
 
 
 def test_a_killed_agent_loses_nothing_that_was_written(opened, path, tmp_path):
     journal = opened()
     journal.store_desired(a_desired())
-    journal.record_start("r-1")
+    journal.record_start("r-1", RUN)
     journal.record_event(STARTED, "in contact")
     again = opened(killed(path, tmp_path / "after"))
     assert (again.desired(), again.started_replicas()) == (a_desired(), {"r-1"})
@@ -216,11 +223,14 @@ def test_forgetting_a_replica_leaves_the_others_alone(opened, path):
     journal = opened()
     for replica in ("r-1", "r-2"):
         journal.record_failure(replica, REFUSED)
-        journal.record_start(replica)
+        journal.record_start(replica, RUN)
         journal.record_shipped(replica, 1)
+        journal.record_stop(replica, StopRecord("lease_over", 1.0))
+        journal.record_own_end(replica)
     journal.forget_replica("r-1")
     assert (set(journal.failures()), journal.started_replicas()) == ({"r-2"}, {"r-2"})
     assert journal.shipped_offsets() == {"r-2": 1}
+    assert set(journal.runs()) == set(journal.stops()) == journal.own_ends() == {"r-2"}
     with sqlite3.connect(path) as db:
         assert db.execute("SELECT replica FROM failure_messages").fetchall() == [("r-2",)]
 

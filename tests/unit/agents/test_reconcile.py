@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from agents.contract.documents import DesiredReplicaState, Rendezvous, SliceKind
+from agents.contract.end_causes import EndCause
 from agents.facts.device_keys import device_key
 from agents.facts.failures import ReplicaFailure
 from agents.loop.reconcile import (
@@ -221,7 +222,7 @@ def test_after_the_lease_everything_that_runs_is_stopped_and_nothing_begins():
         may_remove=False,
     )
     wanted = tuple(a_replica(id=f"r-{n}", wish=RUN) for n in (1, 2, 3, 4))
-    assert replica_actions(wanted, over) == [StopReplica("r-1", 10)]
+    assert replica_actions(wanted, over) == [StopReplica("r-1", 30, EndCause.LEASE_OVER)]
 
 
 def test_the_order_is_that_of_the_ids_whatever_the_document_says():
