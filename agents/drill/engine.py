@@ -37,7 +37,7 @@ class MemoryEngine:
         # Of the engine's present run.
         self.started_at = now()
         # What really ended each container: an `EndCause`, REQUESTED, or OWN_END.
-        self.ended_by: dict[str, str] = {}
+        self.end_causes: dict[str, str] = {}
         self.stop_cause: Callable[[str], str] = lambda _: REQUESTED
 
     def version(self) -> str:
@@ -113,19 +113,19 @@ class MemoryEngine:
     def close(self) -> None:
         """It outlives its agents."""
 
-    def exit(self, replica_id: str, code: int, ended_by: str = OWN_END) -> None:
+    def exit(self, replica_id: str, code: int, cause: str = OWN_END) -> None:
         """The container ends, if it runs."""
         found = self.by_replica.get(replica_id)
         if found is not None and found.phase is ContainerPhase.RUNNING:
             self.by_replica[replica_id] = replace(
                 found, phase=ContainerPhase.EXITED, exit_code=code, finished_at=self.now()
             )
-            self.ended_by[replica_id] = ended_by
+            self.end_causes[replica_id] = cause
 
-    def restart(self, code: int, ended_by: str = EndCause.ENGINE_RESTARTED) -> None:
+    def restart(self, code: int, cause: str = EndCause.ENGINE_RESTARTED) -> None:
         """It ends what runs, with exit code `code`, and serves again."""
         for replica_id in list(self.running()):
-            self.exit(replica_id, code, ended_by)
+            self.exit(replica_id, code, cause)
         self.started_at = self.now() + RESTART_SECONDS
 
     def running(self) -> dict[str, tuple[str, ...]]:

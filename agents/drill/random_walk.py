@@ -186,7 +186,7 @@ class RandomWalk:
             loop.round()
             for replica in self.engine.by_replica:
                 loop.journal.record_shipped(replica, 0)
-            self.seen_ends |= {r for r, why in self.engine.ended_by.items() if why == OWN_END}
+            self.seen_ends |= {r for r, why in self.engine.end_causes.items() if why == OWN_END}
         except Killed:
             self.loop, self.switch.kill_number = None, 0
         except (RuntimeFailure, NvmlFailure):
@@ -252,7 +252,7 @@ class RandomWalk:
     def _check_end(self, replica: ObservedReplica) -> None:
         """What the node ended is never the program's own end. What the program ended is never the
         node's, once the agent has seen it."""
-        ended_by = self.engine.ended_by.get(replica.id, OWN_END)
+        ended_by = self.engine.end_causes.get(replica.id, OWN_END)
         if replica.state is ReplicaState.EXITED and ended_by in END_CAUSES:
             sentence = f"{replica.id} was ended by {ended_by}, and has exit code"
             self._violated("I11", f"{sentence} {replica.exit_code}")
