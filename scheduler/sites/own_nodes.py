@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import Q
 
 from agents.contract.documents import SliceKind
 from agents.contract.lease import DEFAULT as DEFAULT_LEASE_END
@@ -92,13 +93,12 @@ def _nodes_judge(now: datetime) -> None:
 
 def _stranded(now: datetime) -> Iterator[Observation]:
     """Replicas of a lost node, once its agent must have stopped them by itself: its lease, their
-    own grace period and a margin have passed. None of a node that may keep them running."""
-    ended = Replica.objects.live().filter(
-        node__status=NodeStatus.LOST,
-        node__lease_until__lt=now,
-        # Elsewhere None would be the answer for each replica.
-        node__facts__on_lease_end=str(LeaseEnd.STOP),
-    )
+    own grace period and a margin have passed. None of a node that may keep them running, unless an
+    admin has revoked its key: whatever it runs then counts for nothing."""
+    # Elsewhere None would be the answer for each replica.
+    stops = Q(node__facts__on_lease_end=str(LeaseEnd.STOP)) | Q(node__revoked_at__isnull=False)
+    lost = Replica.objects.live().filter(node__status=NodeStatus.LOST, node__lease_until__lt=now)
+    ended = lost.filter(stops)
     for replica in ended.select_related("node", "attempt__job").defer("node__desired"):
         if not _has_certainly_ended(replica, now):
             continue
@@ -117,8 +117,9 @@ def _has_certainly_ended(replica: Replica, now: datetime) -> bool:
     knobs, node = settings.PLATFORM, replica.node
     if node is None or node.lease_until is None:
         return False
+    reported = node.facts.get("on_lease_end", DEFAULT_LEASE_END)
     seconds = seconds_until_over(
-        node.facts.get("on_lease_end", DEFAULT_LEASE_END),
+        LeaseEnd.STOP if node.revoked_at else reported,
         grace_seconds=parse_stored_request(replica.attempt.job.request).grace_seconds,
         kill_seconds=knobs.kill_grace_seconds,
         margin_seconds=knobs.lease_margin_seconds,
