@@ -3,6 +3,7 @@
 import pytest
 from django.utils import translation
 
+from portal.audit.security_events import forget_refusals
 from portal.planning import history_cache, snapshot_cache
 from portal.storage.stores import forget_stores
 from scheduler.tasks import estimate_pace
@@ -28,4 +29,5 @@ def clear_caches() -> None:
     snapshot_cache.clear()
     estimate_pace.reset()
     forget_stores()
+    forget_refusals()
     translation.deactivate()

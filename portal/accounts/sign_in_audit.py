@@ -6,7 +6,7 @@ from allauth.account.signals import password_changed, user_logged_in, user_signe
 from allauth.mfa.models import Authenticator
 from allauth.mfa.signals import authenticator_added, authenticator_removed, authenticator_reset
 from allauth.socialaccount.signals import social_account_added
-from django.contrib.auth.signals import user_logged_out
+from django.contrib.auth.signals import user_logged_out, user_login_failed
 from django.contrib.sessions.models import Session
 from django.dispatch import receiver
 from django.http import HttpRequest
@@ -16,6 +16,7 @@ from portal.accounts.models import User
 from portal.accounts.profiles import user_audit
 from portal.accounts.sessions import ACTIVITY_KEY, sessions_end_others, user_bell
 from portal.audit.codes import AuditAction
+from portal.audit.security_events import security_event_record
 from portal.live.bell import ring
 
 
@@ -25,6 +26,14 @@ def record_sign_in(request: HttpRequest, user: User, **_: Any) -> None:
     records = request.session.get("account_authentication_methods") or []
     methods = [record.get("type") or record.get("method") for record in records]
     user_audit(user, AuditAction.SIGN_IN, after={"by": [name for name in methods if name]})
+
+
+@receiver(user_login_failed)
+def record_refused_sign_in(credentials: dict[str, Any], **_: Any) -> None:
+    """Names an account only if there is one: people type passwords into the wrong field."""
+    name = str(credentials.get("username", ""))[:150]
+    known = User.objects.filter(username=name).values_list("username", flat=True).first()
+    security_event_record(AuditAction.SIGN_IN_REFUSED, noun="user", noun_id=known or "")
 
 
 @receiver(user_logged_out)

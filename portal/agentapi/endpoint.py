@@ -42,8 +42,10 @@ from portal.agentapi.http import (
 )
 from portal.agentapi.logs import LogCall, log_append
 from portal.agentapi.long_poll import long_poll, newest_poll
+from portal.agentapi.refusals import refusals_recorded
 from portal.agentapi.telemetry import telemetry_accept
 from portal.agentapi.threads import run_in_decode_thread, run_in_thread
+from portal.audit.codes import AuditAction
 from portal.live.listener import subscribe
 from portal.storage.errors import StoreError
 
@@ -126,14 +128,16 @@ async def _respond(scope: Scope, receive: Receive) -> tuple[int, object]:
 
 async def _enrol(scope: Scope, receive: Receive) -> object:
     request = await _read_greeting(EnrolRequest, scope, receive)
-    with door().enrolment(scope):
-        return await run_in_thread(enrolment.enrol, request=request)
+    async with refusals_recorded(AuditAction.ENROLMENT_REFUSED):
+        with door().enrolment(scope):
+            return await run_in_thread(enrolment.enrol, request=request)
 
 
 async def _hello(scope: Scope, receive: Receive) -> object:
     request = await _read_greeting(HelloRequest, scope, receive)
-    with door().hello(scope, request.node_id):
-        return await run_in_thread(enrolment.hello, request=request)
+    async with refusals_recorded(AuditAction.HELLO_REFUSED):
+        with door().hello(scope, request.node_id):
+            return await run_in_thread(enrolment.hello, request=request)
 
 
 async def _read_greeting(kind: type[Request], scope: Scope, receive: Receive) -> Request:

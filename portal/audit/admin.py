@@ -17,7 +17,10 @@ class EventAdmin(ReadOnlyAdmin):
 
 @admin.register(AuditEntry)
 class AuditEntryAdmin(ReadOnlyAdmin):
-    list_display = ("at", "actor", "action", "noun", "noun_id", "project", "before", "after")
+    list_display = (
+        *("at", "actor", "action", "noun", "noun_id", "project", "before", "after"),
+        *("address", "request_id", "occurrences"),
+    )
     list_filter = ("action", "noun", "project")
-    search_fields = ("actor", "action", "noun_id")
+    search_fields = ("actor", "action", "noun_id", "address", "request_id")
     list_select_related = ("project",)

@@ -14,8 +14,10 @@ class AuditAction(StrEnum):
     GPU_CLAIM = "gpu_claim"
     GPU_CLAIM_ACCEPT = "gpu_claim_accept"
     GPU_CLAIM_DISMISS = "gpu_claim_dismiss"
+    ENROLMENT_REFUSED = "enrolment_refused"
     GPU_PIN = "gpu_pin"
     GPU_UNPIN = "gpu_unpin"
+    HELLO_REFUSED = "hello_refused"
     IMAGE_POLICY_SET = "image_policy_set"
     JOB_APPROVE = "job_approve"
     JOB_EXTEND = "job_extend"
@@ -46,16 +48,20 @@ class AuditAction(StrEnum):
     QUOTA_SET = "quota_set"
     RECOVERY_CODES_NEW = "recovery_codes_new"
     SECOND_STEP_ADD = "second_step_add"
+    SECOND_STEP_REFUSED = "second_step_refused"
     SECOND_STEP_REMOVE = "second_step_remove"
     SECOND_STEPS_REMOVE = "second_steps_remove"
     SESSION_END = "session_end"
     SESSION_END_OTHERS = "session_end_others"
     SIGN_IN = "sign_in"
     SIGN_IN_CONNECT = "sign_in_connect"
+    SIGN_IN_REFUSED = "sign_in_refused"
     TEMPLATE_CHANGE = "template_change"
     TEMPLATE_DELETE = "template_delete"
     TEMPLATE_SAVE = "template_save"
+    THROTTLED = "throttled"
     TOKEN_CREATE = "token_create"  # noqa: S105 - no secret
+    TOKEN_REFUSED = "token_refused"  # noqa: S105 - no secret
     TOKEN_REVOKE = "token_revoke"  # noqa: S105 - no secret
     USER_ADD = "user_add"
     USER_CHANGE = "user_change"
@@ -128,8 +134,10 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.GPU_CLAIM: "GPU reported by a second node",
     AuditAction.GPU_CLAIM_ACCEPT: "GPU moved to another node",
     AuditAction.GPU_CLAIM_DISMISS: "Claim to a GPU dismissed",
+    AuditAction.ENROLMENT_REFUSED: "Enrolment of a node refused",
     AuditAction.GPU_PIN: "GPU pinned",
     AuditAction.GPU_UNPIN: "GPU unpinned",
+    AuditAction.HELLO_REFUSED: "Hello of a node refused",
     AuditAction.IMAGE_POLICY_SET: "Image policy set",
     AuditAction.JOB_APPROVE: "Job approved",
     AuditAction.JOB_EXTEND: "Job extended",
@@ -160,16 +168,20 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.QUOTA_SET: "Quota set",
     AuditAction.RECOVERY_CODES_NEW: "Recovery codes created",
     AuditAction.SECOND_STEP_ADD: "Second step added",
+    AuditAction.SECOND_STEP_REFUSED: "Second step refused",
     AuditAction.SECOND_STEP_REMOVE: "Second step removed",
     AuditAction.SECOND_STEPS_REMOVE: "All second steps removed",
     AuditAction.SESSION_END: "Session ended",
     AuditAction.SESSION_END_OTHERS: "Other sessions ended",
     AuditAction.SIGN_IN: "Sign-in",
     AuditAction.SIGN_IN_CONNECT: "External account connected",
+    AuditAction.SIGN_IN_REFUSED: "Sign-in refused",
     AuditAction.TEMPLATE_CHANGE: "Template changed",
     AuditAction.TEMPLATE_DELETE: "Template deleted",
     AuditAction.TEMPLATE_SAVE: "Template created",
+    AuditAction.THROTTLED: "Calls limited",
     AuditAction.TOKEN_CREATE: "API token created",
+    AuditAction.TOKEN_REFUSED: "API token refused",
     AuditAction.TOKEN_REVOKE: "API token revoked",
     AuditAction.USER_ADD: "User added",
     AuditAction.USER_CHANGE: "User changed",

@@ -46,7 +46,8 @@ class Event(models.Model):
 
 
 class AuditEntry(models.Model):
-    """A privileged change, written in its transaction. It never holds a secret."""
+    """A privileged change, written in its transaction, or a security event. It never holds a
+    secret."""
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField()
@@ -59,9 +60,24 @@ class AuditEntry(models.Model):
     )
     before = models.JSONField(default=dict)
     after = models.JSONField(default=dict)
+    # Where the call came from, as far as it is believed; empty for commands and workers.
+    address = models.CharField(max_length=64, blank=True, default="", db_default="")
+    # The id of the call, as in the log and in its response.
+    request_id = models.CharField(max_length=64, blank=True, default="", db_default="")
+    # How often it happened; more than 1 for security events only.
+    occurrences = models.PositiveIntegerField(default=1, db_default=1)
+    # Of a security event, the minutes since the epoch: one line for kind, address and minute.
+    minute = models.BigIntegerField(null=True, blank=True)
 
     class Meta:
         ordering = ("-id",)
+        constraints = [
+            models.UniqueConstraint(
+                fields=("minute", "action", "address"),
+                condition=models.Q(minute__isnull=False),
+                name="audit_line_of_minute",
+            )
+        ]
         verbose_name_plural = "audit entries"
 
     def __str__(self) -> str:

@@ -7,6 +7,8 @@ from django.utils import timezone
 
 from portal.audit.codes import AuditAction
 from portal.audit.models import AuditEntry
+from portal.client_address import client_address
+from portal.request_id import NONE, request_id
 
 
 def audit_record(
@@ -21,7 +23,8 @@ def audit_record(
 ) -> AuditEntry:
     """Write one audit entry. `before` and `after` must not hold tokens or keys: people read them.
 
-    `noun_id`: a row (its primary key is written), or a name.
+    `noun_id`: a row (its primary key is written), or a name. The caller's address and the id of the
+    request are added.
     """
     return AuditEntry.objects.create(
         at=timezone.now(),
@@ -32,4 +35,6 @@ def audit_record(
         project_id=project.pk if project else None,
         before=before or {},
         after=after or {},
+        address=client_address(),
+        request_id="" if request_id() == NONE else request_id(),
     )

@@ -10,6 +10,8 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from portal.accounts.models import ApiToken, User
+from portal.audit.codes import AuditAction
+from portal.audit.security_events import security_event_record
 
 # `last_used_at` is written at most this often for each token.
 LAST_USED_INTERVAL = timedelta(minutes=1)
@@ -24,7 +26,11 @@ class BearerToken(TokenAuthentication):
             return None
         if len(parts) != 2 or not parts[1].isascii():
             raise AuthenticationFailed("Send exactly one token after Bearer")
-        user, token = self.authenticate_credentials(parts[1])
+        try:
+            user, token = self.authenticate_credentials(parts[1])
+        except AuthenticationFailed:
+            security_event_record(AuditAction.TOKEN_REFUSED, noun="token")
+            raise
         _mark_used(token)
         return user, token
 

@@ -6,6 +6,9 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.throttling import UserRateThrottle
 
+from portal.audit.codes import AuditAction
+from portal.audit.security_events import security_event_record
+
 
 class SharedThrottle(UserRateThrottle):
     """A fixed number of calls in each window, over all web processes.
@@ -25,6 +28,9 @@ class SharedThrottle(UserRateThrottle):
         if self._add(key, 1) <= self.num_requests:
             return True
         self._add(key, -1)
+        security_event_record(
+            AuditAction.THROTTLED, noun="rest", noun_id=str(getattr(request.user, "username", ""))
+        )
         return False
 
     def wait(self) -> float:

@@ -10,6 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 
 from portal.accounts.models import User
+from portal.audit.codes import AuditAction
+from portal.audit.security_events import security_event_record
 from portal.web.account.rate_limits import ACCOUNT, seconds_left, wait_sentence
 from portal.web.language import remember_language
 
@@ -54,6 +56,7 @@ class AccountAdapter(DefaultAccountAdapter):
         try:
             super().pre_authenticate(request, **credentials)
         except ValidationError as refused:
+            security_event_record(AuditAction.THROTTLED, noun="sign-in")
             key = self._get_login_attempts_cache_key(request, **credentials)
             wait = seconds_left(request, ACCOUNT, "login_failed", key)
             raise ValidationError(wait_sentence(wait), code="throttled") from refused

@@ -11,10 +11,13 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from portal.accounts.models import User
+from portal.audit.codes import AuditAction
+from portal.audit.security_events import security_event_record
 
 NAME_LENGTH = 64
 # Raised by the parsers of a browser's answer if it was written by hand.
@@ -26,6 +29,11 @@ class FactorsAdapter(DefaultMFAAdapter):
         "incorrect_code": _("Incorrect code. Codes change every 30 s: enter the latest one"),
         "rate_limited": _("Too many failed attempts. Try again in 5 min"),
     }
+
+    def validation_error(self, code: str) -> ValidationError:
+        if code == "incorrect_code":
+            security_event_record(AuditAction.SECOND_STEP_REFUSED, noun="user")
+        return super().validation_error(code)
 
     def encrypt(self, text: str) -> str:
         """Encrypted, so that a copy of the database alone cannot produce codes."""

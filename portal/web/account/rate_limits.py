@@ -9,6 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 
+from portal.audit.codes import AuditAction
+from portal.audit.security_events import security_event_record
 from portal.web.wording import labels as words
 
 ACCOUNT, FACTORS = "allauth.account", "allauth.mfa"
@@ -44,6 +46,7 @@ def wait_sentence(seconds: int) -> str:
 
 def too_many_requests(request: HttpRequest) -> HttpResponse:
     """The 429 page of sign-in (`portal.urls.handler429`)."""
+    security_event_record(AuditAction.THROTTLED, noun="sign-in")
     seconds = max(seconds_left(request, app, action) for app, action in PAGE_ACTIONS) or 60
     wait = words.duration(seconds)
     answer = render(request, "429.html", {"wait": wait}, status=429)

@@ -20,7 +20,10 @@ from portal.audit.selectors import audit_trail
 from portal.web.console.access import platform_admins_only
 from portal.web.console.history import audit_lines
 
-COLUMNS = ("at", "actor", "action", "noun", "noun_id", "project", "before", "after")
+COLUMNS = (
+    *("at", "actor", "action", "noun", "noun_id", "project", "before", "after"),
+    *("address", "request_id", "occurrences"),
+)
 # A spreadsheet reads a cell that starts with one of these as a formula.
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r", "\n")
 PAGE_SIZE = 50
@@ -35,6 +38,7 @@ def audit(request: HttpRequest) -> HttpResponse:
     context = {
         "page": page,
         "lines": audit_lines(page.object_list),
+        "has_origins": True,
         "filters": filters,
         "errors": errors,
         "query": query.urlencode(),
@@ -78,7 +82,8 @@ def _cells(row: AuditEntry) -> list[str]:
         json.dumps(value, ensure_ascii=False) if value else "" for value in (row.before, row.after)
     ]
     project = row.project.slug if row.project else ""
-    return [row.at.isoformat(), row.actor, row.action, row.noun, row.noun_id, project, *states]
+    who = [row.at.isoformat(), row.actor, row.action, row.noun, row.noun_id, project]
+    return [*who, *states, row.address, row.request_id, str(row.occurrences)]
 
 
 def _filtered(request: HttpRequest) -> tuple[QuerySet[AuditEntry], dict[str, str], dict[str, str]]:
@@ -91,6 +96,8 @@ def _filtered(request: HttpRequest) -> tuple[QuerySet[AuditEntry], dict[str, str
             Q(noun_id__icontains=asked["q"])
             | Q(actor__icontains=asked["q"])
             | Q(action__icontains=asked["q"])
+            | Q(address__icontains=asked["q"])
+            | Q(request_id=asked["q"])
         )
     exact = {"action": "action", "actor": "actor", "project": "project__slug"}
     rows = rows.filter(**{column: asked[name] for name, column in exact.items() if asked[name]})

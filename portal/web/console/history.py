@@ -32,6 +32,10 @@ class AuditLine:
     project: str
     # Field, old value and new value.
     changes: tuple[tuple[str, str, str], ...]
+    # Shown to platform admins only.
+    address: str = ""
+    request_id: str = ""
+    occurrences: int = 1
 
 
 def project_history(project: Project, limit: int = 50) -> list[AuditLine]:
@@ -49,6 +53,9 @@ def audit_lines(entries: Iterable[AuditEntry] | QuerySet[AuditEntry]) -> list[Au
             noun_id=row.noun_id,
             project=row.project.slug if row.project else "",
             changes=field_changes(row.before, row.after),
+            address=row.address,
+            request_id=row.request_id,
+            occurrences=row.occurrences,
         )
         for row in entries
     ]
