@@ -33,7 +33,8 @@ class FactorsAdapter(DefaultMFAAdapter):
     def validation_error(self, code: str) -> ValidationError:
         if code == "incorrect_code":
             security_event_record(AuditAction.SECOND_STEP_REFUSED, noun="user")
-        return super().validation_error(code)
+        error: ValidationError = super().validation_error(code)
+        return error
 
     def encrypt(self, text: str) -> str:
         """Encrypted, so that a copy of the database alone cannot produce codes."""
