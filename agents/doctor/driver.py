@@ -3,13 +3,21 @@
 import re
 
 from agents.doctor.checks import Check, CheckResult, DoctorVerdict, block, ok, unknown, warn
-from agents.doctor.machine import DriverFacts, Machine
+from agents.doctor.machine import DriverFacts, Machine, ProbeCommand
 from agents.doctor.versions import Version
 
 KERNEL_MODULE = "/proc/driver/nvidia/version"
 MODULES = "/proc/modules"
 REBOOT = "sudo reboot"
 PERSIST = "sudo systemctl enable --now nvidia-persistenced"
+# The new library does not work with the old module, so the node has to be empty.
+UPGRADE = (
+    "drain this node, then: sudo apt-get install --only-upgrade 'nvidia-driver-*' && sudo reboot"
+)
+HOLD = "sudo apt-mark hold $(dpkg-query --show --showformat '${Package} ' '*nvidia*')"
+# As `apt-config dump` prints them.
+_UNATTENDED = re.compile(r'^APT::Periodic::Unattended-Upgrade "(?!0?";)', re.MULTILINE)
+_DRIVER_EXCLUDED = re.compile(r'^Unattended-Upgrade::Package-Blacklist:: ".*nvidia', re.MULTILINE)
 NO_DRIVER = "NVML does not respond; see driver.answers."
 # The first driver that knows a board's MIG. Source: NVIDIA MIG User Guide, supported GPUs.
 FIRST_DRIVERS = {
@@ -45,7 +53,7 @@ def _version(machine: Machine) -> CheckResult:
         first = first_driver(name)
         if first is not None and has < Version(first):
             why = f"Driver {has} is older than {first}, the first that supports {name}."
-            return block(why, "sudo apt-get install --only-upgrade 'nvidia-driver-*'")
+            return block(why, UPGRADE)
     return ok(f"Driver {has} supports every board of this machine.")
 
 
@@ -68,6 +76,21 @@ def _library(machine: Machine) -> CheckResult:
         why = f"NVML {nvml} does not belong to driver {library}: two drivers are installed."
         return warn(why, "ldconfig -p | grep libnvidia-ml")
     return ok(f"Library, NVML {nvml} and kernel module belong to one driver.")
+
+
+def _upgrades(machine: Machine) -> CheckResult:
+    """A new library under a loaded module ends CUDA for new programs until a reboot; a running
+    agent keeps the old one."""
+    apt = machine.output(ProbeCommand.APT)
+    if apt is None or apt.code:
+        return ok("This machine has no apt, so none of its upgrades replaces the driver.")
+    if not _UNATTENDED.search(apt.text):
+        return ok("No unattended upgrade replaces the driver.")
+    holds = machine.output(ProbeCommand.APT_HOLDS)
+    if _DRIVER_EXCLUDED.search(apt.text) or (holds and "nvidia" in holds.text):
+        return ok("Unattended upgrades leave the driver alone.")
+    why = "Unattended upgrades may replace the driver under running jobs; new ones then fail."
+    return warn(why, HOLD)
 
 
 def module_version(machine: Machine) -> str | None:
@@ -142,6 +165,14 @@ CHECKS = (
         (DoctorVerdict.WARN, DoctorVerdict.BLOCK),
         "NVML error 18, driver/library version mismatch; /proc/driver/nvidia/version",
         _library,
+        needs_real_driver=True,
+    ),
+    Check(
+        "driver.upgrades",
+        "Do unattended upgrades leave the driver alone?",
+        (DoctorVerdict.WARN,),
+        "apt-mark(8), hold; apt.conf of unattended-upgrades, Package-Blacklist",
+        _upgrades,
         needs_real_driver=True,
     ),
     Check(

@@ -37,6 +37,8 @@ class ProbeCommand(Enum):
     CDI = ("nvidia-ctk", "cdi", "list")
     FABRIC_MANAGER = ("nv-fabricmanager", "--version")
     FABRIC_ACTIVE = ("systemctl", "is-active", "nvidia-fabricmanager")
+    APT = ("apt-config", "dump")
+    APT_HOLDS = ("apt-mark", "showhold")
     TIME = ("timedatectl", "show")
     CHRONY = ("chronyc", "-c", "tracking")
 

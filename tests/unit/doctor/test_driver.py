@@ -3,6 +3,7 @@
 import pytest
 
 from agents.doctor.driver import first_driver
+from agents.doctor.machine import ProbeCommand
 from tests.unit.doctor.machines import (
     CLOSED_MODULE,
     MODULES,
@@ -72,3 +73,48 @@ def test_nouveau_blocks(tmp_path):
     assert verdict(machine, "driver.nouveau") == "ok"
     machine.write("/proc/modules", MODULES + "nouveau 2306048 0 - Live 0x0000000000000000\n")
     assert verdict(machine, "driver.nouveau") == "block"
+
+
+UNATTENDED = """APT::Periodic "";
+APT::Periodic::Update-Package-Lists "1";
+APT::Periodic::Unattended-Upgrade "{on}";
+"""
+EXCLUDED = """Unattended-Upgrade::Package-Blacklist "";
+Unattended-Upgrade::Package-Blacklist:: "{what}";
+"""
+
+
+@pytest.mark.parametrize("on", ["1", "7", "always"])
+def test_unattended_upgrades_of_the_driver_are_a_warning_with_the_hold(tmp_path, on):
+    machine = a_machine(tmp_path)
+    machine.says(ProbeCommand.APT, UNATTENDED.format(on=on))
+    machine.says(ProbeCommand.APT_HOLDS, "docker-ce\n")
+    found = finding(machine, "driver.upgrades")
+    assert found.verdict == "warn"
+    assert found.mend.startswith("sudo apt-mark hold ")
+
+
+@pytest.mark.parametrize(
+    ("apt", "holds"),
+    [
+        (UNATTENDED.format(on="0"), ""),
+        (UNATTENDED.format(on=""), ""),
+        (UNATTENDED.format(on="1"), "nvidia-driver-580\n"),
+        (UNATTENDED.format(on="1") + EXCLUDED.format(what="^libnvidia"), ""),
+    ],
+)
+def test_a_driver_that_no_upgrade_replaces_is_well(tmp_path, apt, holds):
+    machine = a_machine(tmp_path)
+    machine.says(ProbeCommand.APT, apt)
+    machine.says(ProbeCommand.APT_HOLDS, holds)
+    assert verdict(machine, "driver.upgrades") == "ok"
+
+
+def test_another_exclusion_does_not_protect_the_driver(tmp_path):
+    machine = a_machine(tmp_path)
+    machine.says(ProbeCommand.APT, UNATTENDED.format(on="1") + EXCLUDED.format(what="docker"))
+    assert verdict(machine, "driver.upgrades") == "warn"
+
+
+def test_a_machine_without_apt_has_no_such_upgrades(tmp_path):
+    assert verdict(a_machine(tmp_path), "driver.upgrades") == "ok"
