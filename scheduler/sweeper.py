@@ -11,7 +11,7 @@ from agents.contract.message import Message
 from portal.audit.transitions import advance
 from portal.inventory.models import HelloNonce
 from portal.jobs.lifecycle import job_rollup, job_stop
-from portal.jobs.models import Job, StopReason
+from portal.jobs.models import Job, Replica, StopReason
 from portal.jobs.querysets import values_of
 from portal.live.bell import ring, ring_plan
 from portal.submission.admission import UNSATISFYING
@@ -86,11 +86,15 @@ def _deadlines(now: datetime) -> None:
 
 
 def _unprepared(now: datetime) -> None:
-    """Stop gangs that did not become ready in time; their devices are released and they retry."""
+    """Stop gangs that did not become ready in time; their devices are released and they retry.
+
+    The time begins anew with each step of a pull: an image may be large and its registry slow."""
     since = now - timedelta(seconds=settings.PLATFORM.prepare_timeout_seconds)
     early = [JobStatus.PLACED, JobStatus.PREPARING]
     late = Job.objects.filter(status__in=early, attempts__created_at__lt=since)
-    for job in late.filter(attempts__ended_at__isnull=True).distinct():
+    late = late.filter(attempts__ended_at__isnull=True)
+    pulling = Replica.objects.filter(attempt__ended_at__isnull=True, pull_moved_at__gte=since)
+    for job in late.exclude(pk__in=pulling.values("attempt__job")).distinct():
         _stop(job.pk, JobStatus(job.status), StopReason.FAILED, Message("it was not ready in time"))
 
 

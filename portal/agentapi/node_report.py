@@ -95,5 +95,6 @@ def _observations(observed: ObservedDocument, applied: int) -> Iterator[Observat
             container=replica.container,
             address=replica.address,
             port=replica.port,
+            pull=replica.pull,
             applied_revision=applied,
         )

@@ -90,6 +90,7 @@ def progress_text(job: Row, now: datetime) -> str:
         words.append(until)
     if reason := job.get("reason"):
         words.append(single_line(reason.get("sentence") or reason.get("code") or ""))
+    words += image_pulls(job)
     if job["status"] == "running" and (left := time_left(job, now)):
         words.append(f"{left} left")
     return " · ".join(words)
@@ -97,7 +98,21 @@ def progress_text(job: Row, now: datetime) -> str:
 
 def progress_key(job: Row) -> tuple[Any, ...]:
     """A file gets the progress line again only when this changes: times always do, so no times."""
-    return (job["status"], job.get("position"), (job.get("reason") or {}).get("code"))
+    causes = tuple(sorted({str(pull.get("cause")) for _, pull in _pulls(job)}))
+    return (job["status"], job.get("position"), (job.get("reason") or {}).get("code"), causes)
+
+
+def image_pulls(job: Row) -> list[str]:
+    """How far the pull of its image is, a sentence for each node."""
+    found = {node: str(pull.get("sentence", "")) for node, pull in _pulls(job)}
+    return [single_line(f"{node}: {sentence}") for node, sentence in sorted(found.items())]
+
+
+def _pulls(job: Row) -> list[tuple[str, Row]]:
+    """Node and pull of each replica of the last attempt that waits for its image."""
+    attempts = job.get("attempts") or [{}]
+    replicas = attempts[-1].get("replicas") or ()
+    return [(str(r.get("node", "")), r["pull"]) for r in replicas if r.get("pull")]
 
 
 def job_exit_code(job: Row) -> int:
@@ -129,6 +144,7 @@ def job_facts(job: Row, now: datetime) -> list[tuple[str, object]]:
         ("Job", f"{job['id']} {job['name']}"),
         ("State", job["status"]),
         ("Reason", reason_summary(job, now)),
+        *(("Image pull", sentence) for sentence in image_pulls(job)),
         ("Project", f"{job['project']}, submitted by {job['owner']}"),
         ("Image", job["image"]),
         ("Command", " ".join(map(str, job.get("request", {}).get("command", [])))),

@@ -9,11 +9,12 @@ from typing import IO, Any
 from portal.cli.client import Client, api_path
 from portal.cli.context import CliContext
 from portal.cli.exit_codes import CommandFailed, ExitCode
-from portal.cli.job_text import FINAL_STATUSES, progress_key, progress_text
+from portal.cli.job_text import FINAL_STATUSES, STARTING, progress_key, progress_text
 from portal.cli.output import is_terminal
 
-# Seconds between polls, and after a long poll.
+# Seconds between polls, and after a long poll; of a long poll while an image may be pulled.
 POLL_SECONDS, REPOLL_SECONDS = 2.0, 0.2
+PULL_POLL_SECONDS = 2
 Job = Mapping[str, Any]
 
 
@@ -72,6 +73,9 @@ def _next(cli: CliContext, job: Job) -> dict[str, Any]:
     """The job after its next event, or a few seconds later."""
     since = job.get("last_event")
     wait = cli.long_poll_seconds if since is not None else 0
+    if job["status"] in STARTING:
+        # The progress of its image's pull is no event.
+        wait = min(wait, PULL_POLL_SECONDS)
     cli.pause(REPOLL_SECONDS if wait else POLL_SECONDS)
     row: dict[str, Any] = cli.client.get(
         api_path("jobs", str(job["id"])), wait=wait or None, since=since if wait else None

@@ -216,6 +216,11 @@ class Replica(models.Model):
     """The desired revision from which it is to stop."""
     ended_unasked = models.BooleanField(default=False)
     """It ended before its node had applied `stop_revision`."""
+    pull = models.JSONField(null=True, blank=True, editable=False)
+    """While it is being prepared: how far the pull of its image is, as `agents.contract.pulls`
+    writes it."""
+    pull_moved_at = models.DateTimeField(null=True, blank=True, editable=False)
+    """When that pull last came further."""
     ready_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)

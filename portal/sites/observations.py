@@ -16,11 +16,14 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from agents.contract.codec import encode
 from agents.contract.message import NO_MESSAGE, Message
+from agents.contract.pulls import ObservedPull
 from portal.allocations.services import allocations_bind
 from portal.audit.transitions import advance
 from portal.inventory.models import Node
 from portal.jobs.models import OWN_NODES, Replica
+from portal.live.bell import ring
 from scheduler.core.model.states import REPLICA_EDGES, REPLICA_ENDED, ReplicaStatus, is_allowed
 
 log = logging.getLogger(__name__)
@@ -42,6 +45,8 @@ class Observation:
     """What the site calls it: a container, a pod, a step of a batch job."""
     address: str = ""
     port: int | None = None
+    pull: ObservedPull | None = None
+    """While its image is being pulled."""
     applied_revision: int | None = None
     """The revision of its desired document that a node had applied."""
     was_stopped: bool = False
@@ -89,6 +94,8 @@ def observations_apply(
 def _observe(row: Replica, observation: Observation, actor: str) -> bool:
     """True if the replica moved."""
     old, new = ReplicaStatus(row.status), observation.status
+    if old is new is ReplicaStatus.PREPARING:
+        _pull_update(row, observation)
     if old is new or not is_allowed(REPLICA_EDGES, old, new):
         return False
     now = timezone.now()
@@ -106,10 +113,28 @@ def _observe(row: Replica, observation: Observation, actor: str) -> bool:
     return True
 
 
+def _pull_update(row: Replica, observation: Observation) -> None:
+    """How far the pull of its image is, which changes no status."""
+    columns = _pull_columns(row, observation)
+    if columns:
+        Replica.objects.filter(pk=row.pk).update(**columns)
+        ring(f"job:{row.attempt.job_id}")
+
+
+def _pull_columns(row: Replica, observation: Observation) -> dict[str, Any]:
+    """What changes of the two columns of its pull. A failed try is no step further."""
+    pull = encode(observation.pull) if observation.pull else None
+    if pull == row.pull:
+        return {}
+    is_further = observation.pull is not None and not observation.pull.cause
+    return {"pull": pull} | ({"pull_moved_at": timezone.now()} if is_further else {})
+
+
 def _columns(row: Replica, observation: Observation) -> dict[str, Any]:
     """The columns that change with the status. Times are ours: a site's clock is advisory."""
     now, new = timezone.now(), observation.status
     columns: dict[str, Any] = {"container": observation.container}
+    columns |= _pull_columns(row, observation)
     if observation.address:
         columns |= {"address": observation.address, "port": observation.port}
     if new is ReplicaStatus.READY:

@@ -17,6 +17,7 @@ from portal.api.jobs.reason_serializers import (
 )
 from portal.audit.selectors import newest_event_id
 from portal.jobs.models import Attempt, Job, Replica
+from portal.jobs.pulls import replica_pull
 from portal.planning.estimates import no_estimate_for_job
 from portal.planning.visible_reasons import visible_reason
 from scheduler.core.model.states import JobStatus
@@ -52,9 +53,27 @@ class AllocatedDeviceSerializer(serializers.ModelSerializer[Allocation]):
         ]
 
 
+class ReplicaPullSerializer(serializers.Serializer[Any]):
+    """How far the pull of a replica's image is."""
+
+    layers_done = serializers.IntegerField()
+    layers_total = serializers.IntegerField()
+    bytes_done = serializers.IntegerField(help_text="compressed, as downloaded")
+    bytes_total = serializers.IntegerField(
+        allow_null=True, help_text="null until the size of every layer is known"
+    )
+    tries = serializers.IntegerField(help_text="the number of this try, from 1")
+    max_tries = serializers.IntegerField()
+    cause = serializers.CharField(
+        help_text="why the last try failed, such as registry_away or stalled; empty while it runs"
+    )
+    sentence = serializers.CharField()
+
+
 class ReplicaSerializer(serializers.ModelSerializer[Replica]):
     node = serializers.CharField(source="location")
     devices = AllocatedDeviceSerializer(source="allocations", many=True)
+    pull = serializers.SerializerMethodField(help_text="null unless it waits for its image")
 
     class Meta:
         model = Replica
@@ -68,10 +87,16 @@ class ReplicaSerializer(serializers.ModelSerializer[Replica]):
             "sentence",
             "log_bytes",
             "devices",
+            "pull",
             "ready_at",
             "started_at",
             "finished_at",
         ]
+
+    @extend_schema_field(ReplicaPullSerializer(allow_null=True))
+    def get_pull(self, replica: Replica) -> dict[str, Any] | None:
+        pull = replica_pull(replica, replica.attempt.job.image) if replica.pull else None
+        return ReplicaPullSerializer(pull).data if pull else None
 
 
 class AttemptSerializer(serializers.ModelSerializer[Attempt]):

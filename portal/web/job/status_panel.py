@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from agents.contract.end_causes import END_CAUSES
 from portal.jobs.models import Attempt, Job, Replica
+from portal.jobs.pulls import replica_pull
 from portal.planning.estimates import no_estimate_for_code, no_estimate_for_job
 from portal.planning.visible_reasons import visible_reason
 from portal.web.wording.evidence import evidence_rows
@@ -33,6 +34,16 @@ class PanelAlternative:
 
 
 @dataclass(frozen=True, slots=True)
+class PanelPull:
+    """The pull of the job's image on one node."""
+
+    location: str
+    sentence: str
+    percent: int | None
+    """None while the size is unknown, and between two tries."""
+
+
+@dataclass(frozen=True, slots=True)
 class StatusPanel:
     """The title is the answer; the rest supports it."""
 
@@ -51,6 +62,7 @@ class StatusPanel:
     """One click replaces the job by an alternative."""
     no_estimate: str = ""
     """Why there is no expected start."""
+    pulls: list[PanelPull] = field(default_factory=list)
 
 
 def status_panel(
@@ -67,7 +79,7 @@ def status_panel(
         case JobStatus.SUBMITTED | JobStatus.AWAITING_APPROVAL | JobStatus.QUEUED:
             return _waiting(job, visible_reason(job.reason, projects), may_replace)
         case JobStatus.PLACED | JobStatus.PREPARING:
-            return _starting(replicas)
+            return _starting(job, replicas)
         case JobStatus.STOPPING:
             return StatusPanel(
                 "move", "stop", _("Stopping: its processes have their grace period to exit")
@@ -116,7 +128,7 @@ def _alternative(job: Job, stored: dict[str, Any]) -> PanelAlternative:
     return PanelAlternative(stored_text(stored), changes, f"{reverse('web:request')}?{query}")
 
 
-def _starting(replicas: list[Replica]) -> StatusPanel:
+def _starting(job: Job, replicas: list[Replica]) -> StatusPanel:
     nodes = ", ".join(sorted({replica.location for replica in replicas}))
     is_carving = any(
         allocation.own_slice.status != SliceStatus.READY
@@ -131,7 +143,23 @@ def _starting(replicas: list[Replica]) -> StatusPanel:
             "Its containers are being created. They start together once all of them are ready"
         )
         title = _("Preparing on %(nodes)s")
-    return StatusPanel("move", "bolt", title % {"nodes": nodes}, sentence)
+    pulls = _pulls(job, replicas)
+    if pulls:
+        title = _("Its image is being pulled on %(nodes)s")
+        sentence = _("You can cancel the job at any time, which ends the pull")
+        nodes = ", ".join(pull.location for pull in pulls)
+    return StatusPanel("move", "bolt", title % {"nodes": nodes}, sentence, pulls=pulls)
+
+
+def _pulls(job: Job, replicas: list[Replica]) -> list[PanelPull]:
+    """One for each node: its replicas wait for the same pull."""
+    found = {}
+    for replica in replicas:
+        if pull := replica_pull(replica, job.image):
+            found[replica.location] = PanelPull(
+                replica.location, message_text(pull.message), pull.percent
+            )
+    return [found[location] for location in sorted(found)]
 
 
 def _failed(attempt: Attempt | None) -> StatusPanel:

@@ -227,7 +227,7 @@ def _state(job: Job, replicas: list[Replica]) -> tuple[tuple[Any, ...], int]:
     """What the parts are rendered from, except the length of the log; and the job's last event."""
     event = Event.objects.filter(job=job).aggregate(last=Max("id"))["last"] or 0
     row = (job.status, job.position, job.reason, job.estimate, job.deadline_at, job.reserved_at)
-    ranks = tuple((r.pk, r.status, r.exit_code, r.log_bytes > 0) for r in replicas)
+    ranks = tuple((r.pk, r.status, r.exit_code, r.log_bytes > 0, str(r.pull)) for r in replicas)
     return (event, str(row), ranks), event
 
 
