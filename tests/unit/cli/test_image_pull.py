@@ -1,4 +1,4 @@
-"""The pull of a job's image on the command line: in `show`, and in the progress line of `--wait`."""
+"""The pull of a job's image on the command line: in `show` and in the progress line of `--wait`."""
 
 from __future__ import annotations
 
