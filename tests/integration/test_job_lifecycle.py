@@ -191,6 +191,20 @@ def test_a_failed_rank_stops_the_gang_and_its_failure_is_kept():
     assert used(project) == 0
 
 
+def test_a_rank_that_ended_well_before_another_failed_is_not_its_failure():
+    alice = a_user()
+    project = a_project("vision", alice)
+    one, two = a_node(), a_node()
+    job = a_job(alice, project, **GANG)
+    settle(one, two)
+    one.finish(exit_code=0)
+    settle(one, two)
+    two.finish(exit_code=3, sentence="rank fell over")
+    settle(one, two)
+    assert status_of(job) == JobStatus.FAILED
+    assert job.attempts.get().first_failure["exit_code"] == 3
+
+
 def test_an_infrastructure_failure_is_tried_again_with_a_higher_fence():
     alice = a_user()
     project = a_project("vision", alice)

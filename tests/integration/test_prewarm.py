@@ -6,6 +6,8 @@ import pytest
 from django.utils import timezone
 
 from portal.allocations.models import Allocation
+from portal.audit.codes import EventCode
+from portal.audit.models import Event
 from portal.inventory.models import Gpu, Slice
 from portal.inventory.node_settings import gpu_pin
 from portal.planning.planner_input import planner_input
@@ -48,6 +50,8 @@ def test_what_a_pass_carves_ahead_is_ready_for_who_comes_next(node):
     ready = Slice.objects.filter(status=SliceStatus.READY)
     warm = set(ready.exclude(pk__in=Allocation.objects.values("slice")))
     assert {row.profile for row in warm} == {"2g.35gb"}
+    reason = Event.objects.filter(code=EventCode.CARVE).earliest("pk").sentence
+    assert "The chance that the next requests need one more 2g.35gb" in reason
     made = node.makes
     bob = a_user("bob")
     job = a_job(bob, a_project("audio", bob))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from agents.contract.documents import SliceKind
 from agents.contract.layouts import layout_table
-from agents.contract.units import UNITS_PER_GPU, share_units, slice_units
+from agents.contract.units import UNITS_PER_GPU, slice_units
 from scheduler.core.availability.counts import (
     MPS_SHARE,
     WHOLE_GPU,
@@ -188,6 +188,4 @@ class _GpuCount:
             memory = min(view.memory_mib, board.memory_mib)
             return slice_units(min(view.threads, 100), 100, memory, board.memory_mib)
         profile = board.profile(view.profile) if view.profile else None
-        if profile:
-            return board.units(profile)
-        return share_units(min(view.size, board.memory_slices), board.memory_slices)
+        return board.units(profile) if profile else UNITS_PER_GPU

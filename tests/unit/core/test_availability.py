@@ -80,6 +80,11 @@ def test_slices_that_cost_more_than_the_gpu_hold_all_of_it():
     assert found.units == {Category.HELD: UNITS_PER_GPU}
 
 
+def test_a_slice_that_is_still_being_made_is_not_ready():
+    found = of(a_gpu(idle("1g.18gb", 0), idle("1g.18gb", 1, ready=False)))
+    assert found.of(mig("1g.18gb")).ready == 1
+
+
 def test_the_room_beside_shares_is_open_to_their_project_alone():
     found = cluster_availability(a_cluster(a_node(a_gpu(a_share(25, 10_000)), a_gpu())))
     assert found.total.units[Category.SHARED] == UNITS_PER_GPU * 3 // 4
@@ -107,6 +112,12 @@ def test_what_the_pass_keeps_for_a_waiting_job_is_reserved():
     placed = after_a_pass(a_cluster(a_node(a_gpu(idle())), jobs=[a_job(mig="2g.35gb")]))
     assert placed.units == {Category.RESERVED: 2 * SEVENTH, Category.FREE: 5 * SEVENTH}
     assert placed.free_gpus == 0
+
+
+def test_what_the_pass_makes_beside_a_held_slice_is_reserved():
+    cluster = a_cluster(a_node(a_gpu(a_slice("2g.35gb", 0))), jobs=[a_job(mig="2g.35gb")])
+    found = after_a_pass(cluster).units
+    assert (found[Category.HELD], found[Category.RESERVED]) == (2 * SEVENTH, 2 * SEVENTH)
 
 
 def test_beside_a_job_that_waits_until_a_gpu_is_cleared_the_rest_of_it_is_recarvable():

@@ -62,6 +62,8 @@ def test_every_job_that_waits_for_devices_is_told_an_ordered_estimate_in_the_fut
     assert set(answers) == {"1", "2", "3"}
     for found in answers.values():
         assert NOW <= found.optimistic <= found.expected <= found.pessimistic
+        own = found.own
+        assert 0 <= own.optimistic <= own.expected <= own.pessimistic <= found.pessimistic - NOW
         assert "40 ended runs" in found.basis.text
 
 
