@@ -1,12 +1,15 @@
 """The web process: Django, the agents' endpoint, one listener for bells, and a quick shutdown."""
 
+import gc
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import FrameType
 from typing import Any
 
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 
 from portal.settings_choice import choose_settings
@@ -37,12 +40,22 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
 
 async def _lifespan(receive: Receive, send: Send) -> None:
     await receive()
+    _freeze_modules()
     ear = listener()
     with _drained_by_signals(ear):
         await send({"type": "lifespan.startup.complete"})
         await receive()
     await ear.close()
     await send({"type": "lifespan.shutdown.complete"})
+
+
+def _freeze_modules() -> None:
+    """Take what is loaded for good out of the garbage collector's full rounds: each would walk
+    200,000 objects, 110 ms of processor time in which nothing is answered."""
+    # All views, which the first request would load.
+    import_module(settings.ROOT_URLCONF)
+    gc.collect()
+    gc.freeze()
 
 
 @contextmanager
