@@ -3,7 +3,8 @@
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
-LEVELS = ("unit", "property", "integration")
+# `contract`: an agent against the simulated driver, the integration level of `agents/`.
+LEVELS = ("unit", "property", "integration", "contract")
 # An area takes the files that no area before it has.
 AREAS = {
     "committer": ("scheduler/commit/*.py",),
