@@ -7,6 +7,7 @@ exit status is 1 with one sentence if the machine or the arguments do not allow 
 import argparse
 import os
 import shlex
+import stat
 import sys
 from pathlib import Path
 
@@ -90,9 +91,7 @@ def check_machine(
         )
         raise ServiceRefused(sentence)
     if service.is_live and os.geteuid() != 0:
-        raise ServiceRefused(
-            f"it needs root: sudo {shlex.join([sys.executable, *sys.orig_argv[1:]])}"
-        )
+        raise ServiceRefused("it needs root: run it with sudo, the token in --join-token-file")
     if os.geteuid() == 0:
         for folder in (_code_folder(), Path(agents.__path__[0]), Path(sys.prefix)):
             _require_roots(folder)
@@ -107,13 +106,17 @@ def check_machine(
 
 
 def _require_roots(folder: Path) -> None:
-    """Whoever can write to the service's code is root."""
-    access = path_access(folder)
-    if access.owner != 0 or access.mode & WRITABLE_BY_OTHERS:
+    """Whoever can write to the service's code, or put other code in its place, is root."""
+    folder = folder.resolve()
+    for at in (folder, *folder.parents):
+        access = path_access(at)
+        # In a sticky folder above it, such as /tmp, others cannot move what is not theirs.
+        is_sticky = at != folder and access.mode & stat.S_ISVTX
+        if access.owner == 0 and (is_sticky or not access.mode & WRITABLE_BY_OTHERS):
+            continue
         sentence = (
-            f"others than root can change {folder}, which the service would run as root: install "
-            f"from a checkout of root's, such as /opt/tessera, or sudo chown -R root {folder} && "
-            f"sudo chmod -R go-w {folder}"
+            f"others than root can change {at}, and the service would run code from there as "
+            "root: install from a checkout of root's, such as /opt/tessera"
         )
         raise ServiceRefused(sentence)
 

@@ -68,7 +68,11 @@ def reset_process() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    score = Path("/proc/self/oom_score_adj")
+    unprotect(Path("/proc/self/oom_score_adj"))
+
+
+def unprotect(score: Path) -> None:
+    """Raise a score below 0, by which the kernel's OOM killer spares a process, to 0."""
     with contextlib.suppress(OSError, ValueError):
         if int(score.read_text("ascii")) < 0:
             score.write_text("0", "ascii")

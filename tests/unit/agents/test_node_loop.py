@@ -251,3 +251,18 @@ def test_a_demonstration_that_ends_stops_and_removes_what_runs(machine):
     node.stop_jobs()
     assert [word for word, *_ in machine.runtime.story][-2:] == ["stop", "remove"]
     assert machine.runtime.containers() == {}
+
+
+def test_the_environment_of_an_ended_replica_leaves_the_disk_while_the_portal_is_away(machine):
+    node = machine.agent()
+    obey(node, a_document(machine, on_it(machine, env={"HF_TOKEN": "a-secret-of-the-job"})))
+    assert "HF_TOKEN" in disk_of(machine)
+    machine.runtime.ends("r-1", 0)
+    obey(node)
+    assert "HF_TOKEN" not in disk_of(machine) and "a-secret-of-the-job" not in disk_of(machine)
+    assert machine.runtime.story[-1][:2] == ("start", "r-1"), "it does not run again for that"
+
+
+def disk_of(machine):
+    files = machine.folder.glob("**/journal.sqlite3*")
+    return "".join(at.read_bytes().decode("latin-1") for at in files)

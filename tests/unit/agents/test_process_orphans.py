@@ -9,6 +9,7 @@ import pytest
 
 from agents.contract.documents import Rendezvous
 from agents.runtime.base import ContainerPhase
+from agents.runtime.child import unprotect
 from agents.runtime.process import CHILD, ProcessRuntime
 from tests.unit.agents.documents import a_replica
 
@@ -62,3 +63,13 @@ def test_of_two_children_at_one_gate_only_the_known_one_runs_the_command(runtime
         time.sleep(0.005)
     assert said.read_text() == "started\n"
     assert runtime.containers()[replica.id].phase is ContainerPhase.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("inherited", "own"), [("-900\n", "0"), ("0\n", "0\n"), ("300\n", "300\n")]
+)
+def test_a_job_does_not_inherit_its_agents_protection_from_the_oom_killer(tmp_path, inherited, own):
+    score = tmp_path / "oom_score_adj"
+    score.write_text(inherited)
+    unprotect(score)
+    assert score.read_text() == own

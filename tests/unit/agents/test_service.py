@@ -227,8 +227,19 @@ def test_code_that_others_can_change_is_not_run_as_root(root, capsys, monkeypatc
     checkout.mkdir()
     os.chown(checkout, owner, owner)
     checkout.chmod(mode)
+    for code in (checkout, checkout / "below"):
+        code.mkdir(exist_ok=True)
+        monkeypatch.setattr(install_service, "_code_folder", lambda code=code: code)
+        assert f"others than root can change {checkout}, " in refused(root, capsys)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's folders are trusted")
+def test_code_of_roots_in_a_sticky_folder_is_run(root, monkeypatch):
+    checkout = root.parent / "sticky" / "checkout"
+    checkout.mkdir(parents=True)
+    checkout.parent.chmod(0o1777)
     monkeypatch.setattr(install_service, "_code_folder", lambda: checkout)
-    assert f"sudo chown -R root {checkout}" in refused(root, capsys)
+    assert install(root) == 0
 
 
 class LiveInstallation(ServiceInstallation):
