@@ -39,8 +39,8 @@ pytest: install
 mutants: install ## break the code on purpose, and print as JSON what no test notices; takes hours; ARGS=--help
 	$(BIN)/python -m tests.mutants $(ARGS)
 
-test-gpu: ## check this machine's NVIDIA driver, read-only; needs no install
-	@$(or $(wildcard $(BIN)/python),python3) -m tests.gpu
+test-gpu: ## check this machine's NVIDIA driver, read-only; LEVEL=use runs programs on the GPU; needs no install
+	@$(or $(wildcard $(BIN)/python),python3) -m tests.gpu $(if $(LEVEL),--level $(LEVEL)) $(if $(ROWS),--rows $(ROWS))
 
 demo: SET := portal
 demo: install ## run the whole product on this machine with an example job; needs no other service

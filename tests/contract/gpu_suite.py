@@ -18,6 +18,29 @@ RUN = "from tests.gpu.suite import run; sys.exit(run(Path(path) if path else Non
 SECONDS = 100
 
 
+USE = "from tests.gpu.use.suite import run; sys.exit(run(Path(path) if path else None, *arguments))"
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a run of the level `use` ended with, what it wrote, its summary, and its rows' files."""
+
+    status: int
+    err: str
+    summary: dict[str, Any]
+    rows: dict[int, dict[str, Any]]
+
+    def steps(self, row: int) -> dict[str, Any]:
+        """By name, the answer of each step that was done."""
+        steps = self.rows[row]["steps"].items()
+        return {name: step["answer"] for name, step in steps if step["outcome"] == "done"}
+
+    def impossible(self, row: int) -> dict[str, str]:
+        """By name, why a step is not possible."""
+        steps = self.rows[row]["steps"].items()
+        return {name: s["reason"] for name, s in steps if s["outcome"] == "not_possible"}
+
+
 @dataclass(frozen=True)
 class Ran:
     """What a run ended with, what it wrote, and its report, {} where it wrote none."""
@@ -65,3 +88,22 @@ def ran(
     written = out / "test-gpu.json"
     report = json.loads(written.read_text()) if written.exists() else {}
     return Ran(done.returncode, done.stdout, done.stderr, report)
+
+
+def used(folder: Path, rows: str, *, store: Store | None, doctoring: str = "", **also: str) -> Used:
+    """As `ran`, for rows of the level `use`. `doctoring` is for the process of the suite alone."""
+    program = "\n".join((BEGIN, doctoring, USE))
+    out = folder / "use"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(store.path) if store else "", rows],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), "OUT": str(out), **also},
+        capture_output=True, text=True, check=False, timeout=SECONDS,
+    )  # fmt: skip
+    summary = out / "test-gpu-use.json"
+    files = [json.loads(path.read_text()) for path in sorted(out.glob("use-*.json"))]
+    return Used(
+        done.returncode,
+        done.stderr,
+        json.loads(summary.read_text()) if summary.exists() else {},
+        {told["row"]: told for told in files},
+    )

@@ -24,6 +24,16 @@ CHANGING = re.compile(
     r"(Set|Create|Destroy|Reset|Clear|Activate|Update|Write|Remove|Modify|Freeze|Force)(?![a-z])"
 )
 ONLY_SOUND_ALIKE = {"nvmlSystemGetTopologyGpuSet"}
+# Of the level `use`: a queue of this process, which sets nothing on the GPU.
+EVENTS = frozenset(
+    {
+        "nvmlEventSetCreate",
+        "nvmlEventSetFree",
+        "nvmlEventSetWait",
+        "nvmlEventSetWait_v2",
+        "nvmlDeviceRegisterEvents",
+    }
+)
 # Python alone: they bring structs and error classes into another form.
 PURE = {"nvmlExceptionClass", "nvmlStructToFriendlyObject", "nvmlFriendlyObjectToStruct"}
 
@@ -34,6 +44,8 @@ class Forbidden(BaseException):
 
 # Names of the calls that were tried and refused, in order.
 refused: list[str] = []
+# Names that pass beside those that read: none, or EVENTS.
+_also: set[str] = set()
 
 
 class ReadOnly:
@@ -43,7 +55,7 @@ class ReadOnly:
         self._library = library
 
     def __getattr__(self, name: str) -> Any:
-        if not reads(name):
+        if not passes(name):
             _refuse(name)
         return getattr(self._library, name)
 
@@ -58,11 +70,21 @@ def reads(name: str) -> bool:
     return bool(READING.match(name)) and not CHANGING.search(name)
 
 
-def close() -> None:
-    """From now on pynvml of this process only reads. A second call changes nothing."""
+def passes(name: str) -> bool:
+    """Whether the guard of this process lets it through to the driver."""
+    return reads(name) or name in _also
+
+
+def close(*, events: bool = False) -> None:
+    """From now on pynvml of this process only reads. A second call changes nothing.
+
+    `events`: it may also listen to the driver's events."""
     if is_closed():
         return
+    _also.update(EVENTS if events else ())
     for name in changing():
+        if name in _also:
+            continue
         setattr(pynvml, name, _barred(name))
     pynvml._nvmlGetFunctionPointer = _watched(pynvml._nvmlGetFunctionPointer)
     pynvml._LoadNvmlLibrary = _wrapped(pynvml._LoadNvmlLibrary)
@@ -80,7 +102,7 @@ def changing() -> list[str]:
 
 def _watched(look_up: Callable[[str], Any]) -> Callable[[str], Any]:
     def only_reading(name: str) -> Any:
-        if not reads(name):
+        if not passes(name):
             _refuse(name)
         return look_up(name)
 

@@ -27,13 +27,7 @@ class Session:
 
     def changed(self) -> list[str]:
         """Sentences about settings that are not what they were before the first check."""
-        after = settings()
-        return [
-            f"{uuid}: {name} changed meanwhile from {was} to {after.get(uuid, {}).get(name)}."
-            for uuid, before in self.before.items()
-            for name, was in before.items()
-            if after.get(uuid, {}).get(name) != was
-        ]
+        return changed_settings(self.before, settings())
 
     @pytest.fixture
     def reading(self) -> dict[str, Any]:
@@ -62,6 +56,16 @@ class Session:
         if report.outcome != "passed" and known["outcome"] != "failed":
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else _crash(report)
             known.update(outcome=report.outcome, reason=str(reason))
+
+
+def changed_settings(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """A sentence for each setting of a GPU that is not what it was, by two `reading.settings`."""
+    return [
+        f"{uuid}: {name} changed meanwhile from {was} to {after.get(uuid, {}).get(name)}."
+        for uuid, known in before.items()
+        for name, was in known.items()
+        if after.get(uuid, {}).get(name) != was
+    ]
 
 
 def _crash(report: pytest.TestReport) -> str:

@@ -38,6 +38,12 @@ def test_no_function_of_pynvml_with_a_changing_verb_passes(verb):
     assert {n for n in named if guard.reads(n)} <= {"nvmlSystemGetTopologyGpuSet"}
 
 
+def test_the_level_that_uses_the_gpu_passes_events_besides_and_nothing_else():
+    assert {name for name in guard.EVENTS if guard.reads(name)} == set()
+    assert set(SYMBOLS) | set(FUNCTIONS) >= guard.EVENTS
+    assert [name for name in guard.EVENTS if not re.search("Event", name)] == []
+
+
 def test_every_function_is_barred_or_known_to_read():
     barred = guard.changing()
     assert len(barred) > 100
