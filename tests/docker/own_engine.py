@@ -5,12 +5,22 @@ Its network and mount namespaces are held by another process, so that what runs 
 
 import contextlib
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import docker
+
 from tests.environment import debian
-from tests.environment.docker_engine import LOOPBACK_THEN, NAMESPACES, DockerEngine, answers
+from tests.environment.docker_engine import (
+    LOOPBACK_THEN,
+    NAMESPACES,
+    OLDEST_API,
+    DockerEngine,
+    answers,
+    strays,
+)
 from tests.environment.programs import Program, end, temporary_home
 
 
@@ -46,6 +56,15 @@ class OwnEngine(DockerEngine):
         assert self._program
         self._program.stop()
 
+    def lose_power(self) -> None:
+        """Engine, containerd, shims and containers end at once; what was in memory is gone."""
+        assert self._program
+        inside = container_processes(self.base_url)
+        self._program.kill()
+        end([*strays(self.home), *inside])
+        shutil.rmtree(self.home / "exec", ignore_errors=True)
+        (self.home / "docker.pid").unlink(missing_ok=True)
+
     def stop(self) -> None:
         if self._program and self._program.process.poll() is None:
             self.thaw()
@@ -70,6 +89,16 @@ class OwnEngine(DockerEngine):
         own = command[command.index(str(dockerd)) :]
         inside = ["nsenter", "--target", str(self._holder.process.pid), "--net", "--mount"]
         return [*inside, *own, *(["--live-restore"] if self.live_restore else [])]
+
+
+def container_processes(base_url: str) -> list[int]:
+    """The processes of all containers that run."""
+    client = docker.DockerClient(base_url=base_url, version=OLDEST_API)
+    try:
+        running = client.containers.list(ignore_removed=True)
+        return [int(row[1]) for each in running for row in each.top()["Processes"]]
+    finally:
+        client.close()
 
 
 @contextlib.contextmanager

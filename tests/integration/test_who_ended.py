@@ -12,6 +12,7 @@ from agents.contract.documents import ReplicaState
 from agents.contract.end_causes import EndCause
 from agents.contract.wire_messages import to_wire
 from portal.inventory.models import Node
+from portal.inventory.revocation import node_revoke
 from portal.jobs.models import Job, Replica
 from portal.jobs.services import job_cancel
 from portal.web.wording.messages import failure_text
@@ -186,3 +187,22 @@ def test_a_cancelled_job_stays_cancelled_whoever_ended_it():
     job_cancel(job=job, actor="alice")
     ended_by(node, EndCause.ENGINE_RESTARTED)
     assert (status_of(job), job.infrastructure_retries_left) == (JobStatus.CANCELLED, 1)
+
+
+def test_a_node_that_an_admin_revokes_keeps_no_job():
+    alice = a_user()
+    home, other = a_node("home"), a_node("other")
+    home.on_lease_end = other.on_lease_end = "keep"
+    home.report()
+    other.report()
+    job = a_job(alice, a_project("vision", alice), retries={"infrastructure": 1})
+    settle(home, other)
+    if Replica.objects.get().node_id == other.row.pk:
+        home, other = other, home
+    silent_for(home, seconds=3600)
+    assert status_of(job) == JobStatus.RUNNING
+    node_revoke(node=home.row, actor="root")
+    sweeper.sweep()
+    settle(other)
+    assert status_of(job) == JobStatus.RUNNING
+    assert job.attempts.latest("number").replicas.get().node_id == other.row.pk
