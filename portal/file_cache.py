@@ -1,18 +1,20 @@
 """Counters in files, for one machine without Redis: a JSON file for each key, one lock for all."""
 
 import fcntl
+import functools
 import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
+from django.core.cache.backends.locmem import LocMemCache
 
-from portal.shared_counts import HostileValueError, read_value, write_value
+from portal.shared_counts import HostileValueError, is_private, read_value, write_value
 
 # Expired counters are looked for when there are more files than this, and twice as many again.
 CLEAN_ABOVE = 512
@@ -29,6 +31,7 @@ class LockedFileCache(BaseCache):
         super().__init__(params)
         self._folder = Path(folder)
         self._clean_above = CLEAN_ABOVE
+        self._private = LocMemCache("never-shared", params)
 
     def add(
         self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
@@ -119,6 +122,20 @@ class LockedFileCache(BaseCache):
         with (self._folder / "turn").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def _or_private(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(self: LockedFileCache, key: str, *args: Any, **kwargs: Any) -> Any:
+        if is_private(key):
+            return getattr(self._private, method.__name__)(key, *args, **kwargs)
+        return method(self, key, *args, **kwargs)
+
+    return call
+
+
+for _name in ("add", "get", "set", "touch", "delete", "has_key", "incr"):
+    setattr(LockedFileCache, _name, _or_private(getattr(LockedFileCache, _name)))
 
 
 def _read(key: str, path: Path) -> tuple[float | None, Any] | None:

@@ -66,6 +66,7 @@ def test_processes_count_together_in_redis(tmp_path, redis_counts):
 
 
 @pytest.mark.services
+@pytest.mark.django_db
 def test_while_redis_is_away_calls_are_answered_and_this_process_counts(redis_counts):
     assert let_through(5, 4) == 4
     redis_counts.kill()
@@ -123,6 +124,7 @@ def test_a_count_in_files_ends_when_it_was_said_to(file_counts):
         cache.incr("n")
 
 
+@pytest.mark.django_db
 def test_a_call_that_was_turned_away_does_not_count(file_counts):
     assert let_through(9, 4) == 4
     assert let_through(9, 5) == 1
@@ -137,6 +139,12 @@ def test_files_hold_no_pickle_and_what_is_no_count_is_a_miss(file_counts, tmp_pa
         path.write_text(text)
         assert cache.get("n", "none") == "none"
         assert cache.add("n", 1, 60)
+
+
+def test_what_decides_who_may_sign_in_stays_in_the_process(file_counts, tmp_path):
+    cache.set("saml.metadata.https://idp.example.sso", {"idp": {"x509cert": "ours"}}, 60)
+    assert cache.get("saml.metadata.https://idp.example.sso") == {"idp": {"x509cert": "ours"}}
+    assert list(tmp_path.rglob("*.json")) == []
 
 
 def test_counters_that_have_ended_do_not_fill_the_folder(file_counts, tmp_path, monkeypatch):

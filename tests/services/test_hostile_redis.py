@@ -79,6 +79,7 @@ def test_a_planted_value_runs_nothing_and_signing_in_goes_on(planted, tmp_path, 
     assert "Redis is away" not in caplog.text
 
 
+@pytest.mark.django_db
 def test_a_planted_count_of_calls_is_a_miss(planted, tmp_path, caplog):
     assert let_through(1, 3) == 1
     (key,) = planted.keys("*")
@@ -163,6 +164,7 @@ def test_each_user_of_redis_reaches_its_own_keys_only(compose_redis: ComposeRedi
             broker.lpush("celery", b"x" * (2 << 20))
 
 
+@pytest.mark.django_db
 def test_limits_are_counted_by_the_user_that_compose_makes(compose_redis, settings, monkeypatch):
     monkeypatch.setattr(RedisWithLocalFallback, "away_until", 0.0)
     settings.CACHES = cache_settings(compose_redis.counts_url, Path())
