@@ -62,7 +62,7 @@ bench-latency: install ## time of a change from the portal to a node, as JSON
 bench-adoption: install ## adoption of containers after kill -9 of the agent, ADOPTION_KILLS times (100), as JSON
 	$(BIN)/python -m tests.benchmarks.adoption
 
-bench-loop: install ## driver calls of a refresh of 8 GPUs with 56 slices, and the longest wait of a stop, as JSON
+bench-loop: install ## driver calls of a refresh of 8 GPUs with 56 slices, and the longest wait of a stop, also while images are pulled, as JSON
 	$(BIN)/python -m tests.benchmarks.loop
 
 bench-layouts: install ## time of the MIG layout table, compared with a dictionary, as JSON

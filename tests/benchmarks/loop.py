@@ -4,6 +4,7 @@
 H200 with 7 slices each: the first of an agent, the following ones (a GPU in turn is listed again),
 and that of the one GPU that was just carved. `stop_wait_ms`: from the desired document that ends a
 running replica to the call that stops its container, while the node is busy with something else.
+`pulls`: see `loop_pulls.py`.
 
     make bench-loop
 """
@@ -38,6 +39,7 @@ from agents.simdriver.install import install, uninstall
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
 from agents.state.journal import Journal
+from tests.benchmarks.loop_pulls import pull_waits
 from tests.support.driver_calls import counted_calls
 from tests.unit.agents.nodes import MemoryRuntime
 
@@ -201,6 +203,7 @@ def main() -> None:
         finally:
             node.journal.close()
             uninstall()
+    result["pulls"] = pull_waits()
     sys.stdout.write(json.dumps(result, indent=1) + "\n")
 
 
