@@ -181,7 +181,7 @@ class ImagePulls:
 
     def _failed(self, image: str, pull: _Pull, failure: PullFailure) -> None:
         """Plan another try, if that may help and one is left. Holds the lock."""
-        log.warning("pull_failed", extra={"image": image, "why": str(failure)})
+        log.info("pull_failed", extra={"image": image, "why": str(failure)})
         pull.request = pull.latest = None
         tries = pull.shown.tries
         if failure.cause not in PASSING_CAUSES or tries >= self._max_tries:
