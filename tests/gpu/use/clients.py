@@ -13,6 +13,7 @@ from typing import Any
 from tests.gpu.use.record import NotPossible, Record, Words, own_program
 
 END_SECONDS = 10.0
+DRAIN_SECONDS = 2.0
 
 
 class Client:
@@ -23,8 +24,10 @@ class Client:
         self.lines: Words = []
         self._errors: list[str] = []
         self._new: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        for read in (self._read_lines, self._read_errors):
-            threading.Thread(target=read, daemon=True).start()
+        reads = (self._read_lines, self._read_errors)
+        self._readers = [threading.Thread(target=read, daemon=True) for read in reads]
+        for reader in self._readers:
+            reader.start()
 
     def next(self, seconds: float) -> dict[str, Any]:
         """The next line. Raises NotPossible with its last words where there is none in time."""
@@ -41,7 +44,14 @@ class Client:
         """Its exit status and words; also where it does not end in time."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
+            # What it wrote last may still be in the pipes; a child of its own may keep them open.
+            self.drain()
         return self.words()
+
+    def drain(self) -> None:
+        """Once it has ended."""
+        for reader in self._readers:
+            reader.join(DRAIN_SECONDS)
 
     def words(self) -> dict[str, Any]:
         return {
@@ -57,16 +67,18 @@ class Client:
 
     def _read_lines(self) -> None:
         assert self.process.stdout is not None
-        for text in self.process.stdout:
-            if text.startswith("{"):
-                line = json.loads(text)
-                self.lines.append(line)
-                self._new.put(line)
+        with self.process.stdout as stream:
+            for text in stream:
+                if text.startswith("{"):
+                    line = json.loads(text)
+                    self.lines.append(line)
+                    self._new.put(line)
         self._new.put(None)
 
     def _read_errors(self) -> None:
         assert self.process.stderr is not None
-        self._errors.extend(self.process.stderr)
+        with self.process.stderr as stream:
+            self._errors.extend(stream)
 
 
 @contextlib.contextmanager
@@ -87,8 +99,9 @@ def running(
         )  # fmt: skip
     except OSError as error:
         raise NotPossible(f"uid {user} cannot run {words[0]}: {error.strerror}") from error
+    client = Client(process)
     try:
-        yield Client(process)
+        yield client
     finally:
         process.terminate()
         try:
@@ -96,3 +109,6 @@ def running(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()  # type: ignore[union-attr]
+        client.drain()

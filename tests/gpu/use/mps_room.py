@@ -109,7 +109,16 @@ class MpsRoom:
         if not copy.exists():
             shutil.copyfile(PROGRAMS / copy.name, copy)
             copy.chmod(0o644)
-        return [sys.executable, str(copy), *words]
+        return [self._python(), str(copy), *words]
+
+    def _python(self) -> str:
+        """The running Python, or the machine's where the clients' user cannot run that one. The
+        program needs nothing but the standard library. Raises NotPossible."""
+        for python in (sys.executable, "/usr/bin/python3"):
+            with contextlib.suppress(OSError, subprocess.CalledProcessError):
+                subprocess.run([python, "-c", ""], check=True, **as_user(self.uid))
+                return python
+        raise NotPossible(f"uid {self.uid} can run neither {sys.executable} nor /usr/bin/python3")
 
     def logs(self) -> dict[str, str]:
         found = sorted(self.control.log.glob("*"))
@@ -124,6 +133,11 @@ class MpsRoom:
                 if path.name.isdigit() and ours in (path / "environ").read_bytes().split(b"\0"):
                     found.append(int(path.name))
         return sorted(set(found) - {os.getpid()})
+
+
+def as_user(uid: int) -> dict[str, Any]:
+    """For subprocess: to run as this user; nothing where that is the present one."""
+    return {} if uid == os.geteuid() else {"user": uid, "group": uid, "extra_groups": []}
 
 
 @contextlib.contextmanager

@@ -73,6 +73,8 @@ RULES: dict[str, Rule] = {
     "nvidia-container-cli": _exactly("--version"),
     "nv-fabricmanager": _exactly("--version"),
     "systemctl": _exactly("is-active nvidia-fabricmanager"),
+    "apt-config": _exactly("dump"),
+    "apt-mark": _exactly("showhold"),
     "timedatectl": _exactly("show"),
     "chronyc": _exactly("-c tracking"),
 }

@@ -52,6 +52,8 @@ class Record:
             kept: dict[str, Any] = {"outcome": "done", "answer": answer}
         except NotPossible as impossible:
             kept = {"outcome": "not_possible", "reason": str(impossible)}
+        except (FileNotFoundError, PermissionError) as error:
+            kept = {"outcome": "not_possible", "reason": f"{error.filename}: {error.strerror}"}
         except NvmlFailure as failure:
             kept = {"outcome": "failed", "code": failure.code, "reason": str(failure)}
         except Exception:

@@ -4,7 +4,6 @@ make a device visible. They use no GPU memory, but for row 12's contexts."""
 import contextlib
 import ctypes
 import os
-import platform
 import stat
 import sys
 import time
@@ -140,7 +139,7 @@ def device_files(record: Record) -> None:
         },
     )
     record.step("majors", lambda: Path("/proc/devices").read_text("utf-8"))
-    record.step("kernel", lambda: " ".join(platform.uname()))
+    record.step("kernel", lambda: " ".join(os.uname()))
     with opened() as nvml:
         record.step("by NVML", lambda: [_kernel_names(gpu.uuid) for gpu in nvml.devices()])
 

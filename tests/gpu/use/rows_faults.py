@@ -95,6 +95,11 @@ def _processes(uuid: str) -> dict[str, Any]:
             for name, ask in LISTS.items()}  # fmt: skip
 
 
+def _pids(nvml: Nvml) -> set[int]:
+    lists = [told for gpu in nvml.devices() for told in _processes(gpu.uuid).values()]
+    return {process["pid"] for told in lists for process in told.get("value", ())}
+
+
 def _process(told: Any) -> dict[str, Any]:
     return {
         "pid": told.pid,
@@ -113,7 +118,7 @@ def _name(pid: int) -> str:
 def _gone(nvml: Nvml, pid: int) -> float | str:
     began = time.monotonic()
     while time.monotonic() - began < GONE_SECONDS:
-        if str(pid) not in str(_all_processes(nvml)):
+        if pid not in _pids(nvml):
             return round(time.monotonic() - began, 4)
         time.sleep(0.02)
     return f"still listed after {GONE_SECONDS:g} s"

@@ -18,7 +18,7 @@ from tests.gpu.use.rows import LOAD_SECONDS
 from tests.gpu.use.rows_driver import opened
 
 IDLE_SECONDS = 10
-PROFILE_SECONDS = 10
+PROFILE_SECONDS = 6
 START_SECONDS = 60.0
 # One launch of one kernel: enough to know whether the counters can be had.
 NCU = ("--clock-control", "none", "--launch-count", "1", "--section", "SpeedOfLight")

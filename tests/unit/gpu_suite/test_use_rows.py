@@ -73,13 +73,16 @@ def test_a_step_keeps_its_answer_or_the_reason_why_there_is_none(tmp_path):
     assert record.step("impossible", impossible) is None
     record.step("refused", refused)
     record.step("broken", lambda: 1 / 0)
+    record.step("absent", (tmp_path / "absent").read_text)
     steps = written(record)["steps"]
     assert [step["outcome"] for step in steps.values()] == [
         "done",
         "not_possible",
         "failed",
         "failed",
+        "not_possible",
     ]
+    assert steps["absent"]["reason"] == f"{tmp_path}/absent: No such file or directory"
     assert steps["impossible"]["reason"] == "this machine has no such thing"
     assert steps["refused"]["code"] == "no_permission"
     assert "ZeroDivisionError" in steps["broken"]["reason"]
