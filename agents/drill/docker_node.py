@@ -1,6 +1,7 @@
 """A node of the drill on a real engine, observed by its own client, independent of the agent."""
 
 import contextlib
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from agents.runtime.docker import PHASES, DockerRuntime
 from agents.runtime.docker_engine import connect_engine
 from agents.runtime.docker_recipe import LABEL
 
+STOP_SECONDS = 20
 VISIBLE = "TESSERA_DEVICES="
 
 
@@ -82,6 +84,11 @@ class DockerDrillNode(DrillNode):
 
     def run_ids(self) -> dict[str, str]:
         return {_replica(c): run_id(c) for c in self.containers() if c.status == "running"}
+
+    def end_programs(self, how: signal.Signals) -> None:
+        """By the engine, as it does when it is stopped."""
+        for container in self.containers():
+            container.stop(timeout=STOP_SECONDS)
 
     def has_started(self, replica: DesiredReplica) -> bool:
         return any(START_LINE in c.logs() for c in self.containers() if _replica(c) == replica.id)

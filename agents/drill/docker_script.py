@@ -17,7 +17,7 @@ from agents.contract.documents import (
     Rendezvous,
     SliceKind,
 )
-from agents.drill.script import DrillStep
+from agents.drill.script import EVENT_CODES, DrillStep, NodeEvent
 
 # Prints one line when it starts and one when it is asked to end.
 PROGRAM = "trap 'echo end; exit 0' TERM; echo start; sleep 1000 & wait"
@@ -28,7 +28,7 @@ ELSEWHERE = Rendezvous(address="gpu07.example", port=4_242, peers=("gpu07.exampl
 
 
 def docker_script(node: str, gpu: str, image: str) -> list[DrillStep]:
-    """Six steps on one H200. The job `long` runs undisturbed from the second to the fifth.
+    """Nine steps on one H200. The job `long` runs undisturbed from the second to the fifth.
 
     `node` is unique on the engine, at most 8 characters; job names begin with it.
     """
@@ -36,6 +36,8 @@ def docker_script(node: str, gpu: str, image: str) -> list[DrillStep]:
     high = DesiredSlice("s-high", gpu, "2g.35gb", 4, 2)
     other = DesiredSlice("s-other", gpu, "1g.18gb", 5, 1)
     long = _replica(node, "long", image, _device(low))
+    # Names of containers have the first characters of the job: it needs another attempt or rank.
+    again = replace(_replica(node, "again", image, _device(other)), attempt=2)
     rank = replace(_replica(node, "gang", image, _device(high)), world=2, rank=1)
     lost = _replica(node, "lost", ABSENT_IMAGE)
     steps: list[DrillStep] = []
@@ -45,6 +47,7 @@ def docker_script(node: str, gpu: str, image: str) -> list[DrillStep]:
         slices: tuple[DesiredSlice, ...],
         *replicas: DesiredReplica,
         leaves: bool = False,
+        event: NodeEvent | None = None,
     ) -> None:
         document = DesiredDocument(
             node=node,
@@ -56,7 +59,10 @@ def docker_script(node: str, gpu: str, image: str) -> list[DrillStep]:
         wishes = {r.id: r.wish for r in replicas if r.image != ABSENT_IMAGE}
         runs = frozenset(key for key, wish in wishes.items() if wish is DesiredReplicaState.RUN)
         failing = {r.id: "image_pull" for r in replicas if r.id not in wishes}
-        steps.append(DrillStep(name, document, runs, failing, leaves))
+        if event is not None:
+            failing |= dict.fromkeys(runs, str(EVENT_CODES[event]))
+            runs = frozenset()
+        steps.append(DrillStep(name, document, runs, failing, leaves, event))
 
     prepare, stop = DesiredReplicaState.PREPARE, DesiredReplicaState.STOP
     step("carve and prepare", (low,), replace(long, wish=prepare))
@@ -64,6 +70,9 @@ def docker_script(node: str, gpu: str, image: str) -> list[DrillStep]:
     step("a gang meets elsewhere", (low, high), long, replace(rank, rendezvous=ELSEWHERE))
     step("stop beside it", (low, high), long, replace(rank, wish=stop))
     step("carve anew beside it", (low, other), long)
+    step("the lease ends", (low, other), long, event=NodeEvent.LEASE_END)
+    step("run after it", (low, other), again)
+    step("the host is shut down and boots", (low, other), again, event=NodeEvent.HOST_SHUTDOWN)
     step("give all back and leave", (), leaves=True)
     return steps
 

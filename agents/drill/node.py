@@ -9,10 +9,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import agents.loop.node
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredDocument, DesiredReplica, ObservedDocument
+from agents.contract.lease import LeaseEnd
+from agents.drill.script import NodeEvent
 from agents.hardware import Hardware
+from agents.loop.lease import FACT as LEASE_FACT
+from agents.loop.lease import Lease
 from agents.loop.node import NodeLoop
 from agents.loop.workers import InlineWorkers
 from agents.nvml.session import Nvml
@@ -59,6 +65,9 @@ class DrillNode:
         self.runtime: Runtime | None = None
         # The first run id of every replica; another start has another id.
         self.first_runs: dict[str, str] = {}
+        self.boots = 0
+        # Replicas that had failed when contact was lost; None while there is contact.
+        self._failures_before_cut: frozenset[str] | None = None
 
     def start_agent(self) -> NodeLoop:
         """Starts a new agent; the previous one and its memory are gone."""
@@ -66,16 +75,18 @@ class DrillNode:
         self.journal = Journal(self.home / "journal.sqlite3")
         self.runtime = self.new_runtime()
         hardware = Hardware(Nvml(), self.runtime, self.home, simulated=True)
-        self.loop = NodeLoop(
-            self.name,
-            self.journal,
-            hardware,
-            self.runtime,
-            # One try: a pause before the next one would only make the drill longer.
-            NodePolicy(pull_tries=1),
-            self.reported.append,
-            new_workers=InlineWorkers,
-        )
+        # One try: a pause before the next one would only make the drill longer.
+        policy = NodePolicy(pull_tries=1, on_lease_end=str(LeaseEnd.STOP))
+        with patch.object(agents.loop.node, "boot_id", self._boot_id):
+            self.loop = NodeLoop(
+                self.name,
+                self.journal,
+                hardware,
+                self.runtime,
+                policy,
+                self.reported.append,
+                new_workers=InlineWorkers,
+            )
         return self.loop
 
     def new_runtime(self) -> Runtime:
@@ -84,9 +95,10 @@ class DrillNode:
     def round(self, desired: DesiredDocument) -> None:
         """One round of the agent with this document, then its logs are shipped."""
         loop = self.loop or self.start_agent()
-        loop.renew_lease(float("inf"))
-        if loop.desired != desired:
-            loop.accept(desired)
+        if not self._is_cut_off(loop):
+            loop.renew_lease(float("inf"))
+            if loop.desired != desired:
+                loop.accept(desired)
         loop.hardware.refresh()
         loop.round()
         for replica, seen in loop.runtime.containers().items():
@@ -96,6 +108,46 @@ class DrillNode:
     def kill(self) -> None:
         """Nothing of the agent's memory is used again."""
         self.loop = None
+
+    def suffer(self, event: NodeEvent) -> None:
+        """Let it happen to the node, with all that runs there."""
+        if event is NodeEvent.LEASE_END:
+            self._end_lease()
+            return
+        self.kill()
+        self.end_programs(signal.SIGTERM if event is NodeEvent.HOST_SHUTDOWN else signal.SIGKILL)
+        self.boots += 1
+        with self.store.change() as node:
+            for gpu in node.gpus:
+                gpu.instances.clear()
+
+    def end_programs(self, how: signal.Signals) -> None:
+        """Signal all that runs, and return when it has ended."""
+        alive = [int(pid) for pid in self.run_ids().values() if _is_alive(int(pid))]
+        for pid in alive:
+            os.killpg(pid, how)
+        end = time.monotonic() + START_SECONDS
+        while any(map(_is_alive, alive)) and time.monotonic() < end:
+            time.sleep(0.002)
+
+    def _end_lease(self) -> None:
+        assert self.journal is not None  # noqa: S101 - an agent has brought the node so far
+        self._failures_before_cut = frozenset(self.journal.failures())
+        self.journal.store_fact(LEASE_FACT, f"{self._boot_id()} 0.0")
+        if self.loop is not None:
+            self.loop.lease = Lease(self.journal, self._boot_id())
+
+    def _is_cut_off(self, loop: NodeLoop) -> bool:
+        """Out of contact, until the agent has written down what its lease has ended."""
+        if self._failures_before_cut is None:
+            return False
+        if loop.journal.failures().keys() == self._failures_before_cut:
+            return True
+        self._failures_before_cut = None
+        return False
+
+    def _boot_id(self) -> str:
+        return f"boot-{self.boots}"
 
     def is_mig(self) -> bool:
         return bool(Nvml().devices()[0].mig_current)

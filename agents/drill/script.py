@@ -5,6 +5,7 @@ Each step is a complete desired document, as the portal would send it, and what 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from agents.contract.documents import (
     DesiredDocument,
@@ -16,9 +17,25 @@ from agents.contract.documents import (
     GpuMode,
     SliceKind,
 )
+from agents.contract.end_causes import EndCause
 
 # Writes one line to a file that outlives it, and runs until it is stopped.
 PROGRAM = 'echo start >> "$DRILL_STARTS/$TESSERA_JOB"; exec sleep 1000'
+
+
+class NodeEvent(StrEnum):
+    """What ends replicas around their programs."""
+
+    LEASE_END = "lease end"
+    HOST_SHUTDOWN = "host shutdown"
+    POWER_LOSS = "power loss"
+
+
+EVENT_CODES = {
+    NodeEvent.LEASE_END: EndCause.LEASE_OVER,
+    NodeEvent.HOST_SHUTDOWN: EndCause.NODE_RESTARTED,
+    NodeEvent.POWER_LOSS: EndCause.NODE_RESTARTED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +50,12 @@ class DrillStep:
     failing: Mapping[str, str] = field(default_factory=dict)
     # The agent stops all jobs and cleans up.
     cleans_up: bool = False
+    # What happens to the node before the document arrives.
+    event: NodeEvent | None = None
 
 
 def drill_script(node: str, gpu: str, starts: str) -> list[DrillStep]:
-    """Eight steps on one H200. The job `long` runs undisturbed from the second to the fifth."""
+    """14 steps on one H200. The job `long` runs undisturbed from the second to the fifth."""
     low = DesiredSlice("s-low", gpu, "3g.71gb", 0, 4)
     high = DesiredSlice("s-high", gpu, "2g.35gb", 4, 2)
     other = DesiredSlice("s-other", gpu, "1g.18gb", 5, 1)
@@ -67,7 +86,26 @@ def drill_script(node: str, gpu: str, starts: str) -> list[DrillStep]:
     step("carve anew beside it", (low, other), long, mode=mig)
     step("give all back", (), mode=mig)
     step("give the GPU as a whole", (), whole, mode=off)
+    steps += _ends(len(steps), node, gpu, starts)
     step("leave nothing", (), mode=off)
+    return steps
+
+
+def _ends(revision: int, node: str, gpu: str, starts: str) -> list[DrillStep]:
+    """What the lease and two boots end is reported as that, by whichever agent comes next."""
+    steps: list[DrillStep] = []
+    for event, code in EVENT_CODES.items():
+        replica = _whole(event.split()[0], gpu, starts)
+        for name, failing in ((f"run until {event}", {}), (str(event), {replica.id: str(code)})):
+            document = DesiredDocument(
+                node=node,
+                revision=revision + len(steps) + 1,
+                gpus=(DesiredGpu(gpu, GpuMode.WHOLE),),
+                replicas=(replica,),
+            )
+            runs = frozenset({replica.id} - failing.keys())
+            step = DrillStep(name, document, runs, failing, event=event if failing else None)
+            steps.append(step)
     return steps
 
 

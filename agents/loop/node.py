@@ -219,7 +219,7 @@ class NodeLoop:
             if cause is None:
                 self.journal.record_own_end(status.replica)
             elif status.phase is ContainerPhase.EXITED:
-                log.warning("replica_ended", extra={"replica": status.replica, "why": str(cause)})
+                log.info("replica_ended", extra={"replica": status.replica, "why": str(cause)})
                 self.journal.record_failure(status.replica, end_failure(cause))
 
     def _report(self, desired: DesiredDocument) -> None:

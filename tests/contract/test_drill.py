@@ -1,14 +1,19 @@
 """The crash drill: an agent that ends anywhere finds its way back, and the drill would tell."""
 
+import functools
 import threading
 
 import pytest
 
+import agents.drill.portal
+import agents.loop.node
+from agents.contract.lease import LeaseEnd
 from agents.drill.crash import crash_drill
 from agents.drill.engine import MemoryEngine
 from agents.drill.kill_points import Killed, KillSwitch
 from agents.drill.random_walk import random_walk
 from agents.drill.run import run_drill
+from agents.loop.lease import Lease
 from agents.nvml.known_gpus import KnownGpus
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import uninstall
@@ -43,6 +48,33 @@ def test_a_walk_tells_of_a_refresh_that_reads_what_is_being_carved(monkeypatch):
     monkeypatch.setattr(KnownGpus, "lock", lambda *_: threading.RLock())
     told = random_walk(operations=150, seed=1)
     assert told["by_invariant"].get("I10"), told
+
+
+def test_a_walk_tells_of_an_end_that_is_booked_as_the_programs_own(monkeypatch):
+    monkeypatch.setattr(agents.loop.node, "end_cause", lambda *_, **__: None)
+    told = random_walk(operations=150, seed=1)
+    assert told["by_invariant"].get("I11", 0) > 0
+
+
+def test_a_walk_tells_of_a_second_copy_beside_one_that_was_kept(monkeypatch):
+    """As a portal does that takes every node for one that stops its work."""
+    rule = agents.drill.portal.seconds_until_over
+    stops = functools.partial(rule, LeaseEnd.STOP)
+    monkeypatch.setattr(
+        agents.drill.portal, "seconds_until_over", lambda _, **seconds: stops(**seconds)
+    )
+    told = random_walk(operations=200, seed=12)
+    assert told["on_lease_end"] == "keep"
+    assert told["by_invariant"].get("I12", 0) > 0
+
+
+def test_a_walk_tells_of_an_agent_that_forgets_its_lease(monkeypatch):
+    """One that is killed and started again out of contact would run on."""
+    monkeypatch.setattr(Lease, "_read", lambda _: None)
+    monkeypatch.setattr(Lease, "is_valid", lambda *_: True)
+    told = random_walk(operations=200, seed=14)
+    assert told["on_lease_end"] == "stop"
+    assert told["by_invariant"].get("I12", 0) > 0
 
 
 def test_a_walk_tells_of_an_engine_that_loses_its_replicas(monkeypatch):
