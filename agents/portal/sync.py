@@ -129,7 +129,7 @@ class PortalSession:
         news = asyncio.create_task(self._changed.wait())
         try:
             while True:
-                if not calls or (news.done() and len(calls) < MAX_CALLS):
+                if not calls or news.done():
                     if news.done():
                         self._changed.clear()
                         news = asyncio.create_task(self._changed.wait())

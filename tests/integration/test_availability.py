@@ -148,6 +148,13 @@ def test_boards_and_nodes_add_up(olga, team):
     assert counts == found.boards[H200] == found.total
 
 
+def test_boards_are_listed_by_memory(olga):
+    for board in ("A100-40GB", H200, "A100-80GB"):
+        a_node(board=board)
+    found = [board.key for board, _, _ in totals_by_board(node_summaries(availability_for(olga)))]
+    assert found == [H200, "A100-80GB", "A100-40GB"]
+
+
 def test_more_nodes_are_no_more_queries(olga):
     a_node("n1")
     counted: list[int] = []

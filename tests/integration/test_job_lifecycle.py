@@ -191,6 +191,17 @@ def test_a_failed_rank_stops_the_gang_and_its_failure_is_kept():
     assert used(project) == 0
 
 
+def test_when_the_last_rank_is_ready_the_nodes_of_all_are_driven_at_once(monkeypatch):
+    alice = a_user()
+    project = a_project("vision", alice)
+    nodes = a_node(), a_node()
+    a_job(alice, project, **GANG)
+    rung: list[set] = []
+    monkeypatch.setattr("portal.jobs.lifecycle.ring_drive", lambda pks: rung.append(set(pks)))
+    settle(*nodes)
+    assert {node.row.pk for node in nodes} in rung
+
+
 def test_a_rank_that_ended_well_before_another_failed_is_not_its_failure():
     alice = a_user()
     project = a_project("vision", alice)

@@ -12,7 +12,13 @@ from agents.contract.codec import decode, encode
 from agents.contract.documents import DesiredDocument, ObservedReplica
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.portal.client import PortalClient
-from agents.portal.sync import PortalSession, enrol
+from agents.portal.sync import (
+    MAX_PAUSE_SECONDS,
+    MIN_PAUSE_SECONDS,
+    PortalSession,
+    enrol,
+    retry_pauses,
+)
 from agents.state.identity import AgentIdentity
 from tests.unit.agents.documents import an_observed
 
@@ -166,3 +172,14 @@ def test_an_enrolment_that_comes_too_soon_is_tried_again(tmp_path, monkeypatch):
     assert identity.node_id == "n-1"
     with pytest.raises(ContractError, match="join_token_invalid"):
         asyncio.run(enrol(client, other, "gpu-1", "ticket"))
+
+
+def test_pauses_between_attempts_double_up_to_a_limit_each_with_its_own_jitter():
+    async def pauses(count):
+        every = retry_pauses()
+        return [await anext(every) for _ in range(count)]
+
+    nominal = MIN_PAUSE_SECONDS
+    for pause in asyncio.run(pauses(30)):
+        assert 0.5 * nominal <= pause <= 1.5 * nominal
+        nominal = min(nominal * 2, MAX_PAUSE_SECONDS)
