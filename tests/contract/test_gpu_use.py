@@ -232,3 +232,27 @@ def test_make_passes_level_and_rows_and_the_folder(tmp_path):
 
 def test_the_profiler_is_run_so_that_it_leaves_the_clocks_alone():
     assert reason(["/opt/ncu", *NCU, sys.executable, "work.py"]) == ""
+
+
+def test_an_agent_that_tries_to_change_the_gpu_is_stopped_and_told(tmp_path):
+    """The agent of row 13, with a first call that no agent should make."""
+    store, refused = a_node(tmp_path), tmp_path / "refused"
+    meddling = (
+        "import sys, pynvml, agents.commands.run as command\n"
+        "from pathlib import Path\n"
+        "from tests.gpu.use import guarded_agent\n"
+        "def main(options):\n"
+        "    pynvml.nvmlDeviceSetMigMode(None, 1)\n"
+        "command.main = main\n"
+        f"guarded_agent.main(Path({str(refused)!r}), {str(store.path)!r}, "
+        "['run', '--portal', 'http://127.0.0.1:1'])"
+    )
+    before = settings(store)
+    done = subprocess.run(
+        [sys.executable, "-c", meddling], cwd=Path(__file__).parents[2], check=False, timeout=60,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "Forbidden" in done.stderr
+    assert refused.read_text() == "nvmlDeviceSetMigMode"
+    assert settings(store) == before
