@@ -119,7 +119,10 @@ def test_an_agent_does_not_start_where_others_can_read(tmp_path, mode):
     var.mkdir()
     var.chmod(mode)
     agent = an_agent(tmp_path, "--var", str(var))
-    _, words = agent.communicate(timeout=60)
+    try:
+        _, words = agent.communicate(timeout=60)
+    finally:
+        agent.kill()
     assert agent.returncode == 1
     assert f"sudo chmod 711 {var}" in words
     assert list(var.iterdir()) == []
