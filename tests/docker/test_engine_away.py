@@ -185,7 +185,7 @@ def test_what_lives_through_a_restart_of_the_engine_is_adopted(node, engine):
     assert all(set(states.values()) <= ALIVE for states in node.states())
 
 
-def test_what_ends_with_its_engine_is_told_as_ended_and_not_started_again(node, engine):
+def test_what_ends_with_its_engine_has_failed_by_it_and_is_not_started_again(node, engine):
     engine.down()
     engine.live_restore = False
     engine.start()
@@ -194,7 +194,8 @@ def test_what_ends_with_its_engine_is_told_as_ended_and_not_started_again(node, 
     node.rounds()
     assert all(set(states.values()) <= ALIVE for states in node.states()), "nobody can know yet"
     engine.start()
-    node.until(ReplicaState.EXITED)
+    node.until(ReplicaState.FAILED)
+    assert node.journal.failures()["r-long"].code == "engine_restarted"
     (there,) = node.looks()
     assert there.startswith("exited ")
     assert there.endswith(" 0")
