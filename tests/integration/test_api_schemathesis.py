@@ -18,6 +18,7 @@ from django.core.cache import cache
 from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections, transaction
+from django.utils import timezone
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error
@@ -34,6 +35,7 @@ from portal.api.jobs import views as job_views
 from portal.api.protocol.throttling import CallThrottle, SubmitThrottle
 from portal.api.urls import urlpatterns
 from portal.catalogue.models import Template
+from portal.inventory.models import DisputedClaim, Gpu
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import seal
 from portal.what_if.models import WhatIf
@@ -101,7 +103,12 @@ def a_pair(schema: Any) -> Two:
     settle(node)
     token, wide = token_create(user=holda, name="t", scope=TokenScope.ADMIN, ttl=timedelta(days=1))
     _, foreign = token_create(user=ott, name="t", scope=TokenScope.ADMIN, ttl=timedelta(days=1))
+    (gpu,) = Gpu.objects.all()
+    claim = DisputedClaim.objects.create(
+        gpu=gpu, claimant=a_node("n2").row, claimed_at=timezone.now()
+    )
     names = _rows(holda, hidden) | {
+        "claim": str(claim.pk),
         "job": running.label,
         "node": "n1",
         "gpu": node.uuid(0),

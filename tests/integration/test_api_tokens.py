@@ -126,7 +126,7 @@ def test_a_token_is_revoked_by_its_owner_with_an_audit_line(olga):
     assert client.delete(f"/api/v1/tokens/{row.token_key}").status_code == 204
     assert _with(text).get("/api/v1/jobs").status_code == 401
     actions = list(AuditEntry.objects.values_list("action", flat=True))
-    assert actions == ["token_revoke", "token_create"]
+    assert actions == ["token_refused", "token_revoke", "token_create"]
 
 
 @pytest.mark.parametrize("days", [0, -1, 366])
