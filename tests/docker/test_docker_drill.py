@@ -119,7 +119,7 @@ def test_the_command_prints_one_json_object_and_says_where_no_engine_answers(tmp
             [*drill, *more], cwd=root, capture_output=True, text=True, check=False
         )
 
-    done = told("--every", "500")
+    done = told("--every", "100000")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     wanted = {"points", "converged", "max_rounds", "orphans", "double_starts", "touched_running"}
