@@ -98,7 +98,7 @@ def seeded_web(var: Path, *, jobs: int, nodes: int, users: int, projects: int) -
     )
     url = f"http://127.0.0.1:{port}"
     try:
-        program.wait_ready(lambda: _answers(url), seconds=60)
+        program.wait_ready(lambda: _answers(url))
         yield Web(url, pages)
     finally:
         program.stop()

@@ -35,7 +35,7 @@ def url(tmp_path_factory: pytest.TempPathFactory):
     )
     found = f"http://127.0.0.1:{port}/api/v1/docs/"
     try:
-        program.wait_ready(lambda: _answers(found), seconds=90)
+        program.wait_ready(lambda: _answers(found))
         yield found
     finally:
         program.stop()

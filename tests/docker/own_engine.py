@@ -38,7 +38,7 @@ class OwnEngine(DockerEngine):
     def start(self) -> None:
         log = self.home / "dockerd.log"
         self._program = Program(self._command(), log=log, environ=self._environ())
-        self._program.wait_ready(lambda: answers(self.base_url), seconds=60)
+        self._program.wait_ready(lambda: answers(self.base_url))
 
     def freeze(self) -> None:
         """It takes connections and requests, and answers none. Returns once no thread of it runs;

@@ -56,7 +56,7 @@ def running_compose_redis() -> Iterator[ComposeRedis]:
             [shell, option, script], log=home / "redis.log", environ=os.environ | PASSWORDS
         )
         try:
-            program.wait_ready(server.answers, seconds=15)
+            program.wait_ready(server.answers)
             yield server
         finally:
             program.stop()

@@ -42,7 +42,7 @@ class DockerEngine:
         self._make_gpu_hook()
         log = self.home / "dockerd.log"
         self._program = Program(self._command(), log=log, environ=self._environ())
-        self._program.wait_ready(lambda: answers(self.base_url), seconds=60)
+        self._program.wait_ready(lambda: answers(self.base_url))
 
     def stop(self) -> None:
         try:

@@ -71,7 +71,7 @@ def running_registry(engine: str) -> Iterator[ImageRegistry]:
         environ = os.environ | {"PYTHONPATH": str(ROOT)}
         program = Program(command, log=home / "registry.log", environ=environ)
         try:
-            program.wait_ready(lambda: (home / "ready").exists(), seconds=30)
+            program.wait_ready(lambda: (home / "ready").exists())
             yield ImageRegistry(log, port)
         finally:
             program.stop()

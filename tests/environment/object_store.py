@@ -113,7 +113,7 @@ class ObjectStore:
     def start(self) -> None:
         """Start it, or start it again on the same ports."""
         self._programs = [self._program(kind) for kind in (*BACKENDS, "proxy")]
-        self._programs[-1].wait_ready(self._answers, seconds=300)
+        self._programs[-1].wait_ready(self._answers)
 
     def make_bucket(self) -> None:
         """As an operator does once; the portal itself needs no right to."""

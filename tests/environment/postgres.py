@@ -48,7 +48,7 @@ class PostgresServer:
         self._program = Program(
             [*self._as_user, *server, *options], log=self.home / "log", environ=os.environ
         )
-        self._program.wait_ready(self._answers, seconds=30)
+        self._program.wait_ready(self._answers)
 
     def stop(self) -> None:
         """Break every connection and end it cleanly."""

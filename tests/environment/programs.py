@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 STOP_SECONDS = 20
+# A program that ends is noticed at once; one that is slow has a busy machine.
+START_SECONDS = 300
 LOG_LINES = 15
 # The kernel sends the signal when the process that started it dies, however it dies.
 DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM")
@@ -45,7 +47,7 @@ class Program:
                 cwd=log.parent,
             )
 
-    def wait_ready(self, answers: Callable[[], bool], *, seconds: float) -> None:
+    def wait_ready(self, answers: Callable[[], bool], *, seconds: float = START_SECONDS) -> None:
         """Return once it answers. Raises NotReady if it ends first or does not answer in time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

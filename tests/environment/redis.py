@@ -32,7 +32,7 @@ class RedisServer:
             log=self.home / "redis.log",
             environ=os.environ,
         )
-        self._program.wait_ready(self._answers, seconds=15)
+        self._program.wait_ready(self._answers)
 
     def stop(self) -> None:
         if self._program:
