@@ -73,10 +73,7 @@ bodies = st.fixed_dictionaries(
     {
         "project": names,
         "name": names,
-        "image": st.from_regex(
-            r"([a-z]{2,8}\.[a-z]{2}/)?[g-z][a-z0-9]{0,8}([._-][a-z0-9]{1,4})?(:[A-Za-z0-9.]{1,8})?",
-            fullmatch=True,
-        ),
+        "image": st.from_regex(IMAGE, fullmatch=True),
         "command": words,
         "device": st.builds(joined, devices, narrow),
     },
