@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import socket
 import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import boto3
@@ -60,6 +62,9 @@ pipeline = {pipeline}
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
+# A busy machine answers late; the defaults are 0.5 and 10 s.
+conn_timeout = 10
+node_timeout = 60
 [filter:catch_errors]
 use = egg:swift#catch_errors
 [filter:gatekeeper]
@@ -113,6 +118,9 @@ class ObjectStore:
     def start(self) -> None:
         """Start it, or start it again on the same ports."""
         self._programs = [self._program(kind) for kind in (*BACKENDS, "proxy")]
+        # A request that comes before the backends listen is an error of the store.
+        for program, port in zip(self._programs, self._ports.values(), strict=False):
+            program.wait_ready(partial(_listens, port))
         self._programs[-1].wait_ready(self._answers)
 
     def make_bucket(self) -> None:
@@ -170,6 +178,14 @@ class ObjectStore:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2):
+            return True
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager
