@@ -126,7 +126,10 @@ class ObjectStore:
     def make_bucket(self) -> None:
         """As an operator does once; the portal itself needs no right to."""
         config = Config(
-            s3={"addressing_style": "path"}, request_checksum_calculation="when_required"
+            s3={"addressing_style": "path"},
+            request_checksum_calculation="when_required",
+            # The proxy leaves out a backend that was late, for a while.
+            retries={"mode": "standard", "max_attempts": 12},
         )
         client = boto3.client(
             "s3",
