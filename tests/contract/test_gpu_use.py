@@ -134,6 +134,7 @@ def is_of_mps(pid):
     return b"mps_control.py" in words
 
 
+@pytest.mark.slow
 def test_the_agent_runs_jobs_behind_the_guards(tmp_path):
     done = used(tmp_path, "13", store=a_node(tmp_path), AGENT_SECONDS="12")
     assert done.status == 0, done.err

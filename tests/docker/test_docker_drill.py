@@ -53,6 +53,7 @@ def things(base_url: str) -> set[str]:
         client.close()
 
 
+@pytest.mark.slow
 def test_an_agent_that_ends_at_any_engine_call_finds_its_way_back(docker_engine):
     before = things(docker_engine)
     report = docker_drill(image=IMAGE, every=EVERY, workers=2)

@@ -67,6 +67,7 @@ def left_of(var: Path) -> dict[int, str]:
     return found
 
 
+@pytest.mark.slow
 def test_it_runs_the_example_and_ends_with_one_line_of_json(tmp_path):
     var = tmp_path / "var"
     first = run(env=environ(var, DEMO_EXIT="1"))
@@ -124,6 +125,7 @@ def test_nothing_is_left_behind_however_it_ends_in_the_middle_of_a_job(tmp_path,
         until(lambda: not left_of(var), seconds=60, what=f"{left_of(var)} to end")
 
 
+@pytest.mark.slow
 def test_a_part_that_dies_ends_the_whole_and_is_named(tmp_path):
     var = tmp_path / "var"
     with running(var, "--no-job") as demo:

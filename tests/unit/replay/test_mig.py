@@ -113,6 +113,7 @@ def test_the_replay_places_where_the_planner_places():
             lay[gpu] = HERE.with_instance[lay[gpu], spot]
 
 
+@pytest.mark.slow
 def test_small_worlds_come_within_one_percent_of_what_free_repacking_takes():
     """Six GPUs, twenty requests in order. Against free repacking, whose answers the test above
     proves with the integer programme: 0.6 % below in the mean. Against the programme that knows all
