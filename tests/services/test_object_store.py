@@ -18,7 +18,7 @@ from portal.storage.s3 import FAILURES, s3_storage
 from tests.environment.object_store import ObjectStore
 from tests.services.stack import Stack, until
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.timeout(900)]
 
 MIB = 1 << 20
 LINE = "%08d a line of the log that is as long as a line of a log often is, more or less"
@@ -117,7 +117,6 @@ def peak_kib(web: Stack, field: str) -> int:
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith(field)))
 
 
-@pytest.mark.slow
 def test_a_log_of_100_mb_is_whole_from_both_web_processes_with_flat_memory(webs):
     first, second = webs
     wanted = hashlib.sha256()
