@@ -11,7 +11,7 @@ from agents.contract.message import Message
 from portal.audit.transitions import advance
 from portal.inventory.models import HelloNonce
 from portal.jobs.lifecycle import job_rollup, job_stop
-from portal.jobs.models import Job, Replica, StopReason
+from portal.jobs.models import Attempt, Job, StopReason
 from portal.jobs.querysets import values_of
 from portal.live.bell import ring, ring_plan
 from portal.submission.admission import UNSATISFYING
@@ -88,14 +88,14 @@ def _deadlines(now: datetime) -> None:
 def _unprepared(now: datetime) -> None:
     """Stop gangs that did not become ready in time; their devices are released and they retry.
 
-    The time begins anew with each step of a pull: an image may be large and its registry slow."""
+    The time counts from the start of the attempt, and again from each step of a pull: an image may
+    be large and its registry slow."""
     since = now - timedelta(seconds=settings.PLATFORM.prepare_timeout_seconds)
     early = [JobStatus.PLACED, JobStatus.PREPARING]
-    late = Job.objects.filter(status__in=early, attempts__created_at__lt=since)
-    late = late.filter(attempts__ended_at__isnull=True)
-    pulling = Replica.objects.filter(attempt__ended_at__isnull=True, pull_moved_at__gte=since)
-    for job in late.exclude(pk__in=pulling.values("attempt__job")).distinct():
-        _stop(job.pk, JobStatus(job.status), StopReason.FAILED, Message("it was not ready in time"))
+    late = Attempt.objects.open().filter(job__status__in=early, created_at__lt=since)
+    late = late.exclude(replicas__pull_moved_at__gte=since)
+    for pk, status in late.values_list("job_id", "job__status"):
+        _stop(pk, JobStatus(status), StopReason.FAILED, Message("it was not ready in time"))
 
 
 def _stop(pk: int, status: JobStatus, stop_reason: StopReason, message: Message) -> None:

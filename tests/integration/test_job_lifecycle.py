@@ -236,6 +236,24 @@ def test_an_infrastructure_failure_is_tried_again_with_a_higher_fence():
     assert job.infrastructure_retries_left == 0
 
 
+def test_a_retry_has_its_own_time_to_become_ready():
+    alice = a_user()
+    node = a_node()
+    job = a_job(alice, a_project("vision", alice), retries={"infrastructure": 1})
+    settle(node)
+    node.finish(state="failed", exit_code=None, code="runtime", sentence="the engine went away")
+    node.report()
+    plan_once()
+    assert (status_of(job), job.attempts.count()) == (JobStatus.PLACED, 2)
+    long_ago = timezone.now() - timedelta(hours=1)
+    job.attempts.filter(number=1).update(created_at=long_ago)
+    sweeper.sweep()
+    assert status_of(job) == JobStatus.PLACED, "its first attempt is over"
+    job.attempts.update(created_at=long_ago)
+    sweeper.sweep()
+    assert status_of(job) == JobStatus.FAILED
+
+
 def test_cancel_while_queued_running_and_ended():
     alice = a_user()
     project = a_project("vision", alice)
