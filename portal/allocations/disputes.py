@@ -20,14 +20,14 @@ def disputed_claim_accept(*, claim: DisputedClaim, actor: str) -> Gpu:
     """Give the GPU to the claimant, as when the card was put into another server.
 
     Its idle slices are forgotten: the claimant carves its own. Raises Refused(not_found) if the
-    claim is decided or withdrawn, Refused(node_retired) if the claimant is retired, and
-    Refused(gpu_busy) while work is on the GPU.
+    claim is decided or withdrawn or the GPU has another holder by now, Refused(node_retired) if the
+    claimant is retired, and Refused(gpu_busy) while work is on the GPU.
     """
     with transaction.atomic():
         nodes = Node.objects.filter(pk__in=[claim.claimant_id, claim.gpu.node_id])
-        holder_id = claim.gpu.node_id
         by_id = {node.pk: node for node in nodes.lock_rows()}
-        claimant, holder = lock_active_node(by_id[claim.claimant_id]), by_id[holder_id]
+        holder = by_id[claim.gpu.node_id]
+        claimant = lock_active_node(by_id[claim.claimant_id])
         (gpu,) = Gpu.objects.filter(pk=claim.gpu_id).lock_rows()
         _require_open(claim)
         _require_idle(gpu, holder)
@@ -35,7 +35,7 @@ def disputed_claim_accept(*, claim: DisputedClaim, actor: str) -> Gpu:
             slice_delete(row)
         Gpu.objects.filter(pk=gpu.pk).update(node=claimant)
         DisputedClaim.objects.filter(pk=claim.pk).delete()
-        # What the claimant last said of it was not stored: ask for the whole report.
+        # The claimant's last report of it was not stored: have it send a whole report.
         Node.objects.filter(pk=claimant.pk).update(observed_hash="")
         names = {"holder": holder.name, "claimant": claimant.name}
         message = Message(
@@ -68,7 +68,9 @@ def disputed_claim_dismiss(*, claim: DisputedClaim, actor: str) -> DisputedClaim
 
 
 def _require_open(claim: DisputedClaim) -> DisputedClaim:
-    row = DisputedClaim.objects.undecided().filter(pk=claim.pk).select_related("claimant").first()
+    """The claim, if it is still made against the holder that the admin saw."""
+    open_claims = DisputedClaim.objects.undecided().filter(gpu__node=claim.gpu.node_id)
+    row = open_claims.filter(pk=claim.pk).select_related("claimant").first()
     if row is None:
         raise Refused(ErrorCode.NOT_FOUND, "This claim was decided or withdrawn")
     return row

@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
+from rest_framework.test import APIClient
 
 from agents.contract.documents import ObservedGpu
 from agents.contract.errors import ContractError
@@ -20,6 +21,7 @@ from portal.errors import Refused
 from portal.inventory.credentials import digest_of, new_access_token
 from portal.inventory.models import DisputedClaim, Gpu, LatestSample, Node, Slice
 from portal.inventory.revocation import node_revoke
+from portal.inventory.selectors import disputed_claims
 from scheduler.core.model.states import NodeStatus, SliceStatus
 from tests.support.agent_calls import an_agent
 from tests.support.rows import HonestNode, a_job, a_node, a_project, a_user, settle
@@ -142,6 +144,19 @@ def test_a_dismissed_claim_raises_no_alert_again():
     assert Gpu.objects.get().node == victim.row
 
 
+@pytest.mark.parametrize("decide", [disputed_claim_accept, disputed_claim_dismiss])
+def test_a_decision_is_refused_if_the_gpu_has_another_holder_by_now(decide):
+    victim = a_node("victim")
+    for name in ("first", "second"):
+        a_thief(victim.uuid(0), name=name).report()
+    seen = {claim.claimant.name: claim for claim in disputed_claims()}
+    disputed_claim_accept(claim=seen["first"], actor="root")
+    with pytest.raises(Refused, match="not_found"):
+        decide(claim=seen["second"], actor="root")
+    assert Gpu.objects.get().node.name == "first"
+    assert DisputedClaim.objects.undecided().get().claimant.name == "second"
+
+
 @pytest.mark.parametrize("end", [node_retire, node_revoke])
 def test_the_claims_of_a_node_end_with_it(end):
     victim = a_node("victim")
@@ -177,3 +192,16 @@ def test_the_console_shows_it_and_decides_it():
     answer = client.post(reverse("web:dispute", args=[claim.pk]), {"decision": "accept"})
     assert (answer.status_code, Gpu.objects.get().node.name) == (302, "evil")
     assert "No disputed GPU" in client.get(reverse("web:disputes")).content.decode()
+
+
+def test_rest_lists_and_decides_it():
+    victim = a_node("victim")
+    a_thief(victim.uuid(0)).report()
+    client = APIClient()
+    client.force_authenticate(a_user("root", is_superuser=True))
+    (row,) = client.get("/api/v1/disputed-claims").json()["results"]
+    assert (row["gpu_uuid"], row["holder"], row["claimant"]) == (victim.uuid(0), "victim", "evil")
+    for unknown in (row["id"] + 1, "evil", "9" * 5_000):
+        assert client.post(f"/api/v1/disputed-claims/{unknown}/accept").status_code == 404
+    assert client.post(f"/api/v1/disputed-claims/{row['id']}/accept").status_code == 204
+    assert Gpu.objects.get().node.name == "evil"

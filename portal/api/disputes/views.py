@@ -38,7 +38,8 @@ class DisputedClaimAction(ApiView):
     permissions = {"POST": (IsPlatformAdmin,)}
 
     def decide(self, request: ApiRequest, claim: str, service: Callable[..., object]) -> Response:
-        row = disputed_claims().filter(pk=int(claim)).first() if claim.isdecimal() else None
+        is_id = claim.isdecimal() and len(claim) < 19
+        row = disputed_claims().filter(pk=int(claim)).first() if is_id else None
         if row is None:
             raise Refused(ErrorCode.NOT_FOUND, "There is no such claim")
         service(claim=row, actor=request.caller.username)
