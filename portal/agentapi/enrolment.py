@@ -27,14 +27,14 @@ from portal.inventory.credentials import (
     require_not_retired,
 )
 from portal.inventory.models import HelloNonce, JoinToken, Node
-from portal.inventory.revocation import node_columns_set, node_freeze
+from portal.inventory.revocation import boots_forget, node_columns_set, node_freeze
 from portal.live.bell import ring, ring_plan
 from scheduler.core.model.states import NodeStatus
 
 # Twice the accepted skew: a hello from the future can be replayed that long.
 NONCE_RETENTION = timedelta(seconds=2 * MAX_CLOCK_SKEW_SECONDS)
 # Two boots that take turns within this time are two machines.
-IN_TURN = timedelta(seconds=60)
+TURN_INTERVAL = timedelta(seconds=60)
 UNKNOWN_NODE = "no node with this id and key: enrol it with a new join token"
 
 
@@ -70,6 +70,7 @@ def _key_replace(node: Node, request: EnrolRequest) -> None:
         "frozen_at": None,
     }
     node_columns_set(node, columns)
+    boots_forget(node)
     event_record(
         node,
         EventCode.NODE_ENROLLED,
@@ -130,7 +131,7 @@ def _is_key_shared(node: Node, request: HelloRequest, now: datetime) -> bool:
     moment ago. A machine that reboots never comes back to an earlier boot."""
     if not node.boot_id or node.boot_id == request.boot_id:
         return False
-    before = node.nonces.filter(boot_id=request.boot_id, seen_at__gt=now - IN_TURN)
+    before = node.nonces.filter(boot_id=request.boot_id, seen_at__gt=now - TURN_INTERVAL)
     return before.exclude(nonce=request.nonce).exists()
 
 

@@ -1,4 +1,4 @@
-"""End what a node's key is good for: revoke it for good, or freeze it until an admin has looked.
+"""A node's key is revoked for good, or frozen until an admin unfreezes it.
 
 A revoked node is lost at once. Its jobs are fenced and retried like those of any lost node: after
 its lease, when an honest agent has stopped them by itself.
@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from agents.contract.message import Message
 from portal.audit.codes import AuditAction, EventCode
-from portal.audit.services import audit_record
 from portal.audit.transitions import advance, event_record
 from portal.inventory.disputes import claims_withdraw
 from portal.inventory.models import JoinToken, Node
@@ -31,7 +30,7 @@ def node_revoke(*, node: Node, actor: str) -> Node:
         claims_withdraw(claimant=node, reported=())
         columns = _without_session(node) | {
             "public_key": "",
-            # Nobody is told anything by a token that was once the node's.
+            # A token that was once the node's gets no answer that reveals anything.
             "replaced_token_digest": "",
             "revoked_at": now,
             "frozen_at": None,
@@ -55,32 +54,34 @@ def node_revoke(*, node: Node, actor: str) -> Node:
 
 
 def node_freeze(*, node: Node, boot_ids: tuple[str, str]) -> None:
-    """End the session of a node, locked by the caller, whose key two machines use in turn. Neither
-    gets a new one until an admin unfreezes it."""
+    """End the session of a node, locked by the caller: two machines use its key in turn. Neither
+    gets a new session until an admin unfreezes the key."""
     actor = f"node:{node.name}"
     columns = _without_session(node) | {"frozen_at": timezone.now()}
     node_columns_set(node, columns)
     message = Message("Two machines use the key of %(node)s in turn: it is frozen", node=node.name)
     data = {"first": boot_ids[0], "second": boot_ids[1]}
     event_record(node, EventCode.NODE_FROZEN, message, actor=actor, data=data)
-    audit_record(
-        actor=actor, action=AuditAction.NODE_FREEZE, noun="node", noun_id=node.name, after=data
-    )
+    node_audit(node, AuditAction.NODE_FREEZE, actor=actor, after=data)
     ring_node(node)
 
 
 def node_unfreeze(*, node: Node, actor: str) -> Node:
-    """Let the node's key say hello again. Raises Refused(node_retired)."""
+    """Let the node say hello with its key again. Raises Refused(node_retired)."""
     with transaction.atomic():
         node = lock_active_node(node)
         node_columns_set(node, {"frozen_at": None})
-        # What froze it does not count again.
-        node.nonces.update(boot_id="")
+        boots_forget(node)
         message = Message("%(user)s unfroze its key", user=actor)
         event_record(node, EventCode.NODE_UNFROZEN, message, actor=actor)
         node_audit(node, AuditAction.NODE_UNFREEZE, actor=actor, after={})
         ring_node(node)
     return node
+
+
+def boots_forget(node: Node) -> None:
+    """The boots under its key so far do not freeze it again."""
+    node.nonces.update(boot_id="")
 
 
 def node_columns_set(node: Node, columns: dict[str, Any]) -> None:

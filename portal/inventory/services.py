@@ -6,6 +6,7 @@ Retiring a node, which needs its allocations, is in `portal.allocations.retireme
 
 import secrets
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -104,7 +105,7 @@ def lock_active_node(node: Node) -> Node:
     return row
 
 
-def node_audit(node: Node, action: AuditAction, *, actor: str, after: dict[str, object]) -> None:
+def node_audit(node: Node, action: AuditAction, *, actor: str, after: dict[str, Any]) -> None:
     audit_record(actor=actor, action=action, noun="node", noun_id=node.name, after=after)
 
 

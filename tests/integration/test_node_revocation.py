@@ -142,6 +142,22 @@ def test_two_machines_with_one_key_freeze_it_until_an_admin_has_looked():
     run(released)
 
 
+def test_a_new_key_is_not_frozen_by_the_boots_under_the_old_one():
+    agent = an_agent()
+    new, ticket = Agent(node=agent.node), a_join_token(agent.node)
+
+    async def scenario(client):
+        for boot in ("here", "there"):
+            assert (await agent.hello(client, boot_id=boot)).status_code == 200
+        assert code_of(await agent.hello(client, boot_id="here")) == (403, "node_frozen")
+        assert (await new.enrol(client, ticket)).status_code == 200
+        assert (await new.hello(client, boot_id="here")).status_code == 200
+        assert (await new.sync(client)).status_code == 200
+
+    run(scenario)
+    assert Node.objects.get().frozen_at is None
+
+
 def test_reboots_freeze_nothing():
     agent = an_agent()
 
