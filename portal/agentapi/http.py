@@ -42,11 +42,11 @@ def require_tls(scope: Scope) -> None:
     own machine. Raises ContractError(TLS_REQUIRED)."""
     if not settings.SECURE_SSL_REDIRECT or scope.get("scheme") == "https":
         return
-    name, value = settings.SECURE_PROXY_SSL_HEADER or ("", "")
-    said = header(scope, name.removeprefix("HTTP_").replace("_", "-"))
-    is_proxied = bool(said or header(scope, "x-forwarded-for"))
+    name, https = settings.SECURE_PROXY_SSL_HEADER or ("", "https")
+    scheme = header(scope, name.removeprefix("HTTP_").replace("_", "-"))
+    is_proxied = bool(scheme or header(scope, "x-forwarded-for"))
     peer = scope.get("client") or ("",)
-    if said == value if is_proxied else _is_loopback(str(peer[0])):
+    if scheme == https if is_proxied else _is_loopback(str(peer[0])):
         return
     sentence = "tokens and environments travel here: call the portal by its https:// address"
     raise ContractError(ContractErrorCode.TLS_REQUIRED, sentence)
