@@ -42,10 +42,9 @@ from portal.agentapi.http import (
 )
 from portal.agentapi.logs import LogCall, log_append
 from portal.agentapi.long_poll import long_poll, newest_poll
-from portal.agentapi.refusals import refusals_recorded
+from portal.agentapi.refusals import refusal_record
 from portal.agentapi.telemetry import telemetry_accept
 from portal.agentapi.threads import run_in_decode_thread, run_in_thread
-from portal.audit.codes import AuditAction
 from portal.live.listener import subscribe
 from portal.storage.errors import StoreError
 
@@ -53,7 +52,7 @@ Request = TypeVar("Request", EnrolRequest, HelloRequest, SyncRequest, TelemetryR
 
 PREFIX = "/agent/v1/"
 UNAVAILABLE_SECONDS = 2
-# The server reads so much of a refused body by itself, and the connection carries the next call.
+# The server itself reads this much of a refused body, and the connection carries the next call.
 DRAINED_BYTES = 64 << 10
 # The body of an enrolment or a hello is there by then.
 GREETING_SECONDS = 10
@@ -72,6 +71,8 @@ async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
     except Disconnected:
         return
     except Exception as error:
+        if isinstance(error, ContractError):
+            await refusal_record(scope["path"], error)
         refusal = _refusal(error)
         if refusal is None:
             log.exception("agent call %s failed", scope["path"])
@@ -128,16 +129,14 @@ async def _respond(scope: Scope, receive: Receive) -> tuple[int, object]:
 
 async def _enrol(scope: Scope, receive: Receive) -> object:
     request = await _read_greeting(EnrolRequest, scope, receive)
-    async with refusals_recorded(AuditAction.ENROLMENT_REFUSED):
-        with door().enrolment(scope):
-            return await run_in_thread(enrolment.enrol, request=request)
+    with door().enrolment(scope):
+        return await run_in_thread(enrolment.enrol, request=request)
 
 
 async def _hello(scope: Scope, receive: Receive) -> object:
     request = await _read_greeting(HelloRequest, scope, receive)
-    async with refusals_recorded(AuditAction.HELLO_REFUSED):
-        with door().hello(scope, request.node_id):
-            return await run_in_thread(enrolment.hello, request=request)
+    with door().hello(scope, request.node_id):
+        return await run_in_thread(enrolment.hello, request=request)
 
 
 async def _read_greeting(kind: type[Request], scope: Scope, receive: Receive) -> Request:

@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Any
 
-from django.db import DatabaseError, IntegrityError, transaction
+from django.db import Error, IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -83,12 +83,23 @@ def security_event_record(
 
     `noun_id`: a name that exists, never one that a stranger typed; people type passwords there.
     """
-    address = address_network(client_address())
-    for key, number in _counter.count(action, address):
+    refusals_write(refusal_count(action), noun=noun, noun_id=noun_id, reason=reason)
+
+
+def refusal_count(action: AuditAction) -> list[tuple[Key, int]]:
+    """Count a refusal, without a query. Returns the lines that are due, for `refusals_write`."""
+    return _counter.count(action, address_network(client_address()))
+
+
+def refusals_write(
+    lines: list[tuple[Key, int]], *, noun: str, noun_id: str = "", reason: str = ""
+) -> None:
+    """Write the lines that are due. Never raises."""
+    for key, number in lines:
         log.warning("%s from %s: %s more", key[1], key[2] or "a socket", number)
         try:
             _write(key, number, noun, noun_id[:64], reason)
-        except DatabaseError as error:
+        except Error as error:
             log.warning("a security event was not written: %s", error)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from collections import Counter
 from types import SimpleNamespace
 
 import httpx
@@ -11,7 +12,7 @@ import pytest
 from agents.contract.calls import ENROL_PATH, HELLO_PATH, SYNC_PATH, TELEMETRY_PATH
 from agents.contract.node_limits import MAX_GPUS, MAX_OBJECTS, MAX_REPLICAS
 from portal.agentapi import door as door_module
-from portal.agentapi import endpoint, http
+from portal.agentapi import endpoint, http, refusals
 from portal.agentapi.door import (
     HELLOS,
     REFUSED_GREETINGS,
@@ -21,6 +22,8 @@ from portal.agentapi.door import (
     Door,
 )
 from portal.asgi import application
+from portal.audit.models import AuditEntry
+from portal.audit.security_events import forget_refusals
 from portal.inventory.credentials import bearer_authenticate
 from portal.inventory.models import Node
 from tests.support.agent_calls import Agent, a_join_token, an_agent, run
@@ -319,3 +322,46 @@ def test_finding_2_15_production_takes_no_plain_http(settings, address, headers,
                 assert code_of(answer) == (403, "tls_required")
 
     run(scenario)
+
+
+def test_finding_2_15_a_forwarded_call_is_plain_http_where_no_proxy_reports_the_scheme(settings):
+    settings.SECURE_SSL_REDIRECT = True
+    settings.SECURE_PROXY_SSL_HEADER = None
+
+    async def scenario(_):
+        async with from_address("198.51.100.7") as client:
+            client.headers["X-Forwarded-For"] = "127.0.0.1"
+            answer = await client.post(HELLO_PATH, json=Agent().hello_body())
+            assert code_of(answer) == (403, "tls_required")
+
+    run(scenario)
+
+
+def test_a_flood_of_refused_calls_takes_a_thread_only_to_write_a_line(monkeypatch):
+    written = []
+
+    async def write(_, *, lines, **__):
+        written.extend(lines)
+
+    monkeypatch.setattr(refusals, "run_in_thread", write)
+
+    async def scenario(client):
+        for _ in range(REFUSED_GREETINGS.burst + 20):
+            await client.post(HELLO_PATH, json={"colour": "red"})
+
+    forget_refusals()
+    run(scenario)
+    kinds = Counter(kind for (_, kind, _), _ in written)
+    # At 1, 2, 4, 8, …: 40 refused, 20 throttled.
+    assert kinds == {"hello_refused": 6, "throttled": 5}
+
+
+def test_throttled_tokens_are_a_line_of_the_audit_trail():
+    async def scenario(client):
+        bad = {"Authorization": f"Agent {Agent().node.pk.hex}.x"}
+        for _ in range(REFUSED_TOKENS.burst + 1):
+            await client.post(SYNC_PATH, headers=bad)
+
+    forget_refusals()
+    run(scenario)
+    assert AuditEntry.objects.get(action="throttled").after == {"reason": "too_frequent"}
