@@ -48,11 +48,11 @@ def telemetry_accept(*, authorization: str, request: TelemetryRequest) -> Teleme
 
 
 def _foreign(node: Node, uuids: set[str]) -> set[str]:
-    """Of these GPUs that are not the node's, those that it has no reason to speak about. A disputed
-    one may be in its machine: its samples are left out, and those of its other GPUs count."""
+    """Of these GPUs of other nodes, those that the node does not claim. A disputed GPU may be in
+    its machine: only its samples are left out, and those of the node's own GPUs count."""
     if not uuids:
         return uuids
-    claims = DisputedClaim.objects.filter(claimant=node, withdrawn_at=None, gpu__uuid__in=uuids)
+    claims = DisputedClaim.objects.current().filter(claimant=node, gpu__uuid__in=uuids)
     return uuids - set(claims.values_list("gpu__uuid", flat=True))
 
 

@@ -40,5 +40,5 @@ def claim_dispute(*, gpu: Gpu, claimant: Node) -> None:
 
 def claims_withdraw(*, claimant: Node, reported: Iterable[str]) -> None:
     """The node no longer reports these GPUs of other nodes."""
-    claims = DisputedClaim.objects.filter(claimant=claimant, withdrawn_at=None)
+    claims = DisputedClaim.objects.current().filter(claimant=claimant)
     claims.exclude(gpu__uuid__in=list(reported)).update(withdrawn_at=timezone.now())

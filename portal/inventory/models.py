@@ -12,6 +12,7 @@ from portal.choices import choices_from_enum, enum_check
 from portal.database.locks import LockingQuerySet
 from scheduler.core.model.states import (
     ALLOCATION_LIVE,
+    NODE_SILENT,
     SLICE_LIVE,
     GpuHealth,
     NodeStatus,
@@ -23,6 +24,7 @@ NODE_NAME = RegexValidator(r"^[a-z0-9][a-z0-9.-]*\Z", "Use a-z, 0-9, dots and hy
 
 LIVE_SLICE_STATUSES = [str(status) for status in sorted(SLICE_LIVE)]
 LIVE_ALLOCATION_STATUSES = [str(status) for status in sorted(ALLOCATION_LIVE)]
+SILENT_NODE_STATUSES = [str(status) for status in sorted(NODE_SILENT)]
 
 
 class NodeQuerySet(LockingQuerySet["Node"]):
@@ -33,6 +35,10 @@ class NodeQuerySet(LockingQuerySet["Node"]):
     def schedulable(self) -> Self:
         """Online and not cordoned. A node may still block itself: see `facts["blocks"]`."""
         return self.filter(status=NodeStatus.ONLINE, schedulable=True)
+
+    def silent(self) -> Self:
+        """Those that do not report: unreachable or lost."""
+        return self.filter(status__in=SILENT_NODE_STATUSES)
 
 
 class Node(models.Model):
@@ -59,7 +65,7 @@ class Node(models.Model):
     public_key = models.CharField(max_length=64, blank=True, default="", editable=False)
     epoch = models.PositiveBigIntegerField(default=0, editable=False)
     token_digest = models.CharField(max_length=64, blank=True, default="", editable=False)
-    # Of the session before: its agent is told that it was replaced.
+    # Of the previous session: a call with it is answered with `epoch_stale`.
     replaced_token_digest = models.CharField(max_length=64, blank=True, default="", editable=False)
     token_expires_at = models.DateTimeField(null=True, blank=True, editable=False)
     boot_id = models.CharField(max_length=64, blank=True, default="", editable=False)
@@ -78,10 +84,10 @@ class Node(models.Model):
     allow_mass_removal = models.BooleanField(default=False, editable=False)
     observed_hash = models.CharField(max_length=64, blank=True, default="", editable=False)
     acked_seq = models.PositiveBigIntegerField(default=0, editable=False)
-    # The bucket of its events: what it held at that time; null while it is full.
+    # The token bucket of its events: its level at that time; null while it is full.
     event_level = models.FloatField(null=True, blank=True, editable=False)
     event_level_at = models.DateTimeField(null=True, blank=True, editable=False)
-    # How many were dropped, and when its history said so last.
+    # Events dropped so far, and when the node's history last recorded it.
     events_dropped = models.PositiveBigIntegerField(default=0, editable=False)
     events_dropped_at = models.DateTimeField(null=True, blank=True, editable=False)
     telemetry_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -211,9 +217,13 @@ class Gpu(models.Model):
 
 
 class DisputedClaimQuerySet(models.QuerySet["DisputedClaim"]):
+    def current(self) -> Self:
+        """Those that are still reported."""
+        return self.filter(withdrawn_at=None)
+
     def undecided(self) -> Self:
         """Those that need an admin: still reported, and not dismissed."""
-        return self.filter(withdrawn_at=None, dismissed_at=None)
+        return self.current().filter(dismissed_at=None)
 
 
 class DisputedClaim(models.Model):

@@ -36,6 +36,6 @@ def slices() -> QuerySet[Slice]:
 
 def disputed_claims() -> QuerySet[DisputedClaim]:
     """Claims that are still made, the undecided ones first, with GPU, holder and claimant."""
-    rows = DisputedClaim.objects.filter(withdrawn_at=None).select_related("gpu__node", "claimant")
+    rows = DisputedClaim.objects.current().select_related("gpu__node", "claimant")
     rows = rows.defer(*(f"{node}__{name}" for node in ("gpu__node", "claimant") for name in LARGE))
     return rows.order_by(F("dismissed_at").asc(nulls_first=True), "id")

@@ -7,6 +7,7 @@ may be called twice.
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
@@ -25,7 +26,6 @@ from scheduler.core.model.states import (
     REPLICA_ENDED,
     AttemptState,
     JobStatus,
-    NodeStatus,
     ReplicaStatus,
     attempt_state,
 )
@@ -76,8 +76,9 @@ def job_stop(*, job: Job, stop_reason: StopReason, message: Message, actor: str 
         )
     attempt = job.attempts.latest("number")
     replicas = attempt.replicas.all().lock_rows()
+    possibly_running = _possibly_running(replicas)
     for replica in replicas:
-        _replica_stop(replica)
+        _replica_stop(replica, may_run=replica.pk in possibly_running)
     _finish_when_ended(job, attempt, replicas)
     ring_replicas(replicas)
 
@@ -195,11 +196,11 @@ def _failure(first: Replica) -> dict[str, Any]:
     }
 
 
-def _replica_stop(replica: Replica) -> None:
+def _replica_stop(replica: Replica, *, may_run: bool) -> None:
     status = ReplicaStatus(replica.status)
     if status in REPLICA_ENDED:
         return
-    if status is ReplicaStatus.RUNNING or _may_have_started(replica):
+    if status is ReplicaStatus.RUNNING or may_run:
         replica.desired_state = DesiredState.STOP
         replica.save(update_fields=["desired_state"])
         return
@@ -213,11 +214,13 @@ def _replica_stop(replica: Replica) -> None:
     )
 
 
-def _may_have_started(replica: Replica) -> bool:
-    """Its node may run it and cannot say so: another attempt would be a second copy."""
-    if replica.node is None or replica.desired_state != DesiredState.RUN:
-        return False
-    return NodeStatus(replica.node.status) in (NodeStatus.UNREACHABLE, NodeStatus.LOST)
+def _possibly_running(replicas: list[Replica]) -> set[UUID]:
+    """Primary keys of the replicas that a silent node may have started and not reported: another
+    attempt would be a second copy."""
+    ordered = [r for r in replicas if r.desired_state == DesiredState.RUN]
+    unstarted = [r.pk for r in ordered if r.status not in {ReplicaStatus.RUNNING, *REPLICA_ENDED}]
+    silent = Replica.objects.on_silent_nodes().filter(pk__in=unstarted)
+    return set(silent.values_list("pk", flat=True))
 
 
 def _finish_when_ended(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:

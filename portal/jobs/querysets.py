@@ -12,6 +12,7 @@ from scheduler.core.model.states import (
     JOB_ALLOCATED,
     JOB_FINAL,
     JOB_WAITING,
+    NODE_SILENT,
     REPLICA_ENDED,
     JobStatus,
 )
@@ -60,3 +61,7 @@ class ReplicaQuerySet(LockingQuerySet[Row]):
     def live(self) -> Self:
         """Those that have not ended, as far as their nodes have reported."""
         return self.exclude(status__in=values_of(REPLICA_ENDED))
+
+    def on_silent_nodes(self) -> Self:
+        """Those of nodes that do not report."""
+        return self.filter(node__status__in=values_of(NODE_SILENT))

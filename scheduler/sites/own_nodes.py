@@ -60,7 +60,7 @@ class OwnNodes:
         _nodes_judge(now)
         unreachable = (
             Replica.objects.live()
-            .filter(node__status__in=[NodeStatus.UNREACHABLE, NodeStatus.LOST])
+            .on_silent_nodes()
             .order_by("pk")
             .values_list("attempt_id", "node__name")
         )
@@ -95,11 +95,11 @@ def _stranded(now: datetime) -> Iterator[Observation]:
     """Replicas of a lost node, once its agent must have stopped them by itself: its lease, their
     own grace period and a margin have passed. None of a node that may keep them running, unless an
     admin has revoked its key: whatever it runs then counts for nothing."""
-    # Elsewhere None would be the answer for each replica.
+    # Others need not be read: by the rule below, theirs never count as ended.
     stops = Q(node__facts__on_lease_end=str(LeaseEnd.STOP)) | Q(node__revoked_at__isnull=False)
     lost = Replica.objects.live().filter(node__status=NodeStatus.LOST, node__lease_until__lt=now)
-    ended = lost.filter(stops)
-    for replica in ended.select_related("node", "attempt__job").defer("node__desired"):
+    ended = lost.filter(stops).select_related("node", "attempt__job")
+    for replica in ended.defer("node__desired", "node__topology"):
         if not _has_certainly_ended(replica, now):
             continue
         yield Observation(

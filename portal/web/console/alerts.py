@@ -101,8 +101,7 @@ def _disputes() -> list[Alert]:
 
 
 def _nodes() -> list[Alert]:
-    away = Node.objects.filter(status__in=[str(NodeStatus.UNREACHABLE), str(NodeStatus.LOST)])
-    silent = list(away.values_list("name", flat=True))
+    silent = list(Node.objects.silent().values_list("name", flat=True))
     online = Node.objects.filter(status=NodeStatus.ONLINE, facts__has_key="blocks")
     blocked = list(online.exclude(facts__blocks=[]).values_list("name", flat=True))
     away_title = ngettext("%(n)s node is unreachable", "%(n)s nodes are unreachable", len(silent))

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST
 from portal.allocations.draining import jobs_on_node, node_drain
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
-from portal.inventory.models import Gpu, Node
+from portal.inventory.models import SILENT_NODE_STATUSES, Gpu, Node
 from portal.inventory.selectors import nodes
 from portal.inventory.services import node_cordon, node_uncordon
 from portal.inventory.versions import node_version
@@ -158,7 +158,7 @@ def active_node_or_404(name: str) -> Node:
 
 def _in_state(rows: QuerySet[Node], state: str) -> QuerySet[Node]:
     if state == "away":
-        return rows.filter(status__in=[str(NodeStatus.UNREACHABLE), str(NodeStatus.LOST)])
+        return rows.filter(status__in=SILENT_NODE_STATUSES)
     if state == "blocked":
         return rows.filter(facts__has_key="blocks").exclude(facts__blocks=[])
     if state == "cordoned":

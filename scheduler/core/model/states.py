@@ -133,6 +133,8 @@ JOB_WAITING = frozenset({_J.SUBMITTED, _J.AWAITING_APPROVAL, _J.QUEUED})
 JOB_ALLOCATED = frozenset({_J.PLACED, _J.PREPARING, _J.RUNNING, _J.STOPPING})
 ALLOCATION_LIVE = frozenset({_A.RESERVED, _A.BOUND, _A.RELEASING})
 SLICE_LIVE = frozenset(set(_S) - {_S.DELETED})
+# Nodes that were in contact and do not report.
+NODE_SILENT = frozenset({_N.UNREACHABLE, _N.LOST})
 REPLICA_ENDED = frozenset({_R.EXITED, _R.FAILED, _R.LOST})
 
 
