@@ -75,7 +75,7 @@ class Door:
         strangers at its address, who do not know its id, cannot keep it out.
         """
         key = _uuid(node_id)
-        # Only its own hellos count here: who cannot sign takes none of them.
+        # Only signed hellos count here: strangers take none of them.
         if key and (wait := self._hellos.wait_seconds(key)):
             raise too_frequent(wait)
         blamed = key if key in self._proven else caller_address(scope)
@@ -131,7 +131,7 @@ class Door:
 
 @cache
 def door() -> Door:
-    """The one of this process."""
+    """The door of this process."""
     return Door()
 
 

@@ -21,18 +21,18 @@ from portal.token_buckets import BucketRate
 
 # The largest number that a BIGINT column holds.
 LARGEST = 2**63 - 1
-# A replica has about four events in its life. The burst takes what a node that was out of contact
-# for a day has to tell; the rate is that of a replica every four seconds, for ever.
+# A replica has about four events in its life. The burst covers a node that was out of contact for a
+# day; the rate is that of a new replica every four seconds.
 EVENTS = BucketRate(burst=2_000, per_second=1)
-# How often the history says that events were dropped.
-SAY_AGAIN = timedelta(minutes=1)
+# The history records dropped events at most this often.
+DROP_NOTICE_INTERVAL = timedelta(minutes=1)
 
 
 def events_append(node: Node, events: Iterable[AgentEvent]) -> tuple[str, ...]:
-    """Store each event once, in order; those up to `acked_seq` are stored already. What comes
-    faster than the rate is dropped, and counted.
+    """Store each event once, in order; those up to `acked_seq` are stored already. Events beyond
+    the rate are dropped and counted. Returns the changed columns.
 
-    The node is locked by the caller, who saves the columns that are returned.
+    The caller has locked the node, and saves those columns.
     """
     fresh: dict[int, AgentEvent] = {}
     for event in sorted(events, key=lambda e: e.seq):
@@ -66,8 +66,8 @@ def _drop(node: Node, count: int, now: datetime) -> None:
     if not count:
         return
     node.events_dropped += count
-    said = node.events_dropped_at
-    if said is not None and now - said < SAY_AGAIN:
+    last = node.events_dropped_at
+    if last is not None and now - last < DROP_NOTICE_INTERVAL:
         return
     node.events_dropped_at = now
     message = Message(

@@ -139,13 +139,13 @@ class NodeAdmin(ModelAdmin):
     def retire(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         _each(request, queryset, lambda node, actor: node_retire(node=node, actor=actor))
 
-    @admin.action(description="Revoke the key: asks first")
+    @admin.action(description="Revoke the key (with confirmation)")
     def revoke(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
         """The console's page says what it means for the node's jobs."""
         chosen = list(queryset[:2])
         if len(chosen) == 1:
             return redirect("web:revoke", chosen[0].name)
-        messages.error(request, "Choose one node: each is confirmed by itself")
+        messages.error(request, "Choose one node: each key is confirmed separately")
         return None
 
     @admin.action(description="Unfreeze the key")

@@ -36,11 +36,11 @@ def node_retire(*, node: Node, actor: str) -> Node:
             message=Message("%(user)s retired it", user=actor),
             schedulable=False,
             token_digest="",
-            # Its agent is told so, and ends.
+            # The next call of its agent is answered with `node_retired`, and the agent ends.
             replaced_token_digest=node.token_digest or node.replaced_token_digest,
             public_key="",
         )
-        # Those who claim its GPUs get them with their next report: ask for it.
+        # Claimants get its GPUs with their next whole report: have them send one.
         claimants = DisputedClaim.objects.filter(gpu__node=node).values("claimant_id")
         Node.objects.filter(pk__in=claimants).update(observed_hash="")
         DisputedClaim.objects.filter(claimant=node).delete()

@@ -2,8 +2,8 @@
 
 from django.db import models
 
-# The key of the row.
-ONLY = 1
+# The primary key of the one row.
+ROW_ID = 1
 
 
 class PublishedCounts(models.Model):
@@ -15,7 +15,7 @@ class PublishedCounts(models.Model):
     class Meta:
         verbose_name_plural = "published counts"
         constraints = [
-            models.CheckConstraint(condition=models.Q(id=ONLY), name="published_counts_are_one")
+            models.CheckConstraint(condition=models.Q(id=ROW_ID), name="published_counts_are_one")
         ]
 
     def __str__(self) -> str:

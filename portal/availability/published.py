@@ -4,7 +4,7 @@ large cluster to count what is free.
     scheduler/tasks.py ─▶ counts_publish() ─▶ one row of JSON ─▶ published_counts() ─▶ pages, REST
 
 A pass that was cut short publishes nothing: jobs that had no turn yet may take what it left. Counts
-that nobody has renewed for MAX_AGE_SECONDS, or that this process cannot read, count as missing.
+that are older than MAX_AGE_SECONDS, or that this process cannot read, count as missing.
 """
 
 import logging
@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from agents.contract.boards import Board, known_boards
-from portal.availability.models import ONLY, PublishedCounts
+from portal.availability.models import ROW_ID, PublishedCounts
 from portal.inventory.boards import cluster_boards
 from portal.planning.snapshot_cache import freeze_garbage_collector
 from scheduler.core.availability.cluster import ClusterAvailability
@@ -22,18 +22,18 @@ from scheduler.core.availability.document import availability_as_json, availabil
 
 log = logging.getLogger(__name__)
 # GPUs, waiting and running jobs together, from which counts are published. A smaller cluster is
-# read in 50 ms, and its pages show what is so now.
+# read in 50 ms, and its pages show the present counts.
 PUBLISHED_FROM = 500
 # The sweep plans every 5 s; a pass that is cut short and continued takes up to 90 s.
 MAX_AGE_SECONDS = 120
 
 
 def counts_publish(rows: int, count: Callable[[], ClusterAvailability]) -> None:
-    """Publish what `count` counts on the snapshot of a pass that has come to its end. `rows`: the
-    `row_count` of that; of a small cluster, what was published is withdrawn."""
+    """Publish the result of `count` after a finished pass over a snapshot of `rows` rows (see
+    `row_count`). On a small cluster, withdraw earlier counts instead."""
     if rows >= PUBLISHED_FROM:
         document = availability_as_json(count())
-        row = PublishedCounts(id=ONLY, published_at=timezone.now(), document=document)
+        row = PublishedCounts(id=ROW_ID, published_at=timezone.now(), document=document)
         columns = ("published_at", "document")
         PublishedCounts.objects.bulk_create(
             [row], update_conflicts=True, unique_fields=["id"], update_fields=columns
@@ -48,19 +48,19 @@ def published_counts() -> ClusterAvailability | None:
     at = PublishedCounts.objects.values_list("published_at", flat=True).first()
     if at is None or abs(timezone.now() - at) >= timedelta(seconds=MAX_AGE_SECONDS):
         return None
-    last = _last.get(ONLY)
+    last = _last.get(ROW_ID)
     if last is None or last[0] != at:
         row = PublishedCounts.objects.first()
         if row is None:
             return None
         if not _last:
-            # A page of a large cluster makes so many objects that one in ten would scan all.
+            # One page in ten of a large cluster would otherwise start a scan of all objects.
             freeze_garbage_collector()
-        last = _last[ONLY] = (row.published_at, _read(row.document))
+        last = _last[ROW_ID] = (row.published_at, _read(row.document))
     return last[1]
 
 
-# When it was published, and what this process read; None: it could not.
+# When it was published, and its counts; None if this process cannot read them.
 _last: dict[int, tuple[datetime, ClusterAvailability | None]] = {}
 
 

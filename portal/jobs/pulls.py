@@ -84,7 +84,7 @@ def _message(stored: Mapping[str, Any], image: str) -> Message:
 
 
 def size_text(size: int) -> str:
-    """ "3.4 GiB", "512 MiB"; at least "1 MiB" for what is not nothing."""
+    """Such as "3.4 GiB" or "512 MiB"; a part of a MiB counts as a whole one."""
     if size >= GIB:
         return f"{size / GIB:.1f} GiB"
     return f"{-(-size // MIB)} MiB"

@@ -216,9 +216,9 @@ def _read() -> CachedSnapshot:
 
 
 def freeze_garbage_collector() -> None:
-    """All objects of now stay: a large snapshot is a million of them, the code of the portal half a
-    million. Scanning them for cycles would delay some answer by a third of a second, so they are
-    frozen; what was frozen before and is garbage is collected here."""
+    """Freeze all present objects, since they stay: a large snapshot is a million of them, the code
+    of the portal half a million, and scanning them for cycles would delay some answer by a third of
+    a second. Earlier frozen objects that have become garbage are collected first."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

@@ -141,7 +141,7 @@ class NodeRevoke(NodeAction):
 class NodeUnfreeze(NodeAction):
     @extend_schema(operation_id="node_unfreeze", request=None, responses=NodeSerializer)
     def post(self, request: ApiRequest, node: str) -> Response:
-        """Let a node say hello again whose key two machines used in turn."""
+        """Unfreeze a key that two machines used in turn: the node may say hello again."""
         row = self.node(request, node)
         return Response(_node_data(node_unfreeze(node=row, actor=request.caller.username)))
 

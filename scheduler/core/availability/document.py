@@ -1,7 +1,7 @@
 """Counts as JSON and back: written by the planning worker, read by every web process.
 
-Short lists of numbers, as a thousand nodes have ten thousand counts. Who reads it trusts nothing
-in it: a document that is not exactly as written here is refused as a whole.
+Short lists of numbers, as a thousand nodes have ten thousand counts. A reader trusts nothing in a
+document: one that is not exactly as written here is refused as a whole.
 """
 
 import json
@@ -62,7 +62,7 @@ def availability_from_json(
             raise ValueError(f"shares of {board!r} on {node!r}, which are not counted")
         found.share_room[project, board, node] = _numbers(row[3:], 1)[0]
     if any(not boards.keys() >= node.boards.keys() for node in found.nodes.values()):
-        raise ValueError("a node has a board that the cluster has not")
+        raise ValueError("a node has a board that the cluster does not have")
     return found
 
 
@@ -121,7 +121,7 @@ def _object(data: object) -> dict[str, Any]:
 
 
 def _list(data: object, length: int) -> list[list[Any]]:
-    """Rows of so many values."""
+    """Rows of `length` values."""
     if not isinstance(data, list):
         raise ValueError("not a list")
     if any(not isinstance(row, list) or len(row) != length for row in data):
