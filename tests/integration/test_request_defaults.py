@@ -76,7 +76,7 @@ def test_a_dry_run_warns_of_shared_memory_that_does_not_fit_in_the_memory(client
     a_node("n1", gpus=2)
     body = a_request(team, memory="4GiB", shm="16GiB")
     (warning,) = post(client, body, dry_run=True).json()["warnings"]
-    assert warning["field"] == "shm" and "16GiB do not fit in 4GiB" in warning["sentence"]
+    assert warning["field"] == "shm" and "16GiB does not fit in 4GiB" in warning["sentence"]
     form = a_form(memory="4GiB", shm="16GiB")
     chinese = {"headers": {"Accept-Language": "zh-hans"}}
     assert "4GiB 容不下 16GiB" in client.post("/request/preview", form, **chinese).content.decode()

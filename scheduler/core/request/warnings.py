@@ -28,8 +28,8 @@ def _memory_warnings(request: JobRequest) -> Iterator[FieldWarning]:
     if request.shm_mib > memory:
         # Pages of /dev/shm count against the memory limit of a container.
         message = Message(
-            "shared memory is a part of the memory, and %(shm)s do not fit in %(memory)s: request "
-            "more memory, or less shared memory",
+            "shared memory is part of the memory, and %(shm)s does not fit in %(memory)s: request "
+            "more memory or less shared memory",
             shm=write_memory(request.shm_mib),
             memory=write_memory(memory),
         )
