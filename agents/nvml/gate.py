@@ -43,7 +43,8 @@ class CallGate:
         me = threading.get_ident()
         with self._changed:
             is_open = self._may_enter(me)
-            self._inside[me] += is_open
+            if is_open:
+                self._inside[me] += 1
         try:
             yield is_open
         finally:
