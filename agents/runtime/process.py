@@ -187,6 +187,8 @@ class ProcessRuntime:
             os.killpg(pid, signal.SIGKILL)
             _has_ended(pidfd, 10)
         if not (home / "exit.json").exists():
+            # As the child does when it is not killed: the environment may hold secrets.
+            write(home / "go.json", {})
             write(home / "exit.json", {"exit_code": 137})
 
     def _follow(self, replica_id: str) -> None:

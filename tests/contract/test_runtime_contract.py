@@ -235,6 +235,19 @@ def test_a_name_is_the_same_for_the_same_replica_and_no_other():
     assert len({container_name(job, attempt, rank) for attempt in (1, 2) for rank in (0, 1)}) == 4
 
 
+@pytest.mark.parametrize(("program", "grace_seconds"), [(UNTIL_TOLD, 20), (DEAF, 0)])
+def test_a_plain_process_leaves_no_environment_behind(program, grace_seconds, tmp_path):
+    runtime = ProcessRuntime(tmp_path / "replicas")
+    watch = Watch(runtime)
+    replica = a_replica(program, env={"TOKEN": "a secret"})
+    go(runtime, replica)
+    watch.says(replica, b"ready\n")
+    files = {path: path.read_bytes() for path in runtime.home.rglob("*.json")}
+    assert [path.name for path, content in files.items() if b"a secret" in content] == ["go.json"]
+    runtime.stop(replica.id, grace_seconds)
+    assert not any(b"a secret" in path.read_bytes() for path in runtime.home.rglob("*.json"))
+
+
 def test_a_plain_process_is_kept_from_other_devices_by_cuda(tmp_path):
     runtime = ProcessRuntime(tmp_path / "replicas")
     watch = Watch(runtime)
