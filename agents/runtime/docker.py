@@ -75,7 +75,7 @@ class DockerRuntime:
         return f"docker:{self.info.get('ID', '')}"
 
     def serving_since(self) -> float:
-        with self._engine_answers("tell its start"):
+        with self._engine_answers("show its networks"):
             return self._serving.read()
 
     def watch(self, changed: Callable[[], None]) -> None:
@@ -122,7 +122,10 @@ class DockerRuntime:
                 raise RuntimeFailure("vanished", "its container is gone from the node")
             container = next((c for c in found if c.status != "created"), None)
             if container is None:
-                container = self._matching_container(found, replica, devices, rendezvous)
+                try:
+                    container = self._matching_container(found, replica, devices, rendezvous)
+                except ImageAbsent as absent:
+                    raise RuntimeFailure("vanished", "its image is gone from the node") from absent
                 self._networks.start(container, replica)
                 container.reload()
         self._copies.follow(container)
@@ -243,7 +246,7 @@ class DockerRuntime:
         state = container.attrs["State"]
         phase = PHASES.get(state["Status"], ContainerPhase.RUNNING)
         has_ended = phase is ContainerPhase.EXITED
-        if phase is ContainerPhase.EXITED and not self._copies.is_complete(labels["replica"]):
+        if has_ended and not self._copies.is_complete(labels["replica"]):
             phase = ContainerPhase.RUNNING
         exit_code = int(state["ExitCode"]) if phase is ContainerPhase.EXITED else None
         return ContainerStatus(

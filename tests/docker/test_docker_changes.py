@@ -45,6 +45,20 @@ def test_a_slice_that_was_carved_anew_is_given_by_its_new_uuid(docker_node):
     assert [request["DeviceIDs"] for request in requests] == [[CARVED_ANEW]]
 
 
+def test_a_replica_fails_if_its_image_was_removed_before_it_was_carved_anew(
+    docker_node, docker_image
+):
+    name = f"{docker_node.name}:1"
+    docker_node.client.images.get(docker_image).tag(name)
+    replica = a_replica(SHOW_DEVICES, image=name)
+    runtime = docker_node.runtime()
+    runtime.prepare(replica, [DEVICE])
+    docker_node.client.images.remove(name, force=True)
+    with pytest.raises(RuntimeFailure) as failure:
+        runtime.start(replica, [CARVED_ANEW], meeting_of(runtime, [replica]))
+    assert failure.value.code == "vanished"
+
+
 def test_a_container_is_not_made_again_when_all_is_as_expected(docker_node):
     gang = a_gang(UNTIL_TOLD, 2)
     runtime = docker_node.runtime()
