@@ -9,7 +9,7 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Hashable
+from collections.abc import Hashable, Sized
 from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -174,19 +174,25 @@ def _optional(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> Any:
 def _sequence(hint: Any, data: Any, path: str, rules: dict[str, Any]) -> tuple[Any, ...]:
     if not isinstance(data, list):
         raise _invalid(path, "expected a list")
-    most = rules.get("max_length", MAX_ENTRIES)
-    if len(data) > most:
-        raise _invalid(path, f"at most {most} entries")
+    _require_length(data, path, rules)
     inner = get_args(hint)[0]
     return tuple(_value(inner, item, f"{path}.{i}", {}) for i, item in enumerate(data))
+
+
+def _require_length(data: Sized, path: str, rules: dict[str, Any]) -> None:
+    limit = _max_length(rules)
+    if len(data) > limit:
+        raise _invalid(path, f"at most {limit} entries")
+
+
+def _max_length(rules: dict[str, Any]) -> int:
+    return int(rules.get("max_length", MAX_ENTRIES))
 
 
 def _mapping(data: Any, path: str, rules: dict[str, Any]) -> dict[str, str]:
     if not isinstance(data, dict):
         raise _invalid(path, "expected an object of texts")
-    most = rules.get("max_length", MAX_ENTRIES)
-    if len(data) > most:
-        raise _invalid(path, f"at most {most} entries")
+    _require_length(data, path, rules)
     for key, value in data.items():
         if not isinstance(value, str):
             raise _invalid(f"{path}.{key[:64]}", "expected a text")
@@ -245,11 +251,11 @@ def _schema_of(hint: Any, rules: dict[str, Any], definitions: dict[str, Any]) ->
         return {"anyOf": [_schema_of(inner, rules, definitions), {"type": "null"}]}
     if origin is tuple:
         items = _schema_of(get_args(hint)[0], {}, definitions)
-        return {"type": "array", "items": items, "maxItems": rules.get("max_length", MAX_ENTRIES)}
+        return {"type": "array", "items": items, "maxItems": _max_length(rules)}
     if origin is dict:
         text = {"type": "string", "maxLength": MAX_CHARACTERS}
-        most = rules.get("max_length", MAX_ENTRIES)
-        return {"type": "object", "maxProperties": most, "additionalProperties": text}
+        limit = _max_length(rules)
+        return {"type": "object", "maxProperties": limit, "additionalProperties": text}
     if dataclasses.is_dataclass(hint):
         return _reference(typing.cast(type, hint), definitions)
     if isinstance(hint, type) and issubclass(hint, StrEnum):

@@ -96,13 +96,13 @@ def _require(grammar: re.Pattern[str], text: str, sentence: str) -> None:
 
 
 def is_image_allowed(image: str, patterns: Collection[str]) -> bool:
-    """Whether one of the patterns admits the image; none admits what is no name of an image. No
-    image at all, which the process runtime needs none of, is admitted by `*`.
+    """Whether one of the patterns admits the image; none admits what is no name of an image. An
+    empty `image`, as plain processes have it, is admitted by `*`.
 
     `*` admits every image. In any other pattern the host is compared letter for letter, and each
     segment with its own, where `*` and `?` do not cross a `/`; a last segment `*` stands for one or
-    more. A pattern without a tag admits `latest`, or every tag if it ends in `*`. Who gives a
-    digest is not held to a tag by Docker, so the tag of such a pattern must be `*`.
+    more. A pattern without a tag admits `latest`, or every tag if it ends in `*`. Docker ignores
+    the tag of an image with a digest, so only a pattern that admits every tag admits it.
     """
     if not image:
         return ANY in patterns

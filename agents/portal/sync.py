@@ -23,7 +23,7 @@ from agents.state.journal import Journal
 
 MAX_CALLS = 3
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 15.0
-# The longest that an agent waits because the portal says so: far within its lease.
+# The longest pause that the portal can demand of an agent, in seconds.
 MAX_RETRY_SECONDS = 60.0
 # How often a growing log is shipped.
 SHIP_SECONDS = 0.25
@@ -260,7 +260,8 @@ def without_pulls(document: ObservedDocument) -> ObservedDocument:
 
 
 def _retry_pause(refused: ContractError) -> float:
-    """What the portal asks for, within reason; a second if it does not say."""
+    """Seconds until the next call, with jitter: as the refusal names them, between 1 and
+    MAX_RETRY_SECONDS."""
     return min(max(refused.retry_seconds, 1.0), MAX_RETRY_SECONDS) * random.uniform(1, 1.5)  # noqa: S311 - no secret
 
 
