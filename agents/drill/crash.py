@@ -41,10 +41,7 @@ class DrillReport:
         self.double_starts += outcome.double_starts
         self.touched_running += outcome.touched_running
         self.collisions += outcome.collisions
-        broken = (
-            outcome.orphans + outcome.double_starts + outcome.touched_running + outcome.collisions
-        )
-        if (broken or not outcome.converged) and len(self.worst) < SHOWN:
+        if not outcome.is_good and len(self.worst) < SHOWN:
             self.worst.append(f"{outcome.killed_at}: {outcome.stuck or outcome}")
 
     def as_dict(self) -> dict[str, Any]:

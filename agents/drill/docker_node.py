@@ -21,9 +21,9 @@ from agents.runtime.base import ContainerPhase
 from agents.runtime.docker import PHASES, DockerRuntime
 from agents.runtime.docker_engine import connect_engine
 from agents.runtime.docker_recipe import LABEL
+from agents.runtime.launch import DEVICES
 
 STOP_SECONDS = 20
-VISIBLE = "TESSERA_DEVICES="
 
 
 class DrillRuntime(DockerRuntime):
@@ -76,8 +76,8 @@ class DockerDrillNode(DrillNode):
             replica, status = _replica(container), container.status
             if status == "exited" and self._log(replica) != COMPLETE_LOG:
                 return f"the log of {replica}, there is {self._log(replica)!r}"
-            env = container.attrs["Config"]["Env"]
-            given = {e.removeprefix(VISIBLE) for e in env if e.startswith(VISIBLE)}
+            env, prefix = container.attrs["Config"]["Env"], f"{DEVICES}="
+            given = {e.removeprefix(prefix) for e in env if e.startswith(prefix)}
             if status == "running" and not given <= uuids:
                 return f"the devices of {replica}: it was given {given}"
         return ""

@@ -234,7 +234,7 @@ class RandomWalk:
 
     def _receive(self, document: ObservedDocument) -> None:
         """A report, sent at once or when contact is back. A replica that ended stays ended, and no
-        state goes back (I7). Who ended a replica is reported as it was (I11)."""
+        state goes back (I7). The cause of an end is reported as it was (I11)."""
         for replica in document.replicas:
             self._check_end(replica)
             before = self.reported_states.get(replica.id)

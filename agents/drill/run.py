@@ -38,6 +38,11 @@ class DrillOutcome:
     stuck: str = ""
     runs: dict[str, Run] = field(default_factory=dict)
 
+    @property
+    def is_good(self) -> bool:
+        broken = self.orphans + self.double_starts + self.touched_running + self.collisions
+        return self.converged and not broken
+
 
 def run_drill(home: Path, kill_number: int) -> DrillOutcome:
     """The script with processes on a fresh node in `home`, killed at a point (0: no kill)."""
