@@ -22,8 +22,8 @@ from agents.runtime.image_pull import PullFailure, pull_cause
 from agents.runtime.pull_progress import PullTally
 
 CONNECT_SECONDS = 60
-# The longest silence of a stream. Who waits for the pull gives it up long before; this only ends
-# a thread that nobody waits for any more.
+# The longest silence of a stream. The node gives up a silent pull long before; this only ends the
+# thread that it leaves behind.
 READ_SECONDS = 3_600
 
 
@@ -63,7 +63,7 @@ class DockerPull:
                 stream.close()
 
     def _request(self) -> Response:
-        """Raises PullFailure for an answer that is none of progress."""
+        """The response whose body is the progress. Raises PullFailure for a refusal."""
         repository, tag = parse_repository_tag(self.image)
         registry, _ = auth.resolve_repository_name(repository)
         header = auth.get_config_header(self._api, registry)

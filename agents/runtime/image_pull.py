@@ -1,4 +1,4 @@
-"""What the pull of an image is to the loop, whatever the runtime; and causes of failures. Pure."""
+"""The pull of an image as the loop sees it, for every runtime, and why one failed. Pure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -48,7 +48,7 @@ class Injection:
 
     path: InjectionPath
     why: str = ""
-    # Why it cannot work on this node; empty if nothing speaks against it.
+    # Why it cannot work on this node; empty if it can.
     refusal: str = ""
     # Devices are looked up in a CDI file, which must name them before they are given.
     needs_spec: bool = False
@@ -86,11 +86,11 @@ def choose_injection(
     if policy.device_injection != AUTO:
         path = InjectionPath(policy.device_injection)
         return _injection(path, "the policy's device_injection", refusals[path], toolkit)
+    passed: list[str] = []
     for path in InjectionPath:
         if not refusals[path]:
-            passed = [f"not {p}: {why}" for p, why in refusals.items() if why]
-            reasons = "; ".join([_ADVANTAGES[path], *passed[: list(InjectionPath).index(path)]])
-            return _injection(path, reasons, "", toolkit)
+            return _injection(path, "; ".join([_ADVANTAGES[path], *passed]), "", toolkit)
+        passed.append(f"not {path}: {refusals[path]}")
     why = "; ".join(f"{path}: {refusal}" for path, refusal in refusals.items())
     return _injection(InjectionPath.REQUEST, "no way is complete", why, toolkit)
 
