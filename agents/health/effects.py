@@ -119,8 +119,9 @@ class HealthEffects:
         found = find(self._clients)
         if found.sentences:
             with CALLS.entered_if_open() as is_open:
-                busy = [gpu for gpu, on in self._clients.items() if on and is_open]
-                self._clients |= {gpu: self._read_clients(gpu) for gpu in busy}
+                if is_open:
+                    busy = [gpu for gpu, clients in self._clients.items() if clients]
+                    self._clients |= {gpu: self._read_clients(gpu) for gpu in busy}
             found = find(self._clients)
         self.foreign_processes = found
 

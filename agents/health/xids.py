@@ -2,9 +2,9 @@
 
 An XID is the number of an error report of the NVIDIA driver (`NVRM: Xid`). Sources: `DEVICE_PLUGIN`
 is the list that NVIDIA's k8s-device-plugin ignores (`internal/rm/health.go`); `CATALOG` is NVIDIA's
-Xid catalog for Ampere and newer (docs.nvidia.com/deploy/xid-errors), and `RESTART_APP` those errors
-for which it only says to restart the program; `RULE` marks verdicts that this project chose. Where
-sources differ, the verdict that loses less work wins only if the GPU itself is not in doubt.
+Xid catalog for Ampere and newer (docs.nvidia.com/deploy/xid-errors), and `RESTART_APP` the errors
+whose only remedy there is to restart the program; `RULE` marks verdicts that this project chose.
+Where sources differ, the verdict that loses less work wins only if the GPU itself is not in doubt.
 """
 
 from dataclasses import dataclass
@@ -84,7 +84,8 @@ _TABLE = (
         CATALOG,
     ),
 )
-# Errors that a program causes, by what happened: an engine rejects its work, and CUDA tells it.
+# Errors that a program causes, by what happened. An engine rejects its work, and CUDA reports that
+# to the program.
 _OF_PROGRAMS: dict[str, tuple[int, ...]] = {
     "a program's work did not go on in time": (8,),
     "a program sent commands that are not valid": (11, 25, 32, 80),

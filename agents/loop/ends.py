@@ -1,4 +1,4 @@
-"""Who ended a replica: its program, or the lease, the agent, the engine or the node. Pure.
+"""What ended a replica: its program, or the lease, the agent, the engine or the node. Pure.
 
 A program that saves its work on SIGTERM and exits with 0 looks the same in both cases; but in the
 second one its work is not done. So an end counts as the program's own only where that is shown.

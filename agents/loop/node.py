@@ -160,7 +160,7 @@ class NodeLoop:
 
     def round(self) -> None:
         self.rounds += 1
-        desired, seen = self.desired, self._look()
+        desired, seen = self.desired, self._settled_containers()
         self.hardware.apply_health(desired.replicas, seen, self.journal)
         # First: an unneeded MPS daemon keeps its instance open, which then cannot be deleted.
         self._share(ReplicaView(desired, seen, frozenset(self.journal.failures())))
@@ -193,8 +193,8 @@ class NodeLoop:
         exited = {key for key, one in seen.items() if one.phase is ContainerPhase.EXITED}
         return frozenset(exited) | frozenset(self.journal.failures())
 
-    def _look(self) -> dict[str, ContainerStatus]:
-        """The containers. Of each that has ended, the journal says from then on who ended it."""
+    def _settled_containers(self) -> dict[str, ContainerStatus]:
+        """The containers, once the journal has recorded what ended those that have ended."""
         seen = self.runtime.containers()
         settled = self.journal.failures().keys() | self.journal.own_ends()
         fresh = [s for s in seen.values() if s.finished_at is not None and s.replica not in settled]
@@ -223,7 +223,7 @@ class NodeLoop:
                 self.journal.record_failure(status.replica, end_failure(cause))
 
     def _report(self, desired: DesiredDocument) -> None:
-        seen = self._look()
+        seen = self._settled_containers()
         document = observed_document(
             self.node_id,
             self.hardware,
@@ -368,11 +368,11 @@ class NodeLoop:
     def stop_jobs(self) -> None:
         """End everything that runs, for a demonstration that leaves nothing behind. The next agent
         reports what was ended here."""
-        state = self._local_state(self.desired, self._look())
+        state = self._local_state(self.desired, self._settled_containers())
         stops = stops_of_all(self.desired.replicas, state, EndCause.AGENT_STOPPED)
         with ThreadPoolExecutor(len(stops) or 1, thread_name_prefix="stop") as pool:
             list(pool.map(self._act, stops))
-        for replica in self._look():
+        for replica in self._settled_containers():
             self.runtime.remove(replica)
         self.runtime.tidy()
         self.shares.stop_all(self.journal)

@@ -87,7 +87,7 @@ class LocalState:
     may_remove: bool
     # All that runs has to end.
     is_lease_over: bool = False
-    # The lease has not ended: else nothing starts, also where running replicas are kept.
+    # The lease is valid. Without one nothing starts, even where running replicas are kept.
     may_start: bool = True
     runs: Mapping[str, RunRecord] = field(default_factory=dict)
     stops: Mapping[str, StopRecord] = field(default_factory=dict)

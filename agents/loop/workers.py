@@ -75,7 +75,7 @@ class Workers:
         thread.start()
 
     def start_thread(self, work: Callable[[], None]) -> None:
-        """Runs it in a thread that nobody waits for."""
+        """Run it in a thread of its own, which `close` does not wait for."""
         threading.Thread(target=work, name="pull", daemon=True).start()
 
 

@@ -142,7 +142,7 @@ class MpsDaemon:
         except ControlFailure as failure:
             if not scope:
                 raise
-            # Without the bus of the system, for one; the service does not end its children either.
+            # For instance without the system bus. A service that stops spares its children, too.
             log.warning("mps_without_scope", extra={"why": failure.sentence})
             self.control.launch(self.record.device, before)
 
