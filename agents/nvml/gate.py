@@ -69,7 +69,7 @@ class CallGate:
                 self._open()
 
     def _may_enter(self, thread: int) -> bool:
-        """Who is inside already may enter again: a closer waits for its end."""
+        """A thread that is inside may enter again: a closer waits for its end."""
         return self._closer in (None, thread) or thread in self._inside
 
     def _leave(self, thread: int) -> None:

@@ -10,6 +10,7 @@ import pynvml
 from agents.contract.boards import Profile, board_named
 from agents.facts.gpus import GpuFacts, ProfileFacts
 from agents.nvml.errors import NvmlFailure, nvml_errors
+from agents.nvml.profile_constants import NO_SUCH_PROFILE
 from agents.nvml.session import as_text
 
 
@@ -69,7 +70,7 @@ def _profiles(gpu: object) -> Iterator[ProfileFacts]:
     for query in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
         try:
             info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, query)
-        except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument):
+        except NO_SUCH_PROFILE:
             continue
         yield ProfileFacts(
             id=info.id,

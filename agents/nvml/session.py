@@ -1,6 +1,7 @@
 """A session with the driver: reads GPUs and MIG instances, and changes MIG instances and modes."""
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from ctypes import byref, c_uint
 
@@ -34,6 +35,7 @@ class Nvml:
     def __init__(self) -> None:
         self.known_gpus = KnownGpus()
         self._is_open = False
+        self._opening = threading.Lock()
         self._count = 0
         self._open()
 
@@ -86,8 +88,7 @@ class Nvml:
     def devices(self) -> list[GpuFacts]:
         """All GPUs, by index. One that falls off the bus while it is read is left out; one that is
         being changed is as it was before."""
-        if not self._is_open:
-            self._open()
+        self._open()
         with nvml_errors("count of GPUs"):
             count = pynvml.nvmlDeviceGetCount()
         if count != self._count:
@@ -193,9 +194,11 @@ class Nvml:
         raise NvmlFailure(code, f"MIG of {gpu_uuid} is not {'on' if on else 'off'} yet: {code}")
 
     def _open(self) -> None:
-        with nvml_errors("NVML does not start"):
-            pynvml.nvmlInit()
-        self._is_open = True
+        """Does nothing while it is open: NVML counts, and would stay open at the next `close`."""
+        with nvml_errors("NVML does not start"), self._opening:
+            if not self._is_open:
+                pynvml.nvmlInit()
+                self._is_open = True
 
     @contextlib.contextmanager
     def _changing(self, gpu_uuid: str, action: str) -> Iterator[KnownGpu]:

@@ -208,6 +208,25 @@ def test_during_a_reset_this_process_has_no_handle_and_afterwards_all_of_them(
         hardware.watch.stop()
 
 
+def test_a_reader_that_waits_for_a_reset_does_not_open_the_library_again(node, monkeypatch):
+    """NVML counts: opened twice, it would stay open when the session closes for the next reset."""
+    nvml, sessions = node.machine.nvml, pynvml.nvmlLib.sessions
+    reader, waits = threading.Thread(target=nvml.devices), threading.Event()
+    may_enter = gate.CallGate._may_enter
+
+    def seen(calls, thread):
+        if thread == reader.ident:
+            waits.set()
+        return may_enter(calls, thread)
+
+    monkeypatch.setattr(gate.CallGate, "_may_enter", seen)
+    with nvml.closed():
+        reader.start()
+        assert waits.wait(60)
+    reader.join(60)
+    assert not reader.is_alive() and pynvml.nvmlLib.sessions == sessions
+
+
 def test_a_call_that_does_not_end_leaves_the_reset_to_a_person(node, smi, tmp_path, monkeypatch):
     monkeypatch.setattr(gate, "CLOSE_SECONDS", 0.01)
     node.begin(smi())
