@@ -48,10 +48,10 @@ class CapabilityNodes:
     def create(self, instances: Iterable[InstanceFacts]) -> PartitionProblem | None:
         """Make the nodes that are missing. Returns which still are, or None."""
         slices = [instance for instance in instances if instance.uuid]
-        why = ""
-        if self._find(slices):
+        missing, why = self._find(slices), ""
+        if missing:
             why = program_failure(LIST_SECONDS, self.nvidia_smi, "-L")
-        missing = self._find(slices)
+            missing = self._find(slices)
         self._made_for = None if missing else frozenset(slices)
         if not missing:
             return None
@@ -59,30 +59,40 @@ class CapabilityNodes:
         cause = why or f"{self.nvidia_smi} -L did not make it"
         return PartitionProblem(next(iter(missing)).gpu_uuid, MISSING, f"{sentence}. {cause}")
 
-    def _find(self, slices: Iterable[InstanceFacts]) -> dict[InstanceFacts, str]:
+    def _find(self, slices: list[InstanceFacts]) -> dict[InstanceFacts, str]:
         """Look for the nodes of all slices. Returns what is missing of which."""
         existing = frozenset(f"{NODES}/{name}" for name in self.files.names(NODES) or ())
-        self._paths, missing = {}, {}
+        folders = {uuid: _mig_folder(uuid) for uuid in {i.gpu_uuid for i in slices}}
+        paths: dict[str, frozenset[str]] = {}
+        missing: dict[InstanceFacts, str] = {}
         for instance in slices:
-            wanted = self._wanted(instance)
+            wanted = self._wanted(folders[instance.gpu_uuid], instance.instance_id)
             lacking = sorted(wanted - existing)
             if wanted and not lacking:
-                self._paths[instance.uuid] = wanted
+                paths[instance.uuid] = wanted
             else:
                 what = ", ".join(lacking) or "no capability in /proc/driver/nvidia"
                 missing[instance] = f"{instance.profile} {instance.uuid}: {what}"
+        # At once: another thread looks up which slices it may give.
+        self._paths = paths
         return missing
 
-    def _wanted(self, instance: InstanceFacts) -> frozenset[str]:
+    def _wanted(self, mig_folder: str | None, instance_id: int) -> frozenset[str]:
         """Of the GPU instance and of its compute instances; empty if the driver lists not both."""
-        try:
-            gpu = minor_number(instance.gpu_uuid)
-        except NvmlFailure:
+        if mig_folder is None:
             return frozenset()
-        folder = f"{PROC}/gpu{gpu}/mig/gi{instance.instance_id}"
+        folder = f"{mig_folder}/gi{instance_id}"
         computes = [name for name in self.files.names(folder) or () if name.startswith("ci")]
         files = [f"{folder}/access", *(f"{folder}/{name}/access" for name in computes)]
         minors = [_MINOR.search(self.files.text(file) or "") for file in files]
         if not computes or not all(minors):
             return frozenset()
         return frozenset(f"{NODES}/nvidia-cap{minor[1]}" for minor in minors if minor)
+
+
+def _mig_folder(gpu_uuid: str) -> str | None:
+    """Where the driver lists the capabilities of a GPU; None if it does not answer for the GPU."""
+    try:
+        return f"{PROC}/gpu{minor_number(gpu_uuid)}/mig"
+    except NvmlFailure:
+        return None
