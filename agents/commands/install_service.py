@@ -43,13 +43,11 @@ def main(options: argparse.Namespace) -> int:
         service = ServiceInstallation(options.root.absolute())
         arguments = run_arguments(settings, allow_plain_http=options.allow_plain_http)
         command = [sys.executable, "-m", "agents", "run", *arguments]
-        files = service.files(
-            unit_text(command, str(_code_folder()), str(service.environment_path())),
-            environment_text(_variables(settings, service)),
-        )
+        unit = unit_text(command, str(_code_folder()), str(service.environment_path()))
         if options.print:
-            sys.stdout.write(files[-1].text)
+            sys.stdout.write(unit)
             return 0
+        files = service.files(unit, environment_text(_variables(settings, service)))
         check_arguments(settings, options)
         check_machine(settings, service, command)
         if options.dry_run:
@@ -91,11 +89,11 @@ def check_machine(
         )
         raise ServiceRefused(sentence)
     if service.is_live and os.geteuid() != 0:
-        raise ServiceRefused("it needs root: run it with sudo, the token in --join-token-file")
+        raise ServiceRefused("it needs root: run it with sudo, with the token in --join-token-file")
     if os.geteuid() == 0:
         for folder in (_code_folder(), Path(agents.__path__[0]), Path(sys.prefix)):
             _require_roots(folder)
-    var = service.root / settings.var.absolute().relative_to("/")
+    var = _agent_folder(settings, service)
     if var.exists() and (found := exposure(str(var), path_access(var), os.geteuid())):
         raise ServiceRefused(f"{found.why}: {found.mend}")
     if service.is_live and settings.runtime is RuntimeKind.DOCKER:
@@ -106,7 +104,8 @@ def check_machine(
 
 
 def _require_roots(folder: Path) -> None:
-    """Whoever can write to the service's code, or put other code in its place, is root."""
+    """Raises ServiceRefused if users other than root can change the code of the service, or put
+    other code in its place."""
     folder = folder.resolve()
     for at in (folder, *folder.parents):
         access = path_access(at)
@@ -115,8 +114,8 @@ def _require_roots(folder: Path) -> None:
         if access.owner == 0 and (is_sticky or not access.mode & WRITABLE_BY_OTHERS):
             continue
         sentence = (
-            f"others than root can change {at}, and the service would run code from there as "
-            "root: install from a checkout of root's, such as /opt/tessera"
+            f"users other than root can change {at}, and the service would run code from there as "
+            "root: install from a checkout that belongs to root, such as /opt/tessera"
         )
         raise ServiceRefused(sentence)
 
@@ -126,12 +125,16 @@ def _code_folder() -> Path:
     return Path(agents.__path__[0]).parent
 
 
+def _agent_folder(settings: AgentSettings, service: ServiceInstallation) -> Path:
+    """Where it is now: below another root, that of the other machine."""
+    return service.root / settings.var.absolute().relative_to("/")
+
+
 def _variables(settings: AgentSettings, service: ServiceInstallation) -> dict[str, str]:
     """Of the environment file. A token is kept until the node has enrolled. Raises
     ServiceRefused."""
     found = {name: os.environ[name] for name in KEPT_VARIABLES if os.environ.get(name)}
-    var = service.root / settings.var.absolute().relative_to("/")
-    if AgentIdentity.is_enrolled(var):
+    if AgentIdentity.is_enrolled(_agent_folder(settings, service)):
         return found
     token = settings.join_token or service.stored_variable(TOKEN)
     if not token:

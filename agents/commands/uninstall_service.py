@@ -20,7 +20,7 @@ def main(options: argparse.Namespace) -> int:
         sys.stdout.write("".join(f"remove     {path}\n" for path in present))
         return 0
     if service.is_live and os.geteuid() != 0:
-        sys.stderr.write("Not removed: it needs root\n")
+        sys.stderr.write("Not removed: it needs root: run it with sudo\n")
         return 1
     try:
         done = service.uninstall()

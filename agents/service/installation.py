@@ -54,7 +54,7 @@ class ServiceFile:
 
 @dataclass(frozen=True, slots=True)
 class ServiceInstallation:
-    """The service below `root`. On the running machine, `/`, systemd is told as well; below another
+    """The service below `root`. On the running machine, `/`, systemctl runs as well; below another
     root, such as the image of a machine, the unit is only enabled."""
 
     root: Path

@@ -172,6 +172,12 @@ def test_it_can_be_shown_first_without_the_token(root, capsys, way):
     assert (root / UNIT).read_text() in shown
 
 
+def test_the_unit_can_be_printed_before_there_is_a_token(root, capsys, monkeypatch):
+    monkeypatch.delenv("TESSERA_JOIN_TOKEN")
+    assert install(root, "--print") == 0
+    assert "ExecStart=" in capsys.readouterr().out
+
+
 def refused(root, capsys, *arguments):
     """The sentence of a refusal that wrote nothing."""
     try:
@@ -230,7 +236,7 @@ def test_code_that_others_can_change_is_not_run_as_root(root, capsys, monkeypatc
     for code in (checkout, checkout / "below"):
         code.mkdir(exist_ok=True)
         monkeypatch.setattr(install_service, "_code_folder", lambda code=code: code)
-        assert f"others than root can change {checkout}, " in refused(root, capsys)
+        assert f"users other than root can change {checkout}, " in refused(root, capsys)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's folders are trusted")
