@@ -56,6 +56,7 @@ class Hardware:
         `policy`: the node owner's rules, for the preflight, the reserve and the end of the lease.
         `share_clients`: as in NodeFacts. `job_disk`: None if the node does not report disk for
         jobs."""
+        policy = policy or NodePolicy()
         self.nvml = nvml
         self.watch = watch or HealthWatch()
         self.health_effects = HealthEffects(self.watch, nvml.known_gpus)
@@ -69,17 +70,18 @@ class Hardware:
             None
             if simulated
             else lambda: RealMachine(var, runtime.kind, nvml, simulated=False, policy=policy),
-            accepted=frozenset(policy.accepted_checks if policy else ()),
+            accepted=frozenset(policy.accepted_checks),
         )
         self.preflight.examine()
         self._lock = threading.Lock()
         self._reading = threading.Lock()
         self._is_full = disk.is_full(var)
         self._stale_at = 0.0
-        policy = policy or NodePolicy()
-        facts = _facts(nvml, runtime, var, policy, simulated=simulated)
-        lease_end = policy.on_lease_end
-        self.facts = replace(facts, share_clients=share_clients, on_lease_end=lease_end)
+        self.facts = replace(
+            _facts(nvml, runtime, var, policy, simulated=simulated),
+            share_clients=share_clients,
+            on_lease_end=policy.on_lease_end,
+        )
         self.gpus: list[GpuFacts] = []
         self.instances: list[InstanceFacts] = []
         # Who else in this process opens the driver's library.
@@ -142,16 +144,16 @@ class Hardware:
             yield
 
     def _publish(self, gpus: list[GpuFacts]) -> None:
-        """`gpus` with the verdict of their health; one whose instances are unread is no better."""
+        """`gpus` with the verdict of their health; one with unread instances is unhealthy too."""
         unread = self._readings.failures
-        whole = [_unreadable(g, unread[g.uuid]) if g.uuid in unread else g for g in gpus]
+        judged = [_unreadable(g, unread[g.uuid]) if g.uuid in unread else g for g in gpus]
         instances = [
             _planned(instance, gpu.board)
             for gpu in gpus
             for instance in self._readings.of(gpu.uuid)
         ]
         with self._lock:
-            self.gpus, self.instances, self.unread = whole, instances, frozenset(unread)
+            self.gpus, self.instances, self.unread = judged, instances, frozenset(unread)
 
     def instances_of(self, gpu_uuid: str) -> list[InstanceFacts]:
         with self._lock:

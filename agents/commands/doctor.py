@@ -67,13 +67,13 @@ def as_text(findings: tuple[Finding, ...]) -> str:
 
 
 def smoke_text(results: tuple[SmokeResult, ...], *, simulated: bool) -> str:
-    """A paragraph for each container; empty if none was asked for."""
+    """A paragraph for each container; empty if none was run."""
     if not results:
         return ""
-    lines = ["", "containers, run as a job's are:"]
+    lines = ["", "containers, run like those of jobs:"]
     for result in results:
         way = f"{result.path}, {result.device}" if result.path else result.device
-        chosen = " (jobs get theirs so)" if result.is_chosen and result.path else ""
+        chosen = " (used for jobs)" if result.is_chosen and result.path else ""
         lines.append(f"{result.verdict:<8} {way:<24} {result.why}{chosen}")
         lines += [f"{'':<33} {line}" for line in result.saw]
     if simulated:

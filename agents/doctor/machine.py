@@ -79,7 +79,7 @@ class Machine(Protocol):
     user: int
     runtime: RuntimeKind
     simulated: bool
-    # The node owner's rules, of which some checks depend.
+    # The node owner's rules, on which some checks depend.
     policy: NodePolicy
 
     def text(self, path: str) -> str | None:

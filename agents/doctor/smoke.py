@@ -111,24 +111,25 @@ def container_problem(lines: Iterable[str], uuid: str, user: int) -> str:
     """What is wrong with what a container saw; empty if all is well. `uuid`: of its device; empty
     for one that has none. `user`: the uid that it should have. Pure."""
     lines = list(lines)
-    seen = dict(line.split("=", 1) for line in lines if re.match(r"(uid|devices|smi|cuda)=", line))
+    named = [line for line in lines if re.match(r"(uid|devices|smi|cuda)=", line)]
+    printed = dict(line.split("=", 1) for line in named)
     files = [line for line in lines if line.startswith("file=")]
     listed = set(_UUID.findall("\n".join(lines)))
-    if seen.get("uid") != str(user):
-        return f"it ran as uid {seen.get('uid', 'unknown')}, not as {user}"
-    if seen.get("devices") != uuid:
-        return f"TESSERA_DEVICES was {seen.get('devices', 'not set')!r}, not {uuid!r}"
+    if printed.get("uid") != str(user):
+        return f"it ran as uid {printed.get('uid', 'unknown')}, not as {user}"
+    if printed.get("devices") != uuid:
+        return f"TESSERA_DEVICES was {printed.get('devices', 'not set')!r}, not {uuid!r}"
     if not uuid:
         return f"it has device files without a device: {', '.join(files)}" if files else ""
-    if seen.get("smi") == "absent":
+    if printed.get("smi") == "absent":
         return "it has no nvidia-smi, so the driver's programs and libraries were not added"
-    if seen.get("smi") != "0":
-        return f"nvidia-smi -L ended with {seen.get('smi', 'no status')}"
+    if printed.get("smi") != "0":
+        return f"nvidia-smi -L ended with {printed.get('smi', 'no status')}"
     slices = {name for name in listed if name.startswith("MIG-")}
-    given = slices if uuid.startswith("MIG-") else listed
-    if given != {uuid}:
-        return f"it sees {', '.join(sorted(given)) or 'no device'}, and was given {uuid}"
-    return _cuda_problem(seen.get("cuda", "no answer"))
+    visible = slices if uuid.startswith("MIG-") else listed
+    if visible != {uuid}:
+        return f"it sees {', '.join(sorted(visible)) or 'no device'}, and was given {uuid}"
+    return _cuda_problem(printed.get("cuda", "no answer"))
 
 
 def _cuda_problem(cuda: str) -> str:
@@ -144,11 +145,11 @@ def _trials(machine: Machine, path: InjectionPath) -> Iterator[tuple[_Trial, str
     driver = machine.driver
     gpus = driver.gpus if driver is not None else ()
     nothing = "" if gpus else "there is no GPU"
-    whole = next((gpu.uuid for gpu in gpus if not gpu.mig_current), "")
-    carved = driver.slices[0] if driver is not None and driver.slices else ""
-    missing = "" if whole else nothing or "every GPU is in MIG mode"
-    yield _Trial(path, "whole GPU", whole), missing
-    yield _Trial(path, "slice", carved), "" if carved else nothing or "no slice is carved"
+    whole_gpu = next((gpu.uuid for gpu in gpus if not gpu.mig_current), "")
+    mig_slice = driver.slices[0] if driver is not None and driver.slices else ""
+    missing = "" if whole_gpu else nothing or "every GPU is in MIG mode"
+    yield _Trial(path, "whole GPU", whole_gpu), missing
+    yield _Trial(path, "slice", mig_slice), "" if mig_slice else nothing or "no slice is carved"
 
 
 def _run(policy: NodePolicy, trial: _Trial, image: str) -> SmokeResult:
@@ -181,10 +182,10 @@ def _run(policy: NodePolicy, trial: _Trial, image: str) -> SmokeResult:
             runtime.close()
     problem = container_problem(lines, trial.uuid, policy.user)
     verdict = SmokeVerdict.FAILED if problem else SmokeVerdict.OK
-    return replace(untried, verdict=verdict, why=problem or _praise(lines, trial), saw=lines)
+    return replace(untried, verdict=verdict, why=problem or _success(lines, trial), saw=lines)
 
 
-def _praise(lines: tuple[str, ...], trial: _Trial) -> str:
+def _success(lines: tuple[str, ...], trial: _Trial) -> str:
     if not trial.uuid:
         return "it ran as a job does, and saw no GPU"
     cuda = "" if "cuda=1" in lines else "; CUDA was not tried, since the image has no python3"

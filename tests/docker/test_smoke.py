@@ -213,6 +213,6 @@ def test_nothing_of_it_is_left_on_the_engine(examine, engine, plain_image):
 
 def test_people_read_what_it_saw_and_what_a_simulation_cannot_show(examine, plain_image):
     text = examine(image=plain_image, json=False)
-    assert "containers, run as a job's are:" in text
-    assert "(jobs get theirs so)" in text
+    assert "containers, run like those of jobs:" in text
+    assert "(used for jobs)" in text
     assert "The driver is simulated: nothing here shows that a GPU reaches a container." in text

@@ -36,7 +36,7 @@ HOST = numa_host(NODES, GPUS)
 FAR = NumaBinding("48-95,144-191", "1")
 
 
-def whole(*numbers):
+def whole_gpus(*numbers):
     return tuple(Device(f"a-{n}", f"s-{n}", SliceKind.GPU, f"GPU-{n}") for n in numbers)
 
 
@@ -50,16 +50,16 @@ def binding(devices, cpus=8, gib=64, host=HOST, **options):
 
 
 def test_a_replica_is_bound_to_the_node_of_its_gpus():
-    assert binding(whole(0)) == NumaBinding("0-47,96-143", "0")
-    assert binding(whole(5)) == binding(whole(4, 7)) == FAR
+    assert binding(whole_gpus(0)) == NumaBinding("0-47,96-143", "0")
+    assert binding(whole_gpus(5)) == binding(whole_gpus(4, 7)) == FAR
 
 
 def test_one_that_asks_for_more_than_its_gpus_part_of_the_node_is_not_bound():
     """Else four jobs of one GPU each could have more CPUs or memory than their node."""
-    assert binding(whole(5), cpus=24, gib=256) == FAR
-    assert binding(whole(5), cpus=25) == replace(FAR, cpus="")
-    assert binding(whole(5), gib=257) == replace(FAR, memory_nodes="")
-    assert binding(whole(5, 6), cpus=48, gib=512) == FAR
+    assert binding(whole_gpus(5), cpus=24, gib=256) == FAR
+    assert binding(whole_gpus(5), cpus=25) == replace(FAR, cpus="")
+    assert binding(whole_gpus(5), gib=257) == replace(FAR, memory_nodes="")
+    assert binding(whole_gpus(5, 6), cpus=48, gib=512) == FAR
 
 
 def test_a_slice_and_a_share_have_their_part_of_the_gpus_part():
@@ -70,20 +70,22 @@ def test_a_slice_and_a_share_have_their_part_of_the_gpus_part():
     assert binding(share, cpus=7, gib=65) == UNBOUND
 
 
-@pytest.mark.parametrize("devices", [(), whole(3, 4), whole(9), whole(0, 9)], ids=str)
+@pytest.mark.parametrize(
+    "devices", [(), whole_gpus(3, 4), whole_gpus(9), whole_gpus(0, 9)], ids=str
+)
 def test_without_gpus_or_with_those_of_every_node_or_an_unknown_one_it_is_not_bound(devices):
     assert binding(devices) == UNBOUND
 
 
 def test_a_host_of_one_node_and_one_that_reports_none_bind_nothing():
-    assert binding(whole(0), host=numa_host(NODES[:1], GPUS)) == UNBOUND
-    assert binding(whole(0), host=numa_host((), GPUS)) == UNBOUND
+    assert binding(whole_gpus(0), host=numa_host(NODES[:1], GPUS)) == UNBOUND
+    assert binding(whole_gpus(0), host=numa_host((), GPUS)) == UNBOUND
     silent = [replace(gpu, numa_nodes=()) for gpu in GPUS]
-    assert binding(whole(0), host=numa_host(NODES, silent)) == UNBOUND
+    assert binding(whole_gpus(0), host=numa_host(NODES, silent)) == UNBOUND
 
 
 def test_cpus_alone_are_bound_where_the_policy_says_so():
-    assert binding(whole(5), memory=False) == replace(FAR, memory_nodes="")
+    assert binding(whole_gpus(5), memory=False) == replace(FAR, memory_nodes="")
 
 
 def test_all_replicas_that_are_bound_to_a_node_fit_into_it():
@@ -92,10 +94,10 @@ def test_all_replicas_that_are_bound_to_a_node_fit_into_it():
         near = [gpu for gpu in GPUS if gpu.numa_nodes == (number,)]
         cpus = memory = 0
         for gpu in near:
-            fitting = [n for n in range(1, 97) if binding(whole(gpu.index), cpus=n).cpus]
+            fitting = [n for n in range(1, 97) if binding(whole_gpus(gpu.index), cpus=n).cpus]
             cpus += max(fitting)
             sizes = range(64, 1_025, 64)
-            memory += max(g for g in sizes if binding(whole(gpu.index), gib=g).memory_nodes)
+            memory += max(g for g in sizes if binding(whole_gpus(gpu.index), gib=g).memory_nodes)
         assert cpus <= len(NODES[number].cpus) and memory * GIB <= NODES[number].memory_mib
 
 
@@ -138,7 +140,7 @@ def grants(monkeypatch, policy, runtime=RuntimeKind.DOCKER):
     monkeypatch.setattr(run, "read_topology", lambda _: GpuTopology(GPUS, (), ()))
     monkeypatch.setattr(run, "read_numa_host", lambda gpus, _: numa_host(NODES, gpus))
     settings = argparse.Namespace(runtime=runtime)
-    replica = a_replica(devices=whole(5), cpu_milli=1_000, memory_mib=GIB)
+    replica = a_replica(devices=whole_gpus(5), cpu_milli=1_000, memory_mib=GIB)
     found = run._grants(settings, policy, None, Shares)(replica, ("GPU-5",))
     assert found.mounts == (("/here", "/there"),)
     return NumaBinding(found.cpus, found.memory_nodes)

@@ -118,7 +118,7 @@ def test_the_report_says_what_was_not_tried_and_what_a_simulation_cannot_show():
         SmokeResult("cdi", "slice", SmokeVerdict.NOT_TRIED, "the engine reads no CDI files"),
     )
     text = smoke_text(results, simulated=False)
-    assert "ok       runtime, slice           it saw it alone (jobs get theirs so)" in text
+    assert "ok       runtime, slice           it saw it alone (used for jobs)" in text
     assert "smi=0" in text and "1 of 2 were not tried" in text
     assert "The driver is simulated" in smoke_text(results, simulated=True)
     assert smoke_text((), simulated=True) == ""
