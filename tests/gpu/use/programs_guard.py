@@ -53,10 +53,14 @@ def _mps(words: Sequence[str]) -> bool:
 
 
 def _ncu(words: Sequence[str]) -> bool:
-    """The profiler locks the clocks to their base while it measures, unless it is told not to."""
+    """By default the profiler locks the clocks to their base while it measures."""
     if list(words) == ["--version"]:
         return True
     return ("--clock-control", "none") in pairwise(words) and words.count("--clock-control") == 1
+
+
+# It starts another program, whose command line stands among its own words.
+PROFILER = "ncu"
 
 
 def _exactly(*allowed: str) -> Rule:
@@ -67,7 +71,7 @@ def _exactly(*allowed: str) -> Rule:
 RULES: dict[str, Rule] = {
     "nvidia-smi": _smi,
     "nvidia-cuda-mps-control": _mps,
-    "ncu": _ncu,
+    PROFILER: _ncu,
     "runc": _exactly("--version"),
     "nvidia-ctk": _exactly("--version", "cdi list"),
     "nvidia-container-cli": _exactly("--version"),
@@ -80,6 +84,7 @@ RULES: dict[str, Rule] = {
 }
 NVIDIAS = re.compile(r"nv(idia)?-[\w-]+|ncu|nsys|dcgmi")
 PYTHON = re.compile(r"python[\d.]*")
+SHELL = re.compile(r"(ba|da|k|z)?sh")
 
 
 def reason(command: Sequence[str]) -> str:
@@ -93,9 +98,9 @@ def reason(command: Sequence[str]) -> str:
         rule = RULES.get(name)
         if rule is not None and not rule(command[at + 1 :]):
             return f"{' '.join([name, *command[at + 1 :]])} is not known to only read"
-        if rule is None and NVIDIAS.fullmatch(name):
+        if rule is None and (NVIDIAS.fullmatch(name) or SHELL.fullmatch(name)):
             return f"{name} is not on the list"
-        if rule is not None:
+        if rule is not None and name != PROFILER:
             return ""
     return ""
 
