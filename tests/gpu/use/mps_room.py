@@ -61,10 +61,10 @@ class MpsRoom:
 
     def server(self) -> int:
         """The first server's pid. Raises NotPossible."""
-        told = self.ask("get_server_list")
-        pids = [int(word) for word in told.get("stdout", "").split() if word.isdigit()]
+        listed = self.ask("get_server_list")
+        pids = [int(word) for word in listed.get("stdout", "").split() if word.isdigit()]
         if not pids:
-            raise NotPossible(f"the daemon has no server: {told} {self.logs()}")
+            raise NotPossible(f"the daemon has no server: {listed} {self.logs()}")
         return pids[0]
 
     def daemon(self) -> int:

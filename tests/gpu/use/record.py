@@ -1,5 +1,5 @@
-"""What one row found out, in the raw words of whoever said it. Written after every step, so that
-a row that is ended by its time limit keeps what it has."""
+"""The file of one row: the raw words of the driver and of programs. Written after every step, so
+that a row that is ended by its time limit keeps what it has."""
 
 import json
 import os
@@ -124,4 +124,4 @@ def lines_of(text: str) -> Words:
 
 def _texts(words: Mapping[str, bytes]) -> dict[str, str]:
     """As text, and cut where it is longer than any that a person reads."""
-    return {name: told.decode("utf-8", "replace")[:MAX_CHARACTERS] for name, told in words.items()}
+    return {name: text.decode("utf-8", "replace")[:MAX_CHARACTERS] for name, text in words.items()}

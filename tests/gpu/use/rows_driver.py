@@ -179,8 +179,8 @@ def opened() -> Iterator[Nvml]:
 
 def _cuda_devices(record: Record, env: dict[str, str]) -> Any:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("CUDA_")}
-    told = record.words_of(own_program("cuda_client", "devices"), env=clean | env)
-    return told | {"lines": lines_of(told["stdout"])}
+    words = record.words_of(own_program("cuda_client", "devices"), env=clean | env)
+    return words | {"lines": lines_of(words["stdout"])}
 
 
 def _fields(gpu: Any) -> dict[str, Any]:
@@ -195,9 +195,8 @@ def _profiles(gpu: Any, version: int) -> list[dict[str, Any]]:
     """Of each query index: the driver's code, and the numbers where it has some."""
     found = []
     for query in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
-        kept = {"query_index": query}
-        told = answer(lambda gpu, query=query: _profile(gpu, query, version), gpu)
-        found.append(kept | told)
+        read = answer(lambda gpu, query=query: _profile(gpu, query, version), gpu)
+        found.append({"query_index": query} | read)
     return found
 
 

@@ -96,17 +96,17 @@ def _processes(uuid: str) -> dict[str, Any]:
 
 
 def _pids(nvml: Nvml) -> set[int]:
-    lists = [told for gpu in nvml.devices() for told in _processes(gpu.uuid).values()]
-    return {process["pid"] for told in lists for process in told.get("value", ())}
+    lists = [listed for gpu in nvml.devices() for listed in _processes(gpu.uuid).values()]
+    return {process["pid"] for listed in lists for process in listed.get("value", ())}
 
 
-def _process(told: Any) -> dict[str, Any]:
+def _process(process: Any) -> dict[str, Any]:
     return {
-        "pid": told.pid,
-        "used_bytes": told.usedGpuMemory,
-        "gpu_instance": told.gpuInstanceId,
-        "compute_instance": told.computeInstanceId,
-        "name": answer(_name, told.pid),
+        "pid": process.pid,
+        "used_bytes": process.usedGpuMemory,
+        "gpu_instance": process.gpuInstanceId,
+        "compute_instance": process.computeInstanceId,
+        "name": answer(_name, process.pid),
     }
 
 

@@ -67,12 +67,12 @@ def collectives(record: Record) -> None:
 
 
 def _libraries(record: Record, work: Path, uuid: str, home: str, folder: Path) -> dict[str, Any]:
-    told = record.words_of(
+    words = record.words_of(
         [sys.executable, str(work / "job_libraries.py")], seconds=LIBRARIES_SECONDS,
         env=_environment(uuid) | {"HOME": home}, cwd=folder,
         user=JOB_USER, group=JOB_USER, extra_groups=[], umask=0o022,
     )  # fmt: skip
-    return told | {"lines": lines_of(told["stdout"])}
+    return words | {"lines": lines_of(words["stdout"])}
 
 
 def _environment(uuid: str) -> dict[str, str]:

@@ -70,8 +70,8 @@ def _limit(room: MpsRoom) -> list[dict[str, Any]]:
 def _start(room: MpsRoom) -> list[dict[str, Any]]:
     started = room.ask(f"start_server -uid {room.uid}")
     server = room.server()
-    told = [room.ask(f"get_server_status {server}"), room.ask("ps")]
-    return [started, *told, {"statuses": room.statuses(3.0)}]
+    status = room.ask(f"get_server_status {server}")
+    return [started, status, room.ask("ps"), {"statuses": room.statuses(3.0)}]
 
 
 def _limit_server(room: MpsRoom) -> list[dict[str, Any]]:
@@ -108,10 +108,10 @@ def _killed(record: Record, room: MpsRoom) -> dict[str, Any]:
 def _terminated(record: Record, room: MpsRoom) -> dict[str, Any]:
     with _working(record, room) as first, _working(record, room) as second:
         lists = _meet(room, first, second)
-        told = room.ask(f"terminate_client {room.server()} {first.process.pid}")
+        terminated = room.ask(f"terminate_client {room.server()} {first.process.pid}")
         statuses = room.statuses(RECOVERY_SECONDS)
         ended, neighbour = first.until_end(WORK_SECONDS * 2), second.until_end(WORK_SECONDS * 2)
-    return {"lists": lists, "told": told, "statuses": statuses, "terminated": ended,
+    return {"lists": lists, "answer": terminated, "statuses": statuses, "terminated": ended,
             "neighbour": neighbour, "a client after it": _another(record, room)}  # fmt: skip
 
 
@@ -123,8 +123,8 @@ def _faulted(record: Record, room: MpsRoom) -> dict[str, Any]:
         with _client(record, room, "illegal") as culprit:
             statuses = room.statuses(RECOVERY_SECONDS)
             words = culprit.until_end(FIRST_SECONDS)
-        told = neighbour.until_end(WORK_SECONDS * 2)
-    return {"statuses": statuses, "culprit": words, "neighbour": told,
+        survivor = neighbour.until_end(WORK_SECONDS * 2)
+    return {"statuses": statuses, "culprit": words, "neighbour": survivor,
             "after both": room.statuses(RECOVERY_SECONDS),
             "a client after it": _another(record, room)}  # fmt: skip
 
@@ -136,18 +136,18 @@ def _orphaned(record: Record, room: MpsRoom) -> dict[str, Any]:
     found: dict[str, Any] = {"server": server, "daemon": daemon}
     if record.simulated:
         os.kill(daemon, signal.SIGKILL)
-        return found | {"again": _told(room)}
+        return found | {"again": _launch_again(room)}
     with _working(record, room) as client:
         found["client begins"] = client.next(FIRST_SECONDS)
         os.kill(daemon, signal.SIGKILL)
-        found["told"] = room.ask("get_server_list")
+        found["answer"] = room.ask("get_server_list")
         found["processes"] = room.processes()
         found["client"] = client.until_end(WORK_SECONDS * 2)
     found["processes after the client"] = room.processes()
-    return found | {"again": _told(room), "a client after it": _another(record, room)}
+    return found | {"again": _launch_again(room), "a client after it": _another(record, room)}
 
 
-def _told(room: MpsRoom) -> dict[str, Any]:
+def _launch_again(room: MpsRoom) -> dict[str, Any]:
     """What a daemon says that starts in the folder of one that was killed."""
     try:
         return room.launch()
@@ -157,19 +157,19 @@ def _told(room: MpsRoom) -> dict[str, Any]:
 
 def _quit(room: MpsRoom) -> dict[str, Any]:
     before = room.processes()
-    told, began = room.ask("quit -t 2"), time.monotonic()
+    quit_answer, began = room.ask("quit -t 2"), time.monotonic()
     while room.processes() and time.monotonic() - began < RECOVERY_SECONDS:
         time.sleep(0.05)
     seconds = round(time.monotonic() - began, 3)
-    return {"before": before, "told": told, "seconds": seconds, "left": room.processes(),
+    return {"before": before, "answer": quit_answer, "seconds": seconds, "left": room.processes(),
             "files": sorted(path.name for path in room.control.pipe.iterdir())}  # fmt: skip
 
 
 def _meet(room: MpsRoom, first: Client, second: Client) -> list[dict[str, Any]]:
     """Both work; how the daemon lists them."""
     began = [first.next(FIRST_SECONDS), second.next(FIRST_SECONDS)]
-    asked = (f"get_client_list {room.server()}", "get_device_client_list", "ps")
-    return [*began, *map(room.ask, asked)]
+    commands = (f"get_client_list {room.server()}", "get_device_client_list", "ps")
+    return [*began, *map(room.ask, commands)]
 
 
 def _another(record: Record, room: MpsRoom) -> dict[str, Any]:

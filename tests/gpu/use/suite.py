@@ -65,13 +65,14 @@ def _run(row: Row, out: Path, simulated: Path | None) -> dict[str, Any]:
         late = True
     finally:
         _end(child)
-    told = {"row": row.number, "name": row.name} | _read(path, child.returncode)
+    content = {"row": row.number, "name": row.name} | _read(path, child.returncode)
     if late:
-        told |= {"outcome": "failed", "reason": f"it did not end within {row.seconds} s"}
-        path.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
-    line = f"{row.number:>2} {row.name:<16} {told['outcome']:<13} {told['seconds']:>7.1f} s"
-    _say(PASSED, f"{line}  {_one_line(told['reason'])}".rstrip())
-    return {name: told[name] for name in ("row", "name", "outcome", "reason", "seconds", "refused")}
+        content |= {"outcome": "failed", "reason": f"it did not end within {row.seconds} s"}
+        path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+    line = f"{row.number:>2} {row.name:<16} {content['outcome']:<13} {content['seconds']:>7.1f} s"
+    _say(PASSED, f"{line}  {_one_line(content['reason'])}".rstrip())
+    kept = ("row", "name", "outcome", "reason", "seconds", "refused")
+    return {name: content[name] for name in kept}
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -85,12 +86,12 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 def _read(path: Path, status: int) -> dict[str, Any]:
     """What the row wrote. One that ended before its last word has failed."""
-    told: dict[str, Any] = {"seconds": 0.0, "refused": [], "steps": {}, "outcome": "unfinished"}
+    found: dict[str, Any] = {"seconds": 0.0, "refused": [], "steps": {}, "outcome": "unfinished"}
     if path.exists():
-        told |= json.loads(path.read_text("utf-8"))
-    if told["outcome"] == "unfinished":
-        told |= {"outcome": "failed", "reason": f"its process ended with {status}"}
-    return told
+        found |= json.loads(path.read_text("utf-8"))
+    if found["outcome"] == "unfinished":
+        found |= {"outcome": "failed", "reason": f"its process ended with {status}"}
+    return found
 
 
 def _one_line(reason: str) -> str:
