@@ -27,10 +27,10 @@ type: install ## only the static types
 	TESSERA_VAR=var $(BIN)/mypy --explicit-package-bases $(OWN) manage.py requirements tests/environment tests/mutants docs/examples
 
 test: TESTS := not slow
-test: pytest ## install missing servers, start them, run the tests but for the slow ones, stop them
+test: pytest ## install missing servers, start them, run all but the slow tests, stop them
 
 test-slow: TESTS := slow
-test-slow: pytest ## run the slow tests: soaks, kills, every page in every look
+test-slow: pytest ## run the slow tests: soaks, kills, every page in every theme and width
 
 pytest: install
 	$(BIN)/python -m tests.environment install
