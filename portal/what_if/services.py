@@ -140,18 +140,14 @@ def _compared(days: int, changes: tuple[ClusterChange, ...], progress: Progress)
 
 
 def _claimed(pk: int) -> WhatIf | None:
-    """The row, if it waits or its process died, and no other what-if runs."""
+    """The row, if it waits and no other what-if runs. One whose process died has failed."""
     now = timezone.now()
-    free = Q(status=WhatIfStatus.REQUESTED) | Q(
-        status=WhatIfStatus.RUNNING, stamped_at__lt=now - LEASE
-    )
     dead = WhatIf.objects.filter(status=WhatIfStatus.RUNNING, stamped_at__lt=now - LEASE)
+    waiting = WhatIf.objects.filter(status=WhatIfStatus.REQUESTED, pk=pk)
     try:
         with transaction.atomic():
-            dead.exclude(pk=pk).update(
-                status=WhatIfStatus.FAILED, sentence=CUT_OFF, finished_at=now
-            )
-            taken = WhatIf.objects.filter(free, pk=pk).update(
+            dead.update(status=WhatIfStatus.FAILED, sentence=CUT_OFF, finished_at=now)
+            taken = waiting.update(
                 status=WhatIfStatus.RUNNING, stamped_at=now, progress=0, sentence=""
             )
     except IntegrityError:

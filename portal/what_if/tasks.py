@@ -2,6 +2,7 @@
 so it runs in a process of its own, at low priority; on one host there is one such process."""
 
 import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from portal.what_if.services import what_if_next, what_ifs_run_waiting
 
 @app.task(name="portal.what_if.tasks.carry_out")
 def run_what_if(what_if: str = "") -> None:
-    """A bell: which one is next stands in the database, whatever the message says."""
+    """A bell. The database says which one is next; the message is not read."""
     start_waiting()
 
 
@@ -32,15 +33,26 @@ def start_waiting() -> None:
 def start_process(var: Path) -> "subprocess.Popen[bytes] | None":
     """Start a process that runs the waiting what-ifs and exits; None if there is one.
 
-    The caller does not wait for it. The process inherits the lock and holds it until it ends, also
-    where it is killed, so many messages at once start one process.
+    The caller does not wait for it. The process inherits a lock on the folder `var` and holds it
+    until it ends, also if it is killed: many messages at once start one process. Nothing is written
+    to the folder, which is read-only in compose.
     """
     command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "what_if", "--waiting"]
-    with (var / "what-if.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    lock = os.open(var, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if not _has_locked(lock):
             return None
         return subprocess.Popen(  # noqa: S603 - our own program
-            command, stdin=subprocess.DEVNULL, pass_fds=(lock.fileno(),)
+            command, stdin=subprocess.DEVNULL, pass_fds=(lock,)
         )
+    finally:
+        os.close(lock)
+
+
+def _has_locked(file: int) -> bool:
+    """False if another process has the lock."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -23,7 +23,7 @@ from portal.planning import requests
 from portal.quotas.models import Quota
 from portal.quotas.services import quota_set
 from portal.what_if import progress, recorded_jobs, services, tasks
-from portal.what_if.models import LEASE, WhatIf, WhatIfStatus
+from portal.what_if.models import CUT_OFF, LEASE, WhatIf, WhatIfStatus
 from portal.what_if.recorded_jobs import current_scenario, recorded_window
 from portal.what_if.services import what_if_cancel, what_if_compare, what_if_create, what_if_run
 from portal.what_if.tasks import run_what_if, start_process, start_waiting
@@ -217,7 +217,7 @@ def test_only_platform_admins_ask(alice, week):
     assert carol.get("/api/v1/what-ifs").status_code == 403
 
 
-def test_a_bell_that_rings_twice_answers_once_and_who_died_is_replaced(root, week):
+def test_a_bell_that_rings_twice_answers_once_and_one_that_died_holds_up_no_other(root, week):
     row = WhatIf.objects.create(requester=root, days=7, changes=[quota(1)])
     run_what_if(str(row.pk))
     first = WhatIf.objects.get(pk=row.pk)
@@ -226,8 +226,12 @@ def test_a_bell_that_rings_twice_answers_once_and_who_died_is_replaced(root, wee
     WhatIf.objects.update(status=WhatIfStatus.RUNNING)
     assert not what_if_run(what_if_id=row.pk), "somebody works on it"
     WhatIf.objects.update(stamped_at=timezone.now() - 2 * LEASE)
-    assert what_if_run(what_if_id=row.pk)
-    assert WhatIf.objects.get(pk=row.pk).outcome["changed"] == first.outcome["changed"]
+    assert not what_if_run(what_if_id=row.pk), "nobody waits for it any more"
+    again = WhatIf.objects.create(requester=root, days=7, changes=[quota(1)])
+    run_what_if(str(again.pk))
+    assert WhatIf.objects.get(pk=again.pk).outcome["changed"] == first.outcome["changed"]
+    row.refresh_from_db()
+    assert (row.status, row.sentence) == (WhatIfStatus.FAILED, CUT_OFF)
 
 
 def test_one_runs_at_a_time_and_the_second_reads_what_it_waits_for(client, root, week):
@@ -275,6 +279,7 @@ def test_many_bells_and_forged_ones_start_one_process(root, monkeypatch, tmp_pat
     for _ in range(50):
         run_what_if("1")
     assert len(started) == 1
+    assert list(tmp_path.iterdir()) == [], "in compose, the folder is read-only"
     for held in started:
         os.close(held)
 
@@ -334,7 +339,7 @@ def test_bad_input_of_the_command_is_one_sentence_and_exit_code_2(week, words):
 
 def test_the_command_answers_a_stored_question(root, week):
     row = WhatIf.objects.create(requester=root, days=7)
-    call_command("what_if", "--row", str(row.pk))
+    call_command("what_if", "--waiting")
     assert WhatIf.objects.get(pk=row.pk).status == WhatIfStatus.DONE
 
 

@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
 from portal.errors import Refused
-from portal.what_if.services import what_if_compare, what_if_run, what_ifs_run_waiting
+from portal.what_if.services import what_if_compare, what_ifs_run_waiting
 from portal.what_if.table import comparison_lines
 from scheduler.what_if.changes import ClusterChange, NodeRemoved
 from scheduler.what_if.errors import ChangeRefusedError
@@ -59,14 +59,15 @@ class Command(BaseCommand):
         parser.add_argument(
             "--json", action="store_true", help="print one JSON object instead of a table"
         )
-        parser.add_argument("--row", type=int, help="run this stored what-if, print nothing")
         parser.add_argument(
-            "--waiting", action="store_true", help="run the stored what-ifs that wait"
+            "--waiting",
+            action="store_true",
+            help="run the stored what-ifs that wait, and print nothing",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["waiting"] or options["row"] is not None:
-            _run_stored(options["row"])
+        if options["waiting"]:
+            _run_waiting()
             return
         with tqdm(unit="job", disable=not sys.stderr.isatty()) as bar:
 
@@ -91,11 +92,8 @@ class Command(BaseCommand):
             self.stdout.write(line)
 
 
-def _run_stored(row: int | None) -> None:
+def _run_waiting() -> None:
     os.nice(NICE)
     # On SIGTERM the row becomes failed, so that no user waits for it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
-    if row is None:
-        what_ifs_run_waiting()
-    else:
-        what_if_run(what_if_id=row)
+    what_ifs_run_waiting()
