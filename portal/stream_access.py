@@ -4,7 +4,7 @@ limited number of streams in each process."""
 import asyncio
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -37,28 +37,25 @@ class StreamOwner:
 
 
 class StreamPlace:
-    """One of the streams that a user may have open. `release` may be called more than once."""
+    """One of the streams that a user may have open."""
 
     def __init__(self, user_pk: int) -> None:
         """Raises TooManyStreams."""
-        self._user_pk = user_pk
-        self._is_held = True
         with _lock:
-            if _open[user_pk] >= settings.PLATFORM.max_streams:
+            self._places = _places[user_pk]
+            if len(self._places) >= settings.PLATFORM.max_streams:
                 raise TooManyStreams
-            _open[user_pk] += 1
+            self._places.add(self)
 
     def release(self) -> None:
-        with _lock:
-            if self._is_held:
-                self._is_held = False
-                _open[self._user_pk] -= 1
-                if not _open[self._user_pk]:
-                    del _open[self._user_pk]
+        """May be called more than once. Takes no lock: the garbage collector calls it as well, also
+        in a thread that is taking a place."""
+        self._places.discard(self)
 
 
 _lock = threading.Lock()
-_open: Counter[int] = Counter()
+# By user. A set stays when its last place is released; there is one for each user at most.
+_places: defaultdict[int, set[StreamPlace]] = defaultdict(set)
 
 
 async def while_signed_in(

@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from portal.accounts import sessions
 from portal.accounts.models import User
 from portal.accounts.sessions import sessions_end_others
 from portal.live.listener import listener
-from portal.stream_access import RETRY_SECONDS
+from portal.stream_access import RETRY_SECONDS, StreamPlace
 from portal.web.cluster import stream as cluster_stream
 from portal.web.page_parts import StreamPace
 from tests.support.rows import a_job
@@ -200,4 +201,24 @@ def test_a_user_has_so_many_streams_and_then_a_clear_refusal(olga, paths, settin
     assert "Too many live pages are open" in page.content.decode()
     assert (rest.status_code, rest.json()["code"]) == (429, "throttled")
     assert int(rest.headers["Retry-After"]) >= RETRY_SECONDS
-    assert stream_access._open == {}
+    assert not any(stream_access._places.values())
+
+
+def test_a_place_that_is_collected_while_another_is_taken_is_free(settings):
+    first = StreamPlace(1)
+
+    class GarbageIsCollected:
+        @property
+        def max_streams(self) -> int:
+            first.release()
+            return 2
+
+    settings.PLATFORM = GarbageIsCollected()
+    taken: list[StreamPlace] = []
+    thread = Thread(target=lambda: taken.extend((StreamPlace(1), StreamPlace(1))), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive(), "it waits for its own lock"
+    for place in taken:
+        place.release()
+    assert len(taken) == 2
