@@ -29,6 +29,11 @@ def request_id() -> str:
     return _now.get()
 
 
+def audited_request_id() -> str:
+    """The same for a column of a row; empty outside a request."""
+    return "" if request_id() == NONE else request_id()
+
+
 @sync_and_async_middleware
 def request_id_middleware(get_response: Any) -> Sync | Async:
     """Middleware. It must be the outermost, so that what the others log has the id."""

@@ -1,9 +1,9 @@
 """Security events: refused sign-ins, tokens, nodes and calls, as lines of the audit trail.
 
 Strangers cause them, so their number is bounded: one line for each kind, address and minute, with
-how often it happened. Within a process the count is written at 1, 2, 4, 8, … and when the minute
-is over, so a flood of refusals is a handful of writes; beyond `MAX_ADDRESSES` addresses in a minute
-the rest share one line.
+how often it happened. Within a process the count is written at 1, 2, 4, 8, …, and the rest with the
+first refusal after the minute, so a flood of refusals is a handful of writes; beyond
+`MAX_ADDRESSES` addresses in a minute the rest share one line.
 """
 
 import logging
@@ -18,7 +18,7 @@ from django.utils import timezone
 from portal.audit.codes import AuditAction
 from portal.audit.models import AuditEntry
 from portal.client_address import address_network, client_address
-from portal.request_id import NONE, request_id
+from portal.request_id import audited_request_id
 
 # Lines of one kind in one minute and process.
 MAX_ADDRESSES = 100
@@ -119,7 +119,7 @@ def _write(key: Key, number: int, noun: str, noun_id: str, reason: str) -> None:
         "noun": noun,
         "noun_id": noun_id,
         "after": {"reason": reason} if reason else {},
-        "request_id": "" if request_id() == NONE else request_id(),
+        "request_id": audited_request_id(),
         "occurrences": number,
     }
     try:

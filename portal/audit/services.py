@@ -8,7 +8,7 @@ from django.utils import timezone
 from portal.audit.codes import AuditAction
 from portal.audit.models import AuditEntry
 from portal.client_address import client_address
-from portal.request_id import NONE, request_id
+from portal.request_id import audited_request_id
 
 
 def audit_record(
@@ -36,5 +36,5 @@ def audit_record(
         before=before or {},
         after=after or {},
         address=client_address(),
-        request_id="" if request_id() == NONE else request_id(),
+        request_id=audited_request_id(),
     )
