@@ -1,10 +1,11 @@
 """Read jobs: those that a user may see, and one replica of a job."""
 
 import re
+from typing import Any
 
 from agents.contract.message import Message
 from portal.accounts.models import User
-from portal.accounts.selectors import is_project_admin
+from portal.accounts.selectors import WORKING_ROLES, is_project_admin, role_in
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job, Replica
@@ -12,6 +13,8 @@ from portal.jobs.querysets import JobQuerySet
 
 # 18 digits fit every database's bigint.
 LABEL = re.compile(r"(?:[Jj]-)?([0-9]{1,18})")
+# Shown in place of the value of an environment variable.
+HIDDEN_VALUE = "***"
 
 
 def jobs_visible_to(user: User) -> JobQuerySet[Job]:
@@ -43,6 +46,23 @@ def job_not_waiting(job: Job, field: str = "") -> Refused:
 def may_cancel(user: User, job: Job) -> bool:
     """Its owner, and admins of its project or of the platform."""
     return job.owner_id == user.pk or is_project_admin(user, job.project_id)
+
+
+def readable_request(user: User, job: Job) -> dict[str, Any]:
+    """The job's request, as a user who sees the job may read it.
+
+    The values of its environment are often tokens. Members of the project and platform admins read
+    them, and the owner; a viewer reads the names.
+    """
+    request: dict[str, Any] = job.request
+    if not request.get("env") or _may_read_environment(user, job):
+        return request
+    return request | {"env": dict.fromkeys(request["env"], HIDDEN_VALUE)}
+
+
+def _may_read_environment(user: User, job: Job) -> bool:
+    is_own = job.owner_id == user.pk or user.is_platform_admin
+    return is_own or role_in(user, job.project_id) in WORKING_ROLES
 
 
 def replica_of(job: Job, *, attempt: int | None = None, rank: int = 0) -> Replica:

@@ -21,7 +21,8 @@ def serializer_context(request: ApiRequest, jobs: list[Job]) -> dict[str, Any]:
 
 def job_data(request: ApiRequest, job: Job) -> Any:
     """One job with its attempts, as JobSerializer renders it."""
-    context = serializer_context(request, [job]) | {"attempts": attempts_of(job)}
+    context = serializer_context(request, [job])
+    context |= {"attempts": attempts_of(job), "caller": request.caller}
     return JobSerializer(job, context=context).data
 
 

@@ -18,6 +18,7 @@ from portal.api.jobs.reason_serializers import (
 from portal.audit.selectors import newest_event_id
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.pulls import replica_pull
+from portal.jobs.selectors import readable_request
 from portal.planning.estimates import no_estimate_for_job
 from portal.planning.visible_reasons import visible_reason
 from scheduler.core.model.states import JobStatus
@@ -211,13 +212,20 @@ class JobResultSerializer(serializers.Serializer[Any]):
 class JobSerializer(JobSummarySerializer):
     """One job. The context has `attempts` as well."""
 
-    request = serializers.DictField(help_text="submit it again to run the job again")
+    request = serializers.SerializerMethodField(
+        help_text="submit it again to run the job again; viewers of a project read *** in place of "
+        "the values of `env`"
+    )
     attempts = serializers.SerializerMethodField()
     result = serializers.SerializerMethodField()
     last_event = serializers.SerializerMethodField(help_text="id of its newest event")
 
     class Meta(JobSummarySerializer.Meta):
         fields = [*JobSummarySerializer.Meta.fields, "request", "attempts", "result", "last_event"]
+
+    @extend_schema_field(serializers.DictField())
+    def get_request(self, job: Job) -> dict[str, Any]:
+        return readable_request(self.context["caller"], job)
 
     def get_last_event(self, job: Job) -> int:
         return newest_event_id(job)

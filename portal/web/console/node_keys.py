@@ -32,5 +32,5 @@ def unfreeze(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
     node = active_node_or_404(name)
     with refusals_as_messages(request):
         node_unfreeze(node=node, actor=request.user.username)
-        messages.success(request, _("%(node)s may say hello again") % {"node": node.name})
+        messages.success(request, _("%(node)s may connect again") % {"node": node.name})
     return redirect("web:node_list")

@@ -65,7 +65,9 @@ def failure_lines(replicas: Sequence[Replica]) -> Sequence[LogLine]:
     return log_end(failed or replicas, FAILURE_LINES).lines
 
 
-def tab_context(tab: str, job: Job, page: Mapping[str, Any], view: LogView) -> dict[str, Any]:
+def tab_context(
+    tab: str, user: User, job: Job, page: Mapping[str, Any], view: LogView
+) -> dict[str, Any]:
     """What one tab adds to `page`, the context of all tabs. Other tabs are not read."""
     match tab:
         case "logs":
@@ -75,7 +77,7 @@ def tab_context(tab: str, job: Job, page: Mapping[str, Any], view: LogView) -> d
         case "metrics":
             return {"metrics": job_metrics(job, page["attempt"])}
         case "spec":
-            return {"spec": job_spec(job)}
+            return {"spec": job_spec(user, job)}
         case "results":
             return {"result": job_result(job, page["attempts"])}
         case _:

@@ -211,7 +211,7 @@ def _parts(user: User, job: Job, followed: FollowedPage, notice: str) -> str:
     if followed.tab == "logs":
         part = {"log": log_bar(view, page["attempts"], notice)}
     else:
-        part = tab_context(followed.tab, job, page, view)
+        part = tab_context(followed.tab, user, job, page, view)
     return render_to_string("web/job/live.html", page | part | {"tab": followed.tab})
 
 

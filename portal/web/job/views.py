@@ -45,7 +45,7 @@ def job(request: AuthenticatedHttpRequest, ref: str, tab: str = "") -> HttpRespo
     page = job_context(request.user, row)
     paths = [reverse(name, args=[row.label]) for name in ("web:job_logs", "web:logs_full")]
     view = log_view(paths[0], request.GET.dict(), paths[1])
-    context = page | tab_context(tab, row, page, view)
+    context = page | tab_context(tab, request.user, row, page, view)
     stream = "" if page["is_final"] else stream_address(row, tab, context.get("log"))
     context |= {"tab": tab, "tabs": TABS, "stream": stream}
     context["command"] = shlex.join(parse_stored_request(row.request).command)

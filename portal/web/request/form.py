@@ -12,7 +12,9 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from portal.accounts.models import User
 from portal.jobs.models import Job
+from portal.jobs.selectors import readable_request
 from portal.submission.limits import chosen_fields
 from portal.web.request.form_fields import (
     field_values,
@@ -83,11 +85,11 @@ def new_form_values(project: str) -> dict[str, str]:
 
 
 def values_from_job(
-    job: Job, project: str, changes: Mapping[str, Any], limits: RequestLimits
+    user: User, job: Job, project: str, changes: Mapping[str, Any], limits: RequestLimits
 ) -> dict[str, str]:
-    """The values that request the same job, with these fields of the request changed. Amounts that
-    nobody chose follow a changed device."""
-    fields = chosen_fields(job.request, limits) | dict(changes)
+    """The values that request the same job, as far as the user may read them, with these fields of
+    the request changed. Amounts that nobody chose follow a changed device."""
+    fields = chosen_fields(readable_request(user, job), limits) | dict(changes)
     return values_from_request(fields, project) | start_condition_values(job)
 
 

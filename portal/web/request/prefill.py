@@ -63,7 +63,7 @@ def prefill(
     project = next((slug for slug in candidates if slug in slugs), "")
     if source:
         changes = parse_changes(query.get("change", ""))
-        values = values_from_job(source, project, changes, limits)
+        values = values_from_job(user, source, project, changes, limits)
     elif template:
         values = values_from_request(template.request, project)
     else:

@@ -227,7 +227,7 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         *("env", FieldKind.VARIABLES, _WHAT, "Environment"),
-        "One NAME=value per line. No secrets: everyone in the project can read them.",
+        "One NAME=value per line. No secrets: all members of the project can read them.",
         flag_help="NAME=VALUE, or NAME to pass on its value; repeatable",
         attribute="env",
         flags=("--env", "-e"),
