@@ -1,4 +1,4 @@
-"""What another user of the machine can read of a node's disk: nothing."""
+"""Finding 2.5 of the security review: others read nothing on a node's disk."""
 
 import os
 import shutil
