@@ -11,6 +11,7 @@ import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextvars import ContextVar
+from functools import cache
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -21,7 +22,6 @@ from django.utils.decorators import sync_and_async_middleware
 
 HEADER = "HTTP_X_FORWARDED_FOR"
 _now: ContextVar[str] = ContextVar("client_address", default="")
-_warned: set[str] = set()
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +40,8 @@ def believed_address(peer: str, forwarded: str, proxies: int) -> str:
     A call with fewer entries, or with one that is no address, did not come through all of them.
     """
     hops = [hop.strip() for hop in forwarded.split(",")] if forwarded else []
-    if forwarded and not proxies and "ignored" not in _warned:
-        _warned.add("ignored")
-        log.warning(
-            "X-Forwarded-For is ignored: behind a proxy, set TESSERA_TRUSTED_PROXIES to the "
-            "number of proxies, or all people count as one address"
-        )
+    if forwarded and not proxies:
+        _warn_ignored()
     if proxies and len(hops) >= proxies and (address := _address(hops[-proxies])):
         return address
     return _address(peer)
@@ -103,6 +99,15 @@ def _believe(request: HttpRequest) -> str:
     # Django makes it anew without the header.
     request.__dict__.pop("headers", None)
     return address
+
+
+@cache
+def _warn_ignored() -> None:
+    """Once in each process."""
+    log.warning(
+        "X-Forwarded-For is ignored: behind a proxy, set TESSERA_TRUSTED_PROXIES to the number of "
+        "proxies, or all people count as one address"
+    )
 
 
 def _proxies() -> int:

@@ -1,4 +1,4 @@
-"""Checks of `manage.py check --deploy`: what a production portal needs to be told."""
+"""Checks of `manage.py check --deploy`: settings that a production portal needs."""
 
 from typing import Any
 

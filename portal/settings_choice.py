@@ -1,4 +1,4 @@
-"""Which settings a process uses if DJANGO_SETTINGS_MODULE does not say it.
+"""Which settings a process uses if DJANGO_SETTINGS_MODULE is not set.
 
 Those of development have a secret that can be guessed and cookies for plain HTTP, so they are a
 default only on a machine that is visibly set up for development: its tests can run, or its command

@@ -1,6 +1,6 @@
 """Cache backends that count calls and sign-in attempts, for rate limits. Nothing else is shared.
 
-Whoever can write to Redis can lift a limit or trip it, and nothing more: values are read as
+A stranger who can write to Redis can lift a limit or trip it, and nothing more: values are read as
 `portal.shared_counts` says, and one that is not of this portal is logged, removed and a miss.
 """
 

@@ -40,7 +40,7 @@ def record_refused_sign_in(credentials: dict[str, Any], **_: Any) -> None:
 def end_streams(request: HttpRequest, user: User | None, **_: Any) -> None:
     """The pages of that browser get no more; those of others read again and go on."""
     if user is not None:
-        # Django deletes it after this signal, and whoever hears the bell looks for it at once.
+        # Django deletes it after this signal; the streams look for it when the bell rings.
         Session.objects.filter(session_key=request.session.session_key).delete()
         ring(user_bell(user.pk))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 # For every file that the demonstration and its processes make.
 PRIVATE_UMASK = 0o077
-# What it makes in the folder, the last four by Django's settings.
+# What it makes in the folder; the second line by Django's settings.
 OWN_ENTRIES = (
     *("demo.lock", "secret-key", "nodes", "log", "logs", "beat-schedule*"),
     *("tessera.sqlite3*", "static", "broker", "counts", "bells"),
@@ -15,8 +15,8 @@ OWN_ENTRIES = (
 
 
 def close_folder(var: Path) -> None:
-    """Take what earlier versions made from other users; the folder itself only if it has nothing
-    else, since TESSERA_VAR may name one that is shared. An agent's folder is at most two below."""
+    """Close what earlier versions left open to other users; the folder itself only if it has
+    nothing else, since TESSERA_VAR may name one that is shared."""
     entries = list(var.iterdir())
     ours = [at for at in entries if any(fnmatchcase(at.name, name) for name in OWN_ENTRIES)]
     for at in ours:

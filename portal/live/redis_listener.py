@@ -56,6 +56,6 @@ async def _pass_on(
             wake_all()
         elif message["type"] == "message":
             key = message["data"].decode(errors="replace")
-            # Whoever can write to Redis can wake waiters, which then read the database.
+            # A stranger in Redis can wake waiters, which then read the database, and nothing more.
             if KEY.fullmatch(key):
                 fan_out([key])

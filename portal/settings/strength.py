@@ -28,7 +28,7 @@ def _bits_per_character(text: str) -> float:
 
 
 def _is_repeated(text: str) -> bool:
-    """It is a shorter text, written again and again."""
-    return text in (text + text)[1:-1] or any(
+    """It is a shorter text, written again and again; the last time perhaps not to its end."""
+    return any(
         text.startswith(text[:size] * (len(text) // size)) for size in range(1, len(text) // 2 + 1)
     )
