@@ -1,11 +1,17 @@
-"""Compiles, or loads, the kernels of planning and forecasting before the first job needs them."""
+"""Compiles, or loads, the kernels of planning and forecasting before the first job needs them.
+
+`python -m scheduler.jit_warmup` does it in the build of the image; with `--from-cache` it fails if
+one of them had to be compiled.
+"""
 
 import gc
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode
+from scheduler.core.compiled import compiled_here
 from scheduler.core.forecast.pass_estimates import estimate_starts
 from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.forecast.starts import MIN_ENDED_RUNS
@@ -22,6 +28,10 @@ from scheduler.core.model.snapshot import (
     Priority,
     WaitingJob,
 )
+from scheduler.core.packing.engine import PackingEngine
+from scheduler.core.packing.kinds import NodeRoom, RequestKind
+from scheduler.core.packing.tables import ClusterExtent, hole_values_of_mix
+from scheduler.core.packing.thousandths import ThousandthsGeometry
 from scheduler.core.plan import plan
 
 NOW = 1_000_000
@@ -30,6 +40,7 @@ NOW = 1_000_000
 def warm_up() -> tuple[Plan, Mapping[str, Estimate]]:
     """Run one planning pass and one forecast on a synthetic four-GPU cluster, so that every
     compiled kernel is loaded."""
+    _run_tournament()
     snapshot, policy = _synthetic_snapshot(), Policy(warm=True)
     model = RuntimeModel.from_snapshot(snapshot)
     decided = plan(snapshot, policy, model)
@@ -44,6 +55,21 @@ def before_fork(**_: Any) -> None:
     warm_up()
     gc.collect()
     gc.freeze()
+
+
+def _run_tournament() -> None:
+    """Place once as on a cluster of thousands of nodes, which alone needs those kernels."""
+    kind = RequestKind(1_000, 1_024, 1, 1.0, 1_000)
+    extent = ClusterExtent(
+        cpu_milli=8_000, memory_mib=65_536, max_gpus_per_node=1, gpus_by_model=(2,)
+    )
+    nodes = [NodeRoom(0, 8_000, 65_536, (1_000,))] * 2
+    mix = {kind: 1.0}
+    geometry = ThousandthsGeometry(tuple(hole_values_of_mix(mix)))
+    engine = PackingEngine(nodes, extent, geometry, mix, use_tournament=True)
+    number = engine.kind_number(kind)
+    if choice := engine.best_choice(number):
+        engine.place(number, choice)
 
 
 def _synthetic_snapshot() -> ClusterSnapshot:
@@ -66,3 +92,13 @@ def _synthetic_snapshot() -> ClusterSnapshot:
     mix = DemandMix(tuple(Demand(device, 1_000, 1_024, 1) for device in devices))
     nodes = (NodeView("n", "n", True, "", *room, gpus),)
     return ClusterSnapshot(now=NOW, nodes=nodes, jobs=jobs, mix=mix, history=past)
+
+
+def main(arguments: list[str]) -> None:
+    warm_up()
+    if arguments == ["--from-cache"] and compiled_here():
+        sys.exit(f"not in the cache: {', '.join(compiled_here())}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

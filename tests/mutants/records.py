@@ -52,7 +52,7 @@ class Sources:
         return [other for other, text in self.texts.items() if f"from {module} import" in text]
 
     def is_compiled(self, path: str) -> bool:
-        return "njit" in self.texts[path]
+        return "from scheduler.core.compiled import" in self.texts[path]
 
 
 class Records:

@@ -24,7 +24,7 @@ def swap(mutant: Mutant, root: Path) -> None:
     importlib.import_module(mutant.path.removesuffix(".py").replace("/", "."))
     old = _codes(compile(source, str(file), "exec"), mutant.function)
     new = _codes(compile(mutated_tree(mutant, source), str(file), "exec"), mutant.function)
-    if "njit" in source:
+    if "from scheduler.core.compiled import" in source:
         use_python_kernels()
     functions = [
         function

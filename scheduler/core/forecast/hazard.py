@@ -9,8 +9,9 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from scheduler.core.compiled import compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -82,7 +83,7 @@ def hazard(ended: Floats, survived: Floats, towards: Floats, weight: float) -> F
     return risk
 
 
-@njit(cache=True)
+@compiled
 def group_sums(
     slots: Ints,
     links: Ints,
@@ -120,7 +121,7 @@ def group_sums(
                     distance += 1
 
 
-@njit(cache=True)
+@compiled
 def group_curve(sums: Floats, towards: Floats, weight: float, curve: Floats) -> None:
     """Fill `curve` (BINS,): a group's sums (ended, at risk) over the hazard of its GPU count."""
     for b in range(len(curve) - 1):
@@ -129,7 +130,7 @@ def group_curve(sums: Floats, towards: Floats, weight: float, curve: Floats) -> 
     curve[-1] = 1.0
 
 
-@njit(cache=True)
+@compiled
 def gittins(curve: Floats, first: int, widths: Floats) -> tuple[float, float]:
     """(index, mean) of a job that reached bin `first`: the best completions per second of service
     over every moment to stop trying, and the mean seconds that remain. curve: (BINS,)."""
@@ -144,7 +145,7 @@ def gittins(curve: Floats, first: int, widths: Floats) -> tuple[float, float]:
     return best, spent
 
 
-@njit(cache=True)
+@compiled
 def gittins_all(
     slots: Ints,
     first: Ints,

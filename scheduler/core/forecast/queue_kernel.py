@@ -5,9 +5,9 @@ shares count by their units, wherever on the node they are.
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from scheduler.core.compiled import compiled
 from scheduler.core.forecast.hazard import Floats, Ints
 
 Flags = NDArray[np.bool_]
@@ -19,7 +19,7 @@ NEXT_ENDS = 8
 _BAND = 1e15
 
 
-@njit(cache=True)
+@compiled
 def _gangs(free: Ints, here: Flags, units: int) -> int:
     """How many replicas of this size fit."""
     found = 0
@@ -29,7 +29,7 @@ def _gangs(free: Ints, here: Flags, units: int) -> int:
     return found
 
 
-@njit(cache=True)
+@compiled
 def _place(
     free: Ints,
     here: Flags,
@@ -73,7 +73,7 @@ def _place(
     return True
 
 
-@njit(cache=True)
+@compiled
 def _reserve(
     free: Ints,
     here: Flags,
@@ -117,7 +117,7 @@ def _reserve(
     return float(np.inf)
 
 
-@njit(cache=True)
+@compiled
 def _let_go(
     here: Flags,
     units: int,
@@ -138,7 +138,7 @@ def _let_go(
     return more
 
 
-@njit(cache=True)
+@compiled
 def _sort(order: Ints, waiting: int, now: float, jobs: Floats, patience: float) -> None:
     """By band, then by key; a long wait makes a key smaller. Stable; fast where little moved."""
     ranks = np.empty(waiting)
@@ -155,7 +155,7 @@ def _sort(order: Ints, waiting: int, now: float, jobs: Floats, patience: float) 
         ranks[at], order[at] = rank, job
 
 
-@njit(cache=True)
+@compiled
 def run_queue(
     free: Ints,
     allowed: Flags,

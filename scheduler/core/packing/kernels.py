@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from scheduler.core.compiled import compiled
 
 Ints = npt.NDArray[np.int64]
 Shorts = npt.NDArray[np.int32]
@@ -81,7 +82,7 @@ class Fills(NamedTuple):
     memory_step: int
 
 
-@njit(cache=True)
+@compiled
 def _filled(table: Floats, room: float, step: int) -> float:
     """How many of `room` idle GPUs can be filled, interpolated between whole numbers."""
     whole = min(int(room + 1e-9), table.shape[0] - 2)
@@ -91,7 +92,7 @@ def _filled(table: Floats, room: float, step: int) -> float:
     return float(low + part * (table[whole + 1, at] - low))
 
 
-@njit(cache=True)
+@compiled
 def _worth(fills: Fills, model: int, room: float, cpu: int, memory: int) -> float:
     """V of a node: how many GPUs its holes, CPU and memory still allow to fill."""
     by_cpu = _filled(fills.cpu[model], room, cpu // fills.cpu_step)
@@ -99,7 +100,7 @@ def _worth(fills: Fills, model: int, room: float, cpu: int, memory: int) -> floa
     return float(min(by_cpu, by_memory))
 
 
-@njit(cache=True)
+@compiled
 def _unusable(
     typicals: Typicals, states: States, distinct: Shorts, many: Ints, fits: Ints, unfit: Floats
 ) -> None:
@@ -113,7 +114,7 @@ def _unusable(
                 unfit[t] += many[d] * states.idle[distinct[d]]
 
 
-@njit(cache=True)
+@compiled
 def _fragmentation_of(
     typicals: Typicals, states: States, model: int, cpu: int, idle: float,
     fits: Ints, unfit: Floats, distinct: Shorts, taken: Ints, nexts: Shorts,
@@ -141,7 +142,7 @@ def _fragmentation_of(
     return amount
 
 
-@njit(cache=True)
+@compiled
 def choose_gpus(
     kinds: Kinds, states: States, k: int, distinct: Shorts, counts: Ints, taken: Ints
 ) -> bool:
@@ -162,7 +163,7 @@ def choose_gpus(
     return True
 
 
-@njit(cache=True)
+@compiled
 def distinct_states(row: Shorts, gpus: int) -> tuple[Shorts, Ints, Ints]:
     """The distinct states of a node's GPUs, how many GPUs are in each, and the first of them."""
     distinct = np.empty(gpus, np.int32)
@@ -180,7 +181,7 @@ def distinct_states(row: Shorts, gpus: int) -> tuple[Shorts, Ints, Ints]:
     return distinct[:found], many[:found], first[:found]
 
 
-@njit(cache=True)
+@compiled
 def _may_run(nodes: Nodes, kinds: Kinds, k: int, n: int) -> bool:
     """Whether the node is usable and has the CPU, the memory and an allowed model."""
     if kinds.cpu[k] > nodes.cpu[n] or kinds.memory[k] > nodes.memory[n]:
@@ -188,7 +189,7 @@ def _may_run(nodes: Nodes, kinds: Kinds, k: int, n: int) -> bool:
     return bool(nodes.usable[n] and kinds.allowed[k, nodes.model[n]])
 
 
-@njit(cache=True)
+@compiled
 def _gain(
     k: int, n: int, nodes: Nodes, kinds: Kinds, states: States, typicals: Typicals, fills: Fills,
     weights: Floats, scores: Scores, room: float, idle: float, worth: float,
@@ -216,7 +217,7 @@ def _gain(
     return float(np.rint(score / GRAIN) * GRAIN)
 
 
-@njit(cache=True)
+@compiled
 def score_columns(
     which: Ints, first_kind: int, last_kind: int, nodes: Nodes, kinds: Kinds, states: States,
     typicals: Typicals, fills: Fills, weights: Floats, scores: Scores,
@@ -262,7 +263,7 @@ def score_columns(
                     scores.gpu[k, n] = first[choice] if alone else -1
 
 
-@njit(cache=True)
+@compiled
 def chosen_gpus(kinds: Kinds, states: States, nodes: Nodes, k: int, n: int) -> Ints:
     """The GPUs of node `n` that a kind with several GPUs takes; empty if there are too few."""
     distinct, many, _ = distinct_states(nodes.states[n], nodes.gpus[n])

@@ -5,14 +5,14 @@ comparisons per decision; a tournament log2 N per kind and change, and one per d
 """
 
 import numpy as np
-from numba import njit
 
+from scheduler.core.compiled import compiled
 from scheduler.core.packing.kernels import Bools, Floats, Ints, Shorts
 
 SCAN_UP_TO = 3_000  # nodes; beyond it the tournament is faster on openb
 
 
-@njit(cache=True)
+@compiled
 def best_by_scan(row: Floats, model: Ints, penalty: Floats, allowed: Bools) -> int:
     """The first node with the highest score less `penalty` by model; -1 if none fits."""
     best, found = -np.inf, -1
@@ -23,7 +23,7 @@ def best_by_scan(row: Floats, model: Ints, penalty: Floats, allowed: Bools) -> i
     return found
 
 
-@njit(cache=True)
+@compiled
 def _better(row: Floats, model: Ints, scarce: Floats, amount: float, a: int, b: int) -> int:
     """The winner of two nodes, a before b; -1 stands for no node."""
     if b < 0:
@@ -34,7 +34,7 @@ def _better(row: Floats, model: Ints, scarce: Floats, amount: float, a: int, b: 
     return b if row[b] - scarce[model[b]] * amount > mine else a
 
 
-@njit(cache=True)
+@compiled
 def build_tournaments(
     tree: Shorts, score: Floats, model: Ints, scarce: Floats, amount: Floats, first: int, last: int
 ) -> None:
@@ -48,7 +48,7 @@ def build_tournaments(
             tree[k, i] = _better(score[k], model, scarce, amount[k], a, b)
 
 
-@njit(cache=True)
+@compiled
 def replay_node(
     tree: Shorts, score: Floats, model: Ints, scarce: Floats, amount: Floats, last: int, n: int
 ) -> None:
