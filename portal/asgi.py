@@ -1,6 +1,8 @@
-"""The web process: Django, the agents' endpoint, one listener for bells, and a quick shutdown."""
+"""The web process: Django, the agents' endpoint, probes, one listener for bells, and a quick
+shutdown."""
 
 import gc
+import resource
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ django: Any = get_asgi_application()
 from portal.agentapi.endpoint import PREFIX, endpoint  # noqa: E402 - models need Django set up
 from portal.agentapi.http import Receive, Scope, Send, header  # noqa: E402
 from portal.client_address import scope_address, set_client_address  # noqa: E402
+from portal.health import PROBES, probe  # noqa: E402
 from portal.live.listener import Listener, listener  # noqa: E402
 from portal.request_id import HEADER, set_request_id  # noqa: E402
 
@@ -34,12 +37,16 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         set_client_address(scope_address(scope))
         set_request_id(header(scope, HEADER))
         await endpoint(scope, receive, send)
+    elif scope["type"] == "http" and scope["path"] in PROBES:
+        # Asked by address and without TLS, by engines and proxies on the way to this process.
+        await probe(scope, send, is_draining=listener().is_closing)
     else:
         await django(scope, receive, send)
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
     await receive()
+    _raise_open_files()
     _freeze_modules()
     ear = listener()
     with _drained_by_signals(ear):
@@ -47,6 +54,12 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         await receive()
     await ear.close()
     await send({"type": "lifespan.shutdown.complete"})
+
+
+def _raise_open_files() -> None:
+    """Use all open files that this process may have: each waiting agent is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _freeze_modules() -> None:

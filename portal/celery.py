@@ -1,8 +1,13 @@
 """The Celery application. A message is a bell: it carries primary keys and no data."""
 
+from typing import Any
+
 from celery import Celery
+from celery.signals import after_task_publish, beat_init, heartbeat_sent
+from django.conf import settings
 from kombu.transport import TRANSPORT_ALIASES
 
+from portal.heartbeat import touch
 from portal.settings_choice import choose_settings
 
 choose_settings()
@@ -15,3 +20,22 @@ for _name in ("redis", "rediss"):
 
 app = Celery("tessera")
 app.config_from_object("django.conf:settings", namespace="CELERY")
+
+
+def worker_alive(**_: Any) -> None:
+    """The worker's main loop runs, and is connected to the broker."""
+    touch(settings.PLATFORM.heartbeat_file)
+
+
+def beat_alive(**_: Any) -> None:
+    """The broker took a task that was due."""
+    touch(settings.PLATFORM.heartbeat_file)
+
+
+def beat_begins(**_: Any) -> None:
+    # Not before: web processes and workers publish tasks as well.
+    after_task_publish.connect(beat_alive)
+
+
+heartbeat_sent.connect(worker_alive)
+beat_init.connect(beat_begins)

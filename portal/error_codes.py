@@ -20,6 +20,7 @@ class ErrorCode(StrEnum):
     BUSY = "busy"
     CHANGE_INVALID = "change_invalid"
     CHANGES_UNKNOWN = "changes_unknown"
+    DATABASE_UNAVAILABLE = "database_unavailable"
     DAYS_INVALID = "days_invalid"
     DESCRIPTION_INVALID = "description_invalid"
     DRAIN_STALE = "drain_stale"
@@ -114,6 +115,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.BUSY: ErrorKind(409, "Another what-if is running"),
     ErrorCode.CHANGE_INVALID: ErrorKind(400, "Invalid change"),
     ErrorCode.CHANGES_UNKNOWN: ErrorKind(400, "Unknown changes"),
+    ErrorCode.DATABASE_UNAVAILABLE: ErrorKind(503, "The database does not respond"),
     ErrorCode.DAYS_INVALID: ErrorKind(400, "Invalid number of days"),
     ErrorCode.DESCRIPTION_INVALID: ErrorKind(400, "Invalid description"),
     ErrorCode.DRAIN_STALE: ErrorKind(409, "The node's jobs have changed"),

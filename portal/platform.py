@@ -17,6 +17,9 @@ class Platform:
     redis_url: str = ""
     """URL of Redis, for bells and rate limits. Empty: sockets and files under `var`, which serve
     one machine only."""
+    heartbeat_file: str = ""
+    """The file that a worker or beat touches while it works, see `portal.heartbeat`. Empty:
+    none."""
     image_allow: str = "*"
     """Comma-separated patterns of the image names that jobs may use."""
     default_time_limit_seconds: int = 4 * 3600

@@ -21,8 +21,9 @@ def compiled(function: Function) -> Function:
     """Decorator. The code is kept in NUMBA_CACHE_DIR, else beside the source, else in the user's
     cache folder; in none of them if none can be written."""
     dispatcher: Any = njit(function)
-    if config.CACHE_DIR and not os.access(config.CACHE_DIR, os.W_OK):
-        dispatcher._cache = ReadOnlyCache(function)
+    kept = getattr(config, "CACHE_DIR", "")  # NUMBA_CACHE_DIR; numba makes its attributes itself
+    if kept and not os.access(kept, os.W_OK):
+        dispatcher._cache = ReadOnlyCache(function)  # type: ignore[no-untyped-call]
     else:
         with suppress(RuntimeError):  # numba found no folder that it can write
             dispatcher.enable_caching()
