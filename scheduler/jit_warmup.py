@@ -11,7 +11,7 @@ from typing import Any
 
 from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode
-from scheduler.core.compiled import compiled_here
+from scheduler.core.compiled import uncached_functions
 from scheduler.core.forecast.pass_estimates import estimate_starts
 from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.forecast.starts import MIN_ENDED_RUNS
@@ -96,8 +96,8 @@ def _synthetic_snapshot() -> ClusterSnapshot:
 
 def main(arguments: list[str]) -> None:
     warm_up()
-    if arguments == ["--from-cache"] and compiled_here():
-        sys.exit(f"not in the cache: {', '.join(compiled_here())}")
+    if arguments == ["--from-cache"] and uncached_functions():
+        sys.exit(f"not in the cache: {', '.join(uncached_functions())}")
 
 
 if __name__ == "__main__":

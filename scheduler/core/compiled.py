@@ -31,7 +31,7 @@ def compiled(function: Function) -> Function:
     return cast(Function, dispatcher)
 
 
-def compiled_here() -> list[str]:
+def uncached_functions() -> list[str]:
     """The functions that this process compiled itself instead of loading them."""
     return [each.py_func.__qualname__ for each in _dispatchers if each.stats.cache_misses]
 
