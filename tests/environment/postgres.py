@@ -30,9 +30,11 @@ _numbers = itertools.count(1)
 class PostgresServer:
     """The cluster. `kill` then `start` is a crash and a recovery; the data stays."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, settings: tuple[str, ...] = ()) -> None:
+        """`settings`: more of them, each `name=value`."""
         self.home = home
         self.port = free_port()
+        self._settings = (*FAST, *settings)
         self._bin = Path(POSTGRES.path() or "").parent
         self._as_user = _unprivileged(home)
         self._program: Program | None = None
@@ -42,13 +44,18 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start it, or start it again on the same port."""
-        settings = (f"port={self.port}", "listen_addresses=127.0.0.1", *FAST)
+        settings = (f"port={self.port}", "listen_addresses=127.0.0.1", *self._settings)
         options = [word for setting in settings for word in ("-c", setting)]
         server = [str(self._bin / "postgres"), "-D", str(self.home / "data"), "-k", str(self.home)]
         self._program = Program(
             [*self._as_user, *server, *options], log=self.home / "log", environ=os.environ
         )
         self._program.wait_ready(self._answers)
+
+    @property
+    def pid(self) -> int:
+        assert self._program, "it was never started"
+        return self._program.process.pid
 
     def stop(self) -> None:
         """Break every connection and end it cleanly."""
@@ -122,10 +129,10 @@ def _unprivileged(home: Path) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def running_postgres() -> Iterator[PostgresServer]:
+def running_postgres(settings: tuple[str, ...] = ()) -> Iterator[PostgresServer]:
     """A cluster for as long as the block runs; for programs that are not tests too."""
     with temporary_home("pg") as home, contextlib.ExitStack() as stack:
-        server = PostgresServer(home)
+        server = PostgresServer(home, settings)
         stack.callback(server.stop)
         server.start()
         yield server

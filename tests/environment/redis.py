@@ -34,6 +34,11 @@ class RedisServer:
         )
         self._program.wait_ready(self._answers)
 
+    @property
+    def pid(self) -> int:
+        assert self._program, "it was never started"
+        return self._program.process.pid
+
     def stop(self) -> None:
         if self._program:
             self._program.stop()
