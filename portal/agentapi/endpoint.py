@@ -42,9 +42,10 @@ from portal.agentapi.http import (
 )
 from portal.agentapi.logs import LogCall, log_append
 from portal.agentapi.long_poll import long_poll, newest_poll
-from portal.agentapi.refusals import refusal_record
+from portal.agentapi.refusals import refusal_record, refusals_recorded
 from portal.agentapi.telemetry import telemetry_accept
 from portal.agentapi.threads import run_in_decode_thread, run_in_thread
+from portal.audit.codes import AuditAction
 from portal.live.listener import subscribe
 from portal.storage.errors import StoreError
 
@@ -71,11 +72,11 @@ async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
     except Disconnected:
         return
     except Exception as error:
-        if isinstance(error, ContractError):
-            await refusal_record(scope["path"], error)
         refusal = _refusal(error)
         if refusal is None:
             log.exception("agent call %s failed", scope["path"])
+        elif refusal.code is ContractErrorCode.TOO_FREQUENT:
+            await refusal_record(AuditAction.THROTTLED, refusal)
         status, value = (refusal.status, refusal.body()) if refusal else (500, FAILED)
         retry_after = _retry_after(refusal) if refusal else 0
     if value is not None:
@@ -129,14 +130,16 @@ async def _respond(scope: Scope, receive: Receive) -> tuple[int, object]:
 
 async def _enrol(scope: Scope, receive: Receive) -> object:
     request = await _read_greeting(EnrolRequest, scope, receive)
-    with door().enrolment(scope):
-        return await run_in_thread(enrolment.enrol, request=request)
+    async with refusals_recorded(AuditAction.ENROLMENT_REFUSED):
+        with door().enrolment(scope):
+            return await run_in_thread(enrolment.enrol, request=request)
 
 
 async def _hello(scope: Scope, receive: Receive) -> object:
     request = await _read_greeting(HelloRequest, scope, receive)
-    with door().hello(scope, request.node_id):
-        return await run_in_thread(enrolment.hello, request=request)
+    async with refusals_recorded(AuditAction.HELLO_REFUSED):
+        with door().hello(scope, request.node_id):
+            return await run_in_thread(enrolment.hello, request=request)
 
 
 async def _read_greeting(kind: type[Request], scope: Scope, receive: Receive) -> Request:

@@ -1,18 +1,27 @@
 """Refused enrolments and hellos, and throttled calls of agents, as security events."""
 
-from agents.contract.calls import ENROL_PATH, HELLO_PATH
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from agents.contract.errors import ContractError, ContractErrorCode
 from portal.agentapi.threads import run_in_thread
 from portal.audit.codes import AuditAction
 from portal.audit.security_events import refusal_count, refusals_write
 
-ACTIONS = {ENROL_PATH: AuditAction.ENROLMENT_REFUSED, HELLO_PATH: AuditAction.HELLO_REFUSED}
+
+@asynccontextmanager
+async def refusals_recorded(action: AuditAction) -> AsyncIterator[None]:
+    """Record a refusal inside the block as `action`, and raise it again. Throttled calls are left
+    to the endpoint, which records those of all calls."""
+    try:
+        yield
+    except ContractError as refusal:
+        if refusal.code is not ContractErrorCode.TOO_FREQUENT:
+            await refusal_record(action, refusal)
+        raise
 
 
-async def refusal_record(path: str, refusal: ContractError) -> None:
+async def refusal_record(action: AuditAction, refusal: ContractError) -> None:
     """Count a refused call. Only the few that write a line take a thread."""
-    action = ACTIONS.get(path)
-    if refusal.code is ContractErrorCode.TOO_FREQUENT:
-        action = AuditAction.THROTTLED
-    if action and (lines := refusal_count(action)):
+    if lines := refusal_count(action):
         await run_in_thread(refusals_write, lines=lines, noun="node", reason=str(refusal.code))

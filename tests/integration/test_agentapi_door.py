@@ -347,7 +347,7 @@ def test_a_flood_of_refused_calls_takes_a_thread_only_to_write_a_line(monkeypatc
 
     async def scenario(client):
         for _ in range(REFUSED_GREETINGS.burst + 20):
-            await client.post(HELLO_PATH, json={"colour": "red"})
+            await client.post(HELLO_PATH, json=Agent().hello_body())
 
     forget_refusals()
     run(scenario)
