@@ -8,6 +8,8 @@ import pytest
 
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import ReplicaState
+from agents.host.files import FileTree
+from agents.partitioning.capabilities import CapabilityNodes
 from agents.runtime.injection import Injection, InjectionPath
 from tests.support.carving import HIGH, LOW, Carving
 
@@ -104,6 +106,21 @@ def test_the_nodes_are_made_after_a_carve_and_only_if_one_is_missing(node):
     node.live(10)
     node.wish(LOW, HIGH, replicas=(node.on(LOW),))
     assert calls(node) == ["nvidia-smi"], "the nodes of all instances were made by the first call"
+
+
+def test_the_nodes_are_looked_for_again_only_for_other_instances(node):
+    node.wish(LOW)
+    instances = node.node.hardware.instances
+    nodes = CapabilityNodes(FileTree(node.root), node.policy.nvidia_smi)
+    assert nodes.is_stale(instances)
+    assert nodes.create(instances) is None
+    assert not nodes.is_stale(instances)
+    node.wish(LOW, HIGH)
+    assert nodes.is_stale(node.node.hardware.instances)
+    (node.root / f"dev/nvidia-caps/nvidia-cap{10 * node.instance(HIGH[1])}").unlink()
+    (node.root / "withheld").write_text(str(10 * node.instance(HIGH[1])))
+    assert nodes.create(node.node.hardware.instances) is not None
+    assert nodes.is_stale(node.node.hardware.instances), "one is missing"
 
 
 @pytest.mark.parametrize("part", [0, 1], ids=["gpu-instance", "compute-instance"])

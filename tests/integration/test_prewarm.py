@@ -8,13 +8,15 @@ from django.utils import timezone
 from portal.allocations.models import Allocation
 from portal.audit.codes import EventCode
 from portal.audit.models import Event
-from portal.inventory.models import Gpu, Slice
+from portal.inventory.models import Gpu, Node, Slice
 from portal.inventory.node_settings import gpu_pin
 from portal.planning.planner_input import planner_input
 from portal.quotas.policy import current_policy
+from scheduler.commit.partitions import carve_commit
 from scheduler.commit.plan import commit
+from scheduler.core.model.decisions import Carve
 from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
-from scheduler.core.model.states import JobStatus, SliceStatus
+from scheduler.core.model.states import JobStatus, NodeStatus, SliceStatus
 from scheduler.core.plan import plan
 from scheduler.driver import drive
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
@@ -82,6 +84,13 @@ def test_idle_slices_that_nobody_will_want_are_deleted_once_their_gpu_has_settle
     gone = Slice.objects.filter(status=SliceStatus.DELETING)
     assert gone.exists()
     assert not gone.filter(pk__in=Allocation.objects.values("slice")).exists()
+
+
+def test_nothing_is_carved_ahead_on_a_node_that_was_retired_since_the_pass(node):
+    Node.objects.update(status=NodeStatus.RETIRED)
+    before = Slice.objects.count()
+    assert not carve_commit(Carve(str(Gpu.objects.get().pk), "1g.18gb", start=6, size=1))
+    assert Slice.objects.count() == before
 
 
 def test_nothing_is_carved_ahead_on_a_pinned_gpu(node):

@@ -3,9 +3,11 @@
 import asyncio
 
 import httpx
+import pytest
 
 from agents.contract.calls import MAX_LOG_CHUNK_BYTES, HelloResponse, LogResponse
 from agents.contract.codec import encode
+from agents.contract.errors import ContractError, ContractErrorCode
 from agents.portal.client import PortalClient
 from agents.portal.sync import PortalSession
 from agents.runtime.base import ContainerPhase, ContainerStatus
@@ -17,18 +19,27 @@ GREETED = encode(HelloResponse(1, "t", 600, 60, 0, WHEN))
 
 
 class Portal:
-    """Takes logs as the real one does: by offset, each byte once. Sync calls are held for ever."""
+    """Takes logs as the real one does: by offset, each byte once. Sync calls are held for ever.
 
-    def __init__(self, runtime):
+    `refused`: the replicas whose logs it does not take, and with which code. `offsets`: those of
+    the chunks that it refused."""
+
+    def __init__(self, runtime, refused=()):
         self.runtime, self.logs, self.calls = runtime, {}, asyncio.Queue()
+        self.refused, self.offsets = dict(refused), []
 
     async def answer(self, request):
         if request.url.path.endswith("hello"):
             return httpx.Response(200, json=GREETED)
         if request.method != "PUT":
             await asyncio.Event().wait()
-        replica = request.url.path.split("/")[-2]
-        assert int(request.url.params["offset"]) == len(self.logs.get(replica, b""))
+        replica, offset = request.url.path.split("/")[-2], int(request.url.params["offset"])
+        if code := self.refused.get(replica):
+            self.offsets.append(offset)
+            self.calls.put_nowait(replica)
+            refusal = ContractError(code, "not taken")
+            return httpx.Response(refusal.status, json=refusal.body())
+        assert offset == len(self.logs.get(replica, b""))
         self.logs[replica] = self.logs.get(replica, b"") + request.content
         self.calls.put_nowait(replica)
         return httpx.Response(200, json=encode(LogResponse(len(self.logs[replica]))))
@@ -54,12 +65,13 @@ def there(machine, replica, log, phase=ContainerPhase.RUNNING):
     machine.runtime.logs[replica] = log
 
 
-def talk(machine, scenario):
-    """Run the scenario beside a conversation; the rounds that it asked of the node."""
+def talk(machine, scenario, refused=()):
+    """Run the scenario beside a conversation. Returns the number of rounds that it requested of
+    the node."""
     woken = []
 
     async def whole():
-        portal, node = Portal(machine.runtime), machine.agent()
+        portal, node = Portal(machine.runtime, refused), machine.agent()
         client = PortalClient("http://portal", httpx.MockTransport(portal.answer))
         identity = AgentIdentity(machine.folder)
         identity.record_enrolment("n-1")
@@ -120,3 +132,19 @@ def test_the_end_of_a_log_that_went_while_its_replica_ran_wakes_the_node(machine
         await portal.until(lambda: "r-2" in portal.logs)
 
     assert talk(machine, scenario) >= 2, "when it was first seen, and when it ended"
+
+
+@pytest.mark.parametrize("code", [ContractErrorCode.REPLICA_UNKNOWN, ContractErrorCode.TOO_LARGE])
+def test_a_chunk_that_the_portal_will_never_take_is_sent_once(machine, code):
+    log = b"x" * MAX_LOG_CHUNK_BYTES + b"the end"
+    there(machine, "r-1", log)
+
+    async def scenario(portal):
+        await portal.until(lambda: len(portal.offsets) == 2)
+        assert portal.offsets == [0, MAX_LOG_CHUNK_BYTES]
+        there(machine, "r-2", b"sent after the log of r-1 was given up\n")
+        await portal.until(lambda: "r-2" in portal.logs)
+        assert len(portal.offsets) == 2
+
+    talk(machine, scenario, {"r-1": code})
+    assert machine.journal.shipped_offsets()["r-1"] == len(log)

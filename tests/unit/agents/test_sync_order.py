@@ -3,6 +3,7 @@ was overtaken by a newer one does not come back, one of a restored portal does."
 
 import asyncio
 import json
+import time
 
 import httpx
 import pytest
@@ -28,9 +29,10 @@ WHEN = "2026-01-01T00:00:00Z"
 class Portal:
     """Answers hello; each sync call waits until the test says which revision answers it, or that
     it fails with a `httpx` error or a refusal. `documents`: whether each call brought the observed
-    document."""
+    document. `skew_ms`: its clock minus that of the node; beyond a minute it refuses a hello."""
 
     def __init__(self):
+        self.skew_ms = 0
         self.calls = asyncio.Queue()
         self.documents = []
         self.observed = {}
@@ -39,6 +41,13 @@ class Portal:
     async def answer(self, request):
         if request.url.path.endswith("hello"):
             self.hellos += 1
+            now_ms = time.time_ns() // 1_000_000 + self.skew_ms
+            if abs(now_ms - json.loads(request.content)["time_ms"]) > 60_000:
+                extra = {"server_time_ms": now_ms}
+                skewed = ContractError(
+                    ContractErrorCode.CLOCK_SKEW, "set the clock", "time_ms", extra
+                )
+                return httpx.Response(skewed.status, json=skewed.body())
             return httpx.Response(200, json=encode(HelloResponse(1, "t", 600, 60, 0, WHEN)))
         said, revision = json.loads(request.content), asyncio.Future()
         self.documents.append(said["observed"] is not None)
@@ -52,11 +61,12 @@ class Portal:
         return httpx.Response(200, json=encode(answer))
 
 
-def talk(machine, scenario):
+def talk(machine, scenario, *, skew_ms=0):
     """Run the scenario beside a session of a node with a portal."""
 
     async def whole():
         portal, node = Portal(), machine.agent()
+        portal.skew_ms = skew_ms
         client = PortalClient("http://portal", httpx.MockTransport(portal.answer))
         identity = AgentIdentity(machine.folder)
         identity.record_enrolment("n-1")
@@ -87,6 +97,22 @@ def test_an_answer_that_was_overtaken_does_not_take_the_node_back(machine):
     assert machine.journal.desired().revision == 5
 
 
+def test_a_late_answer_with_a_newer_document_is_accepted(machine):
+    async def scenario(portal, session):
+        _, slow = await portal.calls.get()
+        session.report(an_observed(boot_id="b-2"))
+        _, quick = await portal.calls.get()
+        is_accepted = asyncio.Event()
+        session.node.renew_lease = lambda _: is_accepted.set()
+        quick.set_result(5)
+        await is_accepted.wait()
+        slow.set_result(7)
+        assert (await portal.calls.get())[0] == 7
+
+    talk(machine, scenario)
+    assert machine.journal.desired().revision == 7
+
+
 def test_a_restored_portal_may_go_back(machine):
     async def scenario(portal, _):
         for applied, answered in ((0, 5), (5, 2), (2, 3)):
@@ -114,6 +140,17 @@ def test_after_a_failed_call_the_portal_gets_the_whole_document_again(machine):
         assert portal.documents[3:] == [True, True]
 
     talk(machine, scenario)
+
+
+@pytest.mark.parametrize("skew_ms", [3_600_000, -3_600_000])
+def test_after_a_refusal_for_its_clock_a_node_says_hello_by_the_clock_of_the_portal(
+    machine, skew_ms
+):
+    async def scenario(portal, _):
+        await portal.calls.get()
+        assert portal.hellos == 2
+
+    talk(machine, scenario, skew_ms=skew_ms)
 
 
 def test_a_portal_that_wants_fewer_calls_gets_no_hello_but_the_same_report_later(
