@@ -1,63 +1,29 @@
-"""Last week on another cluster: asked over REST, by the task and by the command."""
+"""Last week on another cluster: questions over REST, and how the task answers them."""
 
-import json
 import os
 from dataclasses import replace
 from datetime import timedelta
-from io import StringIO
 from types import SimpleNamespace
 
 import pytest
 from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
-from portal.jobs.models import Attempt, Job
-from portal.jobs.services import job_cancel
-from portal.planning import requests
 from portal.quotas.models import Quota
-from portal.quotas.services import quota_set
 from portal.what_if import progress, recorded_jobs, services, tasks
 from portal.what_if.models import CUT_OFF, LEASE, WhatIf, WhatIfStatus
-from portal.what_if.recorded_jobs import current_scenario, recorded_window
-from portal.what_if.services import what_if_cancel, what_if_compare, what_if_create, what_if_run
+from portal.what_if.recorded_jobs import recorded_window
+from portal.what_if.services import what_if_cancel, what_if_create, what_if_run
 from portal.what_if.tasks import run_what_if, start_process, start_waiting
-from scheduler.what_if.changes import QuotaSet
-from tests.support.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.recorded_weeks import a_recorded_week
+from tests.support.rows import a_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-HOUR = timedelta(hours=1)
-# One moment for all of a test: what is compared to the second must not be counted from two.
-TODAY = timezone.now().replace(microsecond=0)
-SLICE = {"device": {"mig": "3g.71gb"}}
-
-
-def ran(job, *, queued, waited=0, hours=1.0):
-    """As if it had been queued so long ago, had waited (hours), and had run."""
-    queued_at = TODAY - queued
-    start = queued_at + timedelta(hours=waited)
-    end = start + timedelta(hours=hours)
-    Job.objects.filter(pk=job.pk).update(
-        queued_at=queued_at,
-        submitted_at=queued_at,
-        started_at=start,
-        finished_at=end,
-        status="succeeded",
-    )
-    times = {"created_at": start, "ended_at": end}
-    Attempt.objects.update_or_create(job=job, number=1, defaults=times)
-    return job
-
-
-@pytest.fixture(autouse=True)
-def today(monkeypatch):
-    monkeypatch.setitem(globals(), "TODAY", timezone.now().replace(microsecond=0))
 
 
 @pytest.fixture
@@ -79,14 +45,7 @@ def client(root):
 
 @pytest.fixture
 def week(alice):
-    """Two projects on two MIG GPUs; half a GPU of quota lets vision run one slice at a time."""
-    vision, speech = a_project("vision", alice), a_project("speech", alice)
-    quota_set(project=vision, limit_units=28_000, actor="root")
-    for number in range(4):
-        job = a_job(alice, vision, name=f"run-{number}", **SLICE)
-        ran(job, queued=50 * HOUR, waited=number)
-    ran(a_job(alice, speech, **SLICE), queued=49 * HOUR)
-    return a_node("node-a", gpus=2)
+    return a_recorded_week(alice)
 
 
 def quota(gpus, project="vision"):
@@ -305,44 +264,6 @@ def test_what_does_not_fit_the_cluster_any_more_fails_with_its_sentence(root, we
     )
 
 
-def test_the_command_prints_baseline_beside_changed(week):
-    out = StringIO()
-    call_command("what_if", "--quota", "vision=1", "--nodes", "1:node-a", stdout=out)
-    lines = out.getvalue().splitlines()
-    assert lines[0] == "5 jobs; changed: vision may hold 1 GPUs, 1 more like node-a"
-    (mean,) = (line for line in lines if line.startswith("mean wait of project vision"))
-    assert mean.split()[-3:] == ["01:30:00", "00:30:00", "-01:00:00"]
-    assert AuditEntry.objects.get(action="what_if").actor == "manage.py"
-
-
-def test_the_command_prints_json_for_programs(week):
-    out = StringIO()
-    call_command(
-        "what_if", "--days", "3", "--policy", "backfill=conservative", "--json", stdout=out
-    )
-    found = json.loads(out.getvalue())
-    assert found["until"] - found["since"] == 3 * 86_400
-    assert found["baseline"]["jobs"] == 5
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["--quota", "vision"], ["--without", "zz"], ["--days", "0"], ["--policy", "order=x"]],
-    ids=["word", "node", "days", "policy"],
-)
-def test_bad_input_of_the_command_is_one_sentence_and_exit_code_2(week, words):
-    with pytest.raises(CommandError) as refused:
-        call_command("what_if", *words)
-    assert refused.value.returncode == 2
-    assert str(refused.value)
-
-
-def test_the_command_answers_a_stored_question(root, week):
-    row = WhatIf.objects.create(requester=root, days=7)
-    call_command("what_if", "--waiting")
-    assert WhatIf.objects.get(pk=row.pk).status == WhatIfStatus.DONE
-
-
 def test_a_process_of_its_own_answers_so_that_the_worker_is_free(root, week, monkeypatch, tmp_path):
     name = connection.settings_dict["NAME"]
     if connection.vendor != "sqlite":
@@ -358,69 +279,3 @@ def test_a_process_of_its_own_answers_so_that_the_worker_is_free(root, week, mon
     row.refresh_from_db()
     assert (row.status, row.progress) == (WhatIfStatus.DONE, 100)
     assert row.outcome["baseline"]["jobs"] == 5
-
-
-def test_reading_takes_the_same_number_of_queries_however_many_jobs(alice, week):
-    now = timezone.now()
-
-    def queries():
-        requests._cache.clear()
-        with CaptureQueriesContext(
-            connection,
-        ) as found:
-            current_scenario(now=now, days=7)
-            recorded_window(now=now, days=7)
-        return len(found)
-
-    few = queries()
-    for number in range(10):
-        first = Job.objects.earliest("id")
-        job = a_job(alice, first.project, name=f"more-{number}", after=[first.label], **SLICE)
-        ran(job, queued=20 * HOUR)
-    assert queries() == few
-
-
-def test_recorded_jobs_say_what_they_waited_ran_and_how_they_ended(alice):
-    home = a_project("vision", alice)
-    twice = ran(a_job(alice, home, **SLICE), queued=30 * HOUR, waited=2, hours=1)
-    again = twice.attempts.get().ended_at + HOUR
-    Attempt.objects.create(job=twice, number=2, created_at=again, ended_at=again + HOUR / 2)
-    old = ran(a_job(alice, home, **SLICE, time_limit="4d"), queued=80 * HOUR, hours=60)
-    before = ran(a_job(alice, home, **SLICE), queued=90 * HOUR)
-    taken = a_job(alice, home, **SLICE)
-    job_cancel(job=taken, actor="alice")
-    Job.objects.filter(pk=taken.pk).update(queued_at=TODAY - 5 * HOUR)
-    node = a_node("node-a", gpus=1)
-    runs = a_job(alice, home, **SLICE)
-    settle(node, rounds=2)
-    waiting = a_job(alice, home, device={"gpus": 1})
-
-    now = TODAY + HOUR / 4
-    found = {r.job.id: r for r in recorded_window(now=now, days=2).jobs}
-    assert str(before.pk) not in found
-    seen = found[str(twice.pk)]
-    assert (seen.ran_seconds, seen.waited_seconds) == (3_600, 3 * 3_600), "at most its limit"
-    assert seen.is_counted and not seen.was_running
-    seen = found[str(old.pk)]
-    assert seen.was_running and not seen.is_counted
-    assert seen.ran_seconds + seen.job.attained_seconds == 60 * 3_600
-    assert seen.job.attained_seconds == 32.25 * 3_600
-    seen = found[str(taken.pk)]
-    assert seen.withdrawn_at and seen.waited_seconds is None
-    assert found[str(waiting.pk)].waited_seconds is None
-    assert found[str(waiting.pk)].ran_seconds > 0
-    assert found[str(runs.pk)].ran_seconds >= 900
-
-
-def test_the_cluster_is_read_empty_and_the_service_answers_at_once(alice):
-    node = a_node("node-a", gpus=2)
-    home = a_project("vision", alice)
-    a_job(alice, home, **SLICE)
-    settle(node)
-    setting = current_scenario(now=timezone.now(), days=7)
-    (view,) = setting.nodes
-    assert view.cpu_free_milli == view.cpu_total_milli == 64_000
-    assert not any(gpu.slices for gpu in view.gpus)
-    assert [quota.used_units for quota in setting.quotas] == [0]
-    found = what_if_compare(days=1, changes=[QuotaSet("vision", 56_000)], actor="root")
-    assert (found.baseline.jobs, found.baseline.ended) == (1, 1)
