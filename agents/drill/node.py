@@ -63,6 +63,8 @@ class DrillNode:
         self.loop: NodeLoop | None = None
         self.journal: Journal | None = None
         self.runtime: Runtime | None = None
+        # One try: a pause before the next one would only make the drill longer.
+        self.policy = NodePolicy(pull_tries=1, on_lease_end=str(LeaseEnd.STOP))
         # The first run id of every replica; another start has another id.
         self.first_runs: dict[str, str] = {}
         self.boots = 0
@@ -75,15 +77,13 @@ class DrillNode:
         self.journal = Journal(self.home / "journal.sqlite3")
         self.runtime = self.new_runtime()
         hardware = Hardware(Nvml(), self.runtime, self.home, simulated=True)
-        # One try: a pause before the next one would only make the drill longer.
-        policy = NodePolicy(pull_tries=1, on_lease_end=str(LeaseEnd.STOP))
         with patch.object(agents.loop.node, "boot_id", self._boot_id):
             self.loop = NodeLoop(
                 self.name,
                 self.journal,
                 hardware,
                 self.runtime,
-                policy,
+                self.policy,
                 self.reported.append,
                 new_workers=InlineWorkers,
             )

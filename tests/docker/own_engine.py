@@ -10,17 +10,19 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import docker
+import pytest
 
+from docs.examples.build_image import build_image
 from tests.environment import debian
 from tests.environment.docker_engine import (
     LOOPBACK_THEN,
     NAMESPACES,
-    OLDEST_API,
     DockerEngine,
     answers,
+    engine_client,
     strays,
 )
+from tests.environment.levels import skip_without
 from tests.environment.programs import Program, end, temporary_home
 
 
@@ -93,17 +95,26 @@ class OwnEngine(DockerEngine):
 
 def container_processes(base_url: str) -> list[int]:
     """The processes of all containers that run."""
-    client = docker.DockerClient(base_url=base_url, version=OLDEST_API)
-    try:
+    with engine_client(base_url) as client:
         running = client.containers.list(ignore_removed=True)
         return [int(row[1]) for each in running for row in each.top()["Processes"]]
-    finally:
-        client.close()
 
 
 @contextlib.contextmanager
-def own_engine() -> Iterator[OwnEngine]:
+def own_engine(kind: type[OwnEngine] = OwnEngine) -> Iterator[OwnEngine]:
+    """Started, with the example image. Skips the test where no engine can run."""
+    skip_without(debian.DOCKERD)
+    if reason := debian.why_not("docker"):
+        pytest.skip(reason)
     with temporary_home("docker") as home, contextlib.ExitStack() as stack:
-        engine = OwnEngine(home)
+        engine = kind(home)
         stack.callback(engine.stop)
+        engine.start()
+        build_image(engine.base_url)
         yield engine
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[OwnEngine]:
+    with own_engine() as own:
+        yield own

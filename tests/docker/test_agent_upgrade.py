@@ -16,20 +16,20 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import docker
 import pytest
 
 from agents.mps.control import PID_FILE, MpsControl
 from agents.mps.support import control_program
 from agents.service.installation import ENVIRONMENT, UNIT
 from tests.benchmarks.adoption import portal_log
+from tests.environment.docker_engine import engine_client
 from tests.services.stack import ROOT, Stack, until
 from tests.support.unit_files import command_words, environment, unit_sections
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 NODE = "node-a"
-# Counts until it is asked to end, and has the last word.
+# Counts until SIGTERM, then prints a last line.
 COUNT = """
 import itertools, signal, time
 ended = []
@@ -131,7 +131,7 @@ def remove_containers_of(stack, docker_engine):
     """What a failed test leaves. The agent goes first: it would make them again."""
     if NODE in stack.running:
         stack.kill(NODE)
-    with contextlib.closing(docker.DockerClient(base_url=docker_engine, version="1.41")) as client:
+    with engine_client(docker_engine) as client:
         ours = (stack.var / "nodes" / NODE / "agent" / "node-id").read_text()
         for container in client.containers.list(
             all=True, filters={"label": f"tessera.node={ours}"}
@@ -172,7 +172,7 @@ def test_an_upgrade_keeps_jobs_shares_and_their_logs(node, docker_engine):
     for job in jobs:
         node.until_status(job, "running", seconds=120)
     uids = [node.job(job)["uid"] for job in jobs]
-    with contextlib.closing(docker.DockerClient(base_url=docker_engine, version="1.41")) as client:
+    with engine_client(docker_engine) as client:
         before, shares = containers(client, uids), daemons(node)
         assert len(shares) == 1 and all(shares.values())
 

@@ -65,8 +65,8 @@ def test_a_container_is_bound_to_the_cpus_and_memory_nodes_that_it_is_granted(do
     assert watch.ended(replica).exit_code == 0
     host = docker_node.container(replica).attrs["HostConfig"]
     assert (host["CpusetCpus"], host["CpusetMems"]) == (str(cpu), "0")
-    said = dict(line.split() for line in runtime.log(replica.id, 0, 4_096).decode().splitlines())
-    assert (said["Cpus_allowed_list:"], said["oom_score_adj:"]) == (str(cpu), str(OOM_SCORE))
+    status = dict(line.split() for line in runtime.log(replica.id, 0, 4_096).decode().splitlines())
+    assert (status["Cpus_allowed_list:"], status["oom_score_adj:"]) == (str(cpu), str(OOM_SCORE))
 
 
 def test_inside_the_container_no_power_is_left(docker_node):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import docker
 import pytest
 from docker.transport import UnixHTTPAdapter
 from requests import PreparedRequest, Response
@@ -21,10 +20,9 @@ from agents.drill.node import DrillNode
 from agents.drill.threaded_kill_points import ThreadedKillSwitch, client_kill_points
 from agents.runtime.base import RuntimeFailure
 from agents.simdriver.install import uninstall
-from docs.examples.build_image import IMAGE, build_image
-from tests.docker.own_engine import OwnEngine, own_engine
-from tests.environment import debian
-from tests.environment.levels import skip_without
+from docs.examples.build_image import IMAGE
+from tests.docker.own_engine import OwnEngine
+from tests.environment.docker_engine import engine_client
 
 pytestmark = [
     pytest.mark.docker,
@@ -53,7 +51,7 @@ class Freezing(ThreadedKillSwitch):
 
 
 class Node(DrillNode):
-    """One node on the engine that may be away; `looks` past the agent at its containers."""
+    """One node on the engine that may be away; `containers` come from the engine itself."""
 
     def __init__(self, home: Path, engine: OwnEngine) -> None:
         super().__init__(home, f"n{uuid4().hex[:7]}")
@@ -86,20 +84,17 @@ class Node(DrillNode):
     def states(self) -> list[dict[str, ReplicaState]]:
         return [{r.id: r.state for r in document.replicas} for document in self.reported]
 
-    def looks(self) -> list[str]:
-        client = docker.DockerClient(base_url=self.engine.base_url, version="1.41")
-        try:
+    def containers(self) -> list[str]:
+        """The status and the run id of each."""
+        with engine_client(self.engine.base_url) as client:
             found = client.containers.list(all=True, filters={"label": "tessera.node"})
             return [f"{c.status} {run_id(c)}" for c in found]
-        finally:
-            client.close()
 
     def end(self) -> None:
         if self.runtime is not None:
             self.runtime.close()
-        client = docker.DockerClient(base_url=self.engine.base_url, version="1.41")
-        remove_all(client, self.name)
-        client.close()
+        with engine_client(self.engine.base_url) as client:
+            remove_all(client, self.name)
         self._drop_journal()
         uninstall()
 
@@ -116,17 +111,6 @@ def hasty(engine: OwnEngine) -> Callable[..., Response]:
     return send
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[OwnEngine]:
-    skip_without(debian.DOCKERD)
-    if reason := debian.why_not("docker"):
-        pytest.skip(reason)
-    with own_engine() as own:
-        own.start()
-        build_image(own.base_url)
-        yield own
-
-
 @pytest.fixture
 def node(engine, tmp_path, monkeypatch) -> Iterator[Node]:
     monkeypatch.setenv("DOCKER_HOST", engine.base_url)
@@ -140,12 +124,12 @@ def node(engine, tmp_path, monkeypatch) -> Iterator[Node]:
 
 def test_a_silent_engine_ends_nothing_and_loses_nothing(node, engine):
     node.until(RUNNING)
-    before = node.looks()
+    before = node.containers()
     engine.freeze()
     node.rounds()
     engine.thaw()
     node.until(RUNNING)
-    assert node.looks() == before
+    assert node.containers() == before
     assert all(set(states.values()) <= ALIVE for states in node.states())
 
 
@@ -165,7 +149,7 @@ def test_an_engine_that_falls_silent_at_a_call_starts_the_replica_once(node, eng
     assert node.fuse.engine is None, "the call was never made"
     engine.thaw()
     node.until(RUNNING)
-    (there,) = node.looks()
+    (there,) = node.containers()
     assert there.endswith(" 0")
     assert node.journal.failures() == {}
     assert all(set(states.values()) <= ALIVE for states in node.states())
@@ -176,12 +160,12 @@ def test_what_lives_through_a_restart_of_the_engine_is_adopted(node, engine):
     engine.live_restore = True
     engine.start()
     node.until(RUNNING)
-    before = node.looks()
+    before = node.containers()
     engine.down()
     node.rounds()
     engine.start()
     node.until(RUNNING)
-    assert node.looks() == before
+    assert node.containers() == before
     assert all(set(states.values()) <= ALIVE for states in node.states())
 
 
@@ -196,6 +180,6 @@ def test_what_ends_with_its_engine_has_failed_by_it_and_is_not_started_again(nod
     engine.start()
     node.until(ReplicaState.FAILED)
     assert node.journal.failures()["r-long"].code == "engine_restarted"
-    (there,) = node.looks()
+    (there,) = node.containers()
     assert there.startswith("exited ")
     assert there.endswith(" 0")

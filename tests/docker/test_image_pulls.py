@@ -4,7 +4,6 @@ given up at once, and a cause in words."""
 from collections.abc import Iterator
 from dataclasses import replace
 
-import docker
 import pytest
 from docker.errors import ImageNotFound
 
@@ -45,9 +44,9 @@ def test_a_slow_image_comes_with_progress_and_its_replica_is_prepared(node, regi
     reports = []
 
     def has_progress() -> bool:
-        seen = node.seen(twins[1])
-        if seen and seen.pull:
-            reports.append(seen.pull)
+        replica = node.reported(twins[1])
+        if replica and replica.pull:
+            reports.append(replica.pull)
         return any(0 < pull.bytes_done < LAYER_BYTES for pull in reports)
 
     node.until(has_progress, "progress")
@@ -83,10 +82,10 @@ def test_a_container_is_stopped_while_images_are_pulled(node, registry):
     pulling = [a_replica(f"p{n}", registry.image("silent", f"p{n}")) for n in range(8)]
     node.want(*pulling)
     for replica in pulling:
-        node.until(lambda r=replica: node.seen(r) and node.seen(r).pull, "a pull")
+        node.until(lambda r=replica: node.reported(r) and node.reported(r).pull, "a pull")
     node.cancel(running)
     assert node.until_state(running, ReplicaState.EXITED).exit_code == 0
-    assert all(node.seen(replica).pull for replica in pulling)
+    assert all(node.reported(replica).pull for replica in pulling)
 
 
 @pytest.mark.parametrize(
@@ -110,9 +109,9 @@ def test_a_registry_that_is_away_has_its_cause(docker_node):
 def test_a_job_whose_image_does_not_exist_fails_with_a_sentence(node, registry):
     absent = a_replica("absent", registry.image("absent", "train"))
     node.want(absent)
-    seen = node.until_state(absent, ReplicaState.FAILED)
-    assert seen.code == "image_pull"
-    assert seen.sentence.startswith(f"The registry has no image {absent.image}")
+    failed = node.until_state(absent, ReplicaState.FAILED)
+    assert failed.code == "image_pull"
+    assert failed.sentence.startswith(f"The registry has no image {absent.image}")
 
 
 def failure_of(runtime: DockerRuntime, image: str) -> PullFailure:
@@ -126,8 +125,4 @@ def test_an_image_that_is_there_is_pulled_again_without_a_layer(docker_node, reg
     runtime, image = docker_node.runtime(), registry.image("seconds-0", "twice")
     for _ in range(2):
         runtime.new_pull(image).run(lambda *_: None)
-    client = docker.from_env()
-    try:
-        assert client.images.get(image).tags
-    finally:
-        client.close()
+    assert runtime.client.images.get(image).tags

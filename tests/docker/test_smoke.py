@@ -12,18 +12,15 @@ import sys
 from json import loads
 from pathlib import Path
 
-import docker
 import pytest
 
 from agents.nvml.session import Nvml
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
-from docs.examples.build_image import IMAGE, build_image
-from tests.docker.own_engine import OwnEngine
-from tests.environment import debian
-from tests.environment.levels import skip_without
-from tests.environment.programs import temporary_home
+from docs.examples.build_image import IMAGE
+from tests.docker.own_engine import OwnEngine, own_engine
+from tests.environment.docker_engine import engine_client
 
 pytestmark = pytest.mark.docker
 RUNTIME = """#!{python} -I
@@ -47,7 +44,7 @@ for uuid in $(echo "$NVIDIA_VISIBLE_DEVICES" | tr , " "); do
   esac
 done
 """
-# A toolkit that gives every container the same device, whatever it was asked for.
+# A toolkit that gives every container the same device, whatever was requested.
 WRONG_SMI = """#!/bin/sh
 echo "GPU 0: NVIDIA H200 (UUID: GPU-00000000-0000-0000-0000-000000000000)"
 """
@@ -70,17 +67,8 @@ class EngineWithRuntime(OwnEngine):
 
 @pytest.fixture(scope="module")
 def engine():
-    skip_without(debian.DOCKERD)
-    if reason := debian.why_not("docker"):
-        pytest.skip(reason)
-    with temporary_home("docker") as home:
-        engine = EngineWithRuntime(home)
-        try:
-            engine.start()
-            build_image(engine.base_url)
-            yield engine
-        finally:
-            engine.stop()
+    with own_engine(EngineWithRuntime) as engine:
+        yield engine
 
 
 @pytest.fixture
@@ -129,13 +117,12 @@ def carve(store):
 @pytest.fixture(scope="module")
 def plain_image(engine):
     """The example image without its Python, as most base images are."""
-    client = docker.DockerClient(base_url=engine.base_url, version="1.41")
     command = ["sh", "-c", "rm $(command -v python3)"]
-    container = client.containers.run(IMAGE, command, detach=True, network_mode="none")
-    assert container.wait()["StatusCode"] == 0, container.logs().decode()
-    container.commit(repository="tessera-test-plain", tag="1")
-    container.remove()
-    client.close()
+    with engine_client(engine.base_url) as client:
+        container = client.containers.run(IMAGE, command, detach=True, network_mode="none")
+        assert container.wait()["StatusCode"] == 0, container.logs().decode()
+        container.commit(repository="tessera-test-plain", tag="1")
+        container.remove()
     return "tessera-test-plain:1"
 
 
@@ -205,10 +192,9 @@ def test_an_image_that_is_not_there_is_not_pulled(examine):
 
 def test_nothing_of_it_is_left_on_the_engine(examine, engine, plain_image):
     examine(image=plain_image)
-    client = docker.DockerClient(base_url=engine.base_url, version="1.41")
-    assert client.containers.list(all=True) == []
-    assert {network.name for network in client.networks.list()} == {"bridge", "host", "none"}
-    client.close()
+    with engine_client(engine.base_url) as client:
+        assert client.containers.list(all=True) == []
+        assert {network.name for network in client.networks.list()} == {"bridge", "host", "none"}
 
 
 def test_people_read_what_it_saw_and_what_a_simulation_cannot_show(examine, plain_image):

@@ -6,33 +6,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
 
-import docker
 import pytest
 from django.utils import timezone
 
 import agents.loop.node
-from agents.admission.policy import NodePolicy
 from agents.contract.documents import read_desired
 from agents.drill.docker_node import DrillRuntime, remove_all
 from agents.drill.docker_script import COMPLETE_LOG, PROGRAM
 from agents.drill.node import DrillNode
-from agents.hardware import Hardware
-from agents.loop.node import NodeLoop
-from agents.loop.workers import InlineWorkers
-from agents.nvml.session import Nvml
 from agents.simdriver.install import uninstall
-from agents.state.journal import Journal
-from docs.examples.build_image import build_image
 from portal.agentapi.node_report import node_report
 from portal.inventory.models import Node
 from portal.jobs.models import Job
 from scheduler.core.model.states import JobStatus, NodeStatus
 from scheduler.driver import drive
 from scheduler.tasks import plan_once
-from tests.docker.own_engine import OwnEngine, own_engine
-from tests.environment import debian
-from tests.environment.docker_engine import OLDEST_API
-from tests.environment.levels import skip_without
+from tests.docker.own_engine import OwnEngine
+from tests.environment.docker_engine import engine_client
 from tests.support.rows import a_job, a_project, a_user
 
 pytestmark = [
@@ -49,25 +39,17 @@ LEASE_SECONDS = 300.0
 class ManagedNode(DrillNode):
     """A node on the test's engine, and its row in the portal."""
 
-    def __init__(self, home: Path, engine: OwnEngine, policy: NodePolicy) -> None:
+    def __init__(self, home: Path, engine: OwnEngine) -> None:
         row = Node.objects.create(name="gpu01", status=NodeStatus.ONLINE)
         super().__init__(home, str(row.pk))
-        self.row, self.engine, self.policy = row, engine, policy
+        self.row, self.engine = row, engine
 
-    def start_agent(self) -> NodeLoop:
-        self._drop_journal()
-        self.journal = Journal(self.home / "journal.sqlite3")
-        self.runtime = DrillRuntime(self.home / "logs", self.name, self.policy)
-        self.loop = NodeLoop(
-            self.name,
-            self.journal,
-            Hardware(Nvml(), self.runtime, self.home, simulated=True, policy=self.policy),
-            self.runtime,
-            self.policy,
-            self.reported.append,
-            new_workers=InlineWorkers,
-        )
-        return self.loop
+    def new_runtime(self) -> DrillRuntime:
+        return DrillRuntime(self.home / "logs", self.name, self.policy)
+
+    def reboot(self) -> None:
+        """Agents started from now on find another boot id."""
+        self.boots += 1
 
     def kill(self) -> None:
         """The agent ends, and what it has open is closed."""
@@ -101,46 +83,22 @@ class ManagedNode(DrillNode):
 
     def exit_codes(self) -> set[int]:
         """Of the containers that have ended, from the engine."""
-        client = docker.DockerClient(base_url=self.engine.base_url, version=OLDEST_API)
-        try:
+        with engine_client(self.engine.base_url) as client:
             found = client.containers.list(all=True, filters={"status": "exited"})
             return {each.attrs["State"]["ExitCode"] for each in found}
-        finally:
-            client.close()
 
     def end(self) -> None:
         self.kill()
-        client = docker.DockerClient(base_url=self.engine.base_url, version=OLDEST_API)
-        remove_all(client, self.name)
-        client.close()
+        with engine_client(self.engine.base_url) as client:
+            remove_all(client, self.name)
         self._drop_journal()
         uninstall()
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[OwnEngine]:
-    skip_without(debian.DOCKERD)
-    if reason := debian.why_not("docker"):
-        pytest.skip(reason)
-    with own_engine() as own:
-        own.start()
-        build_image(own.base_url)
-        yield own
-
-
 @pytest.fixture
-def boots(monkeypatch) -> list[str]:
-    """The boot ids of the node; the last one is the present one's."""
-    ids = ["boot-1"]
-    monkeypatch.setattr(agents.loop.node, "boot_id", lambda: ids[-1])
-    return ids
-
-
-@pytest.fixture
-def node(engine, tmp_path, monkeypatch, boots) -> Iterator[ManagedNode]:
+def node(engine, tmp_path, monkeypatch) -> Iterator[ManagedNode]:
     monkeypatch.setenv("DOCKER_HOST", engine.base_url)
-    policy = NodePolicy(on_lease_end="stop", pull_tries=1)
-    node = ManagedNode(tmp_path / "node", engine, policy)
+    node = ManagedNode(tmp_path / "node", engine)
     node.start_agent()
     yield node
     node.end()
@@ -201,21 +159,21 @@ def test_the_end_of_the_lease_before_the_agent_is_shut_down_in_order(node, job):
     require_retry(node, job, "lease_over")
 
 
-def test_a_host_that_shuts_down_in_order_and_boots(node, engine, boots, job):
+def test_a_host_that_shuts_down_in_order_and_boots(node, engine, job):
     """The agent first, then the engine with its containers, as systemd orders them."""
     node.loop.stop()
     node.kill()
     engine.down()
-    boots.append("boot-2")
+    node.reboot()
     engine.start()
     assert node.exit_codes() == {0}
     require_retry(node, job, "node_restarted")
 
 
-def test_power_loss(node, engine, boots, job):
+def test_power_loss(node, engine, job):
     node.kill()
     engine.lose_power()
-    boots.append("boot-2")
+    node.reboot()
     engine.start()
     assert node.exit_codes() == {255}
     require_retry(node, job, "node_restarted")
@@ -227,8 +185,8 @@ def test_a_job_that_is_done_while_no_agent_runs_is_done(node, engine):
     job = a_job(alice, a_project("vision", alice), **fields)
     node.until(lambda: status_of(job) == JobStatus.RUNNING)
     node.kill()
-    client = docker.DockerClient(base_url=engine.base_url, version=OLDEST_API)
-    (container,) = client.containers.list(all=True, filters={"label": f"tessera.node={node.name}"})
-    assert container.wait()["StatusCode"] == 0
-    client.close()
+    with engine_client(engine.base_url) as client:
+        label = {"label": f"tessera.node={node.name}"}
+        (container,) = client.containers.list(all=True, filters=label)
+        assert container.wait()["StatusCode"] == 0
     node.until(lambda: status_of(job) == JobStatus.SUCCEEDED)

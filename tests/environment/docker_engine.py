@@ -73,6 +73,16 @@ class DockerEngine:
         hook.chmod(0o755)
 
 
+@contextlib.contextmanager
+def engine_client(base_url: str) -> Iterator[docker.DockerClient]:
+    """A client of a test, closed with its block."""
+    client = docker.DockerClient(base_url=base_url, version=OLDEST_API)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
 def answers(base_url: str) -> bool:
     """Whether an engine is there and talks to us."""
     if base_url.startswith("unix://") and not accepts(base_url.removeprefix("unix://")):
