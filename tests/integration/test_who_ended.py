@@ -52,6 +52,18 @@ def silent_for(node, *, seconds: int) -> None:
     assert node.row.status == NodeStatus.LOST
 
 
+def a_running_job(on_lease_end):
+    """With a retry; its node, and another one. Both nodes report `on_lease_end`."""
+    alice, nodes = a_user(), (a_node("one"), a_node("two"))
+    for node in nodes:
+        node.on_lease_end = on_lease_end
+        node.report()
+    job = a_job(alice, a_project("vision", alice), retries={"infrastructure": 1})
+    settle(*nodes)
+    home = Replica.objects.get().node_id
+    return job, *sorted(nodes, key=lambda node: node.row.pk != home)
+
+
 @pytest.mark.parametrize("cause", EndCause)
 def test_what_its_node_ended_is_retried_at_the_cost_of_infrastructure(cause):
     alice = a_user()
@@ -102,6 +114,31 @@ def test_a_rank_that_fails_because_another_ranks_node_is_gone_is_not_the_users_f
     assert job.attempts.earliest("number").first_failure["code"] == "node_restarted"
 
 
+def test_of_two_ranks_that_their_nodes_ended_the_first_is_the_failure():
+    alice = a_user()
+    nodes = {node.row.pk: node for node in (a_node("one"), a_node("two"), a_node("three"))}
+    job = a_job(alice, a_project("vision", alice), **GANG | {"replicas": 3, "device": {"gpus": 1}})
+    settle(*nodes.values())
+    first, last, middle = (nodes[replica.node_id] for replica in Replica.objects.order_by("rank"))
+    first.finish(1)
+    ended_by(middle, EndCause.NODE_RESTARTED)
+    ended_by(last, EndCause.ENGINE_RESTARTED)
+    failure = job.attempts.earliest("number").first_failure
+    assert (failure["rank"], failure["code"]) == (2, "node_restarted")
+
+
+def test_a_rank_whose_container_fails_after_a_program_did_is_not_the_failure():
+    """Its node reports what went wrong there, not that it ended the rank."""
+    alice = a_user()
+    one, two = a_node("one"), a_node("two")
+    job = a_job(alice, a_project("vision", alice), **GANG, retries={"infrastructure": 1})
+    settle(one, two)
+    one.finish(1)
+    two.finish(None, state=ReplicaState.FAILED, code="runtime", sentence="the engine went away")
+    assert (status_of(job), job.infrastructure_retries_left) == (JobStatus.FAILED, 1)
+    assert job.attempts.get().first_failure["exit_code"] == 1
+
+
 def test_a_rank_that_fails_alone_is_the_users_fault():
     alice = a_user()
     one, two = a_node("one"), a_node("two")
@@ -126,15 +163,7 @@ def test_a_job_waits_for_its_own_grace_period_after_the_lease(settings):
 
 @pytest.mark.parametrize("word", ["keep", "a word of a newer agent"])
 def test_a_replica_that_its_node_may_keep_running_is_never_given_up(word):
-    alice = a_user()
-    home, other = a_node("home"), a_node("other")
-    home.on_lease_end = other.on_lease_end = word
-    home.report()
-    other.report()
-    job = a_job(alice, a_project("vision", alice), retries={"infrastructure": 3})
-    settle(home, other)
-    if Replica.objects.get().node_id == other.row.pk:
-        home, other = other, home
+    job, home, other = a_running_job(word)
     silent_for(home, seconds=7 * 24 * 3600)
     settle(other)
     assert status_of(job) == JobStatus.RUNNING
@@ -190,15 +219,7 @@ def test_a_cancelled_job_stays_cancelled_whoever_ended_it():
 
 
 def test_a_node_that_an_admin_revokes_keeps_no_job():
-    alice = a_user()
-    home, other = a_node("home"), a_node("other")
-    home.on_lease_end = other.on_lease_end = "keep"
-    home.report()
-    other.report()
-    job = a_job(alice, a_project("vision", alice), retries={"infrastructure": 1})
-    settle(home, other)
-    if Replica.objects.get().node_id == other.row.pk:
-        home, other = other, home
+    job, home, other = a_running_job("keep")
     silent_for(home, seconds=3600)
     assert status_of(job) == JobStatus.RUNNING
     node_revoke(node=home.row, actor="root")
