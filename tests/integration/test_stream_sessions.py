@@ -129,28 +129,26 @@ async def _rest(pieces: Any) -> list[bytes]:
     return [piece async for piece in pieces]
 
 
-def test_another_browser_of_the_user_goes_on(olga, paths):
+def test_another_browser_of_the_user_goes_on(olga, paths, monkeypatch):
+    monkeypatch.setattr(cluster_stream, "PACE", StreamPace(min_seconds=0, max_seconds=600))
     gone, stays = signed_in(), signed_in()
 
     def change() -> None:
         sign_out(gone)
         connection.close()
 
-    async def scenario() -> bool:
+    async def scenario() -> bytes:
         async with (
-            opened(as_async(gone), paths[1]) as ends,
-            opened(as_async(stays), paths[1]) as on,
+            opened(as_async(gone), paths[2]) as ends,
+            opened(as_async(stays), paths[2]) as on,
         ):
             await anext(on)
-            following = asyncio.ensure_future(_rest(on))
             await asyncio.to_thread(change)
             await _rest(ends)
-            is_over = following.done()
-            following.cancel()
-            await asyncio.wait([following])
-            return is_over
+            listener().fan_out(["cluster"])
+            return await anext(on)
 
-    assert run(scenario) is False
+    assert b"event:" in run(scenario)
 
 
 def test_without_the_bell_it_ends_before_the_next_event(olga, paths, monkeypatch):
@@ -181,7 +179,7 @@ def test_sessions_that_end_ring_without_naming_a_session(olga, monkeypatch):
     assert client.session.session_key not in rung[0]
 
 
-def test_a_user_has_so_many_streams_and_then_a_clear_refusal(olga, paths, settings):
+def test_a_user_has_a_limited_number_of_streams_and_then_a_clear_refusal(olga, paths, settings):
     settings.PLATFORM = replace(settings.PLATFORM, max_streams=3)
     client = signed_in()
 
