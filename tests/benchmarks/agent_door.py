@@ -1,6 +1,6 @@
 """`make bench-agent-door`: what bodies of 1 MiB at the agents' endpoint do to everybody else.
 
-One web process with PostgreSQL. `/healthz` is asked one call after another: alone; while 6 callers
+One web process with PostgreSQL. `/healthz` is called in sequence: alone; while 6 callers
 without a key send 1 MiB each at the same time, and again a moment after they have their answers;
 while they send it as hellos; while they have the key of a node; while those without a key send
 as fast as they can; and alone again. Prints one JSON object: times of `/healthz`, the event loop's
@@ -100,7 +100,7 @@ def _beside(
     words = ("send", url, path, str(seconds + 4), str(pause), token)
     callers = [_program(environ, *words) for _ in range(CALLERS)]
     try:
-        # Each says a line with its first answer.
+        # Each prints a line with its first answer.
         for caller in callers:
             assert caller.stdout is not None
             caller.stdout.readline()
@@ -126,10 +126,10 @@ def _healthz(url: str, seconds: float) -> dict[str, Any]:
         stall = float(client.get("/stall").text)
     times.sort()
     return {
-        "asked": len(times),
+        "calls": len(times),
         "p50_ms": round(times[len(times) // 2], 1),
         "p99_ms": round(times[int(len(times) * 0.99)], 1),
-        "most_ms": round(times[-1], 1),
+        "max_ms": round(times[-1], 1),
         "longest_stall_ms": stall,
     }
 

@@ -39,7 +39,7 @@ from agents.simdriver.install import install, uninstall
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
 from agents.state.journal import Journal
-from tests.benchmarks.loop_pulls import pull_waits
+from tests.benchmarks.loop_pulls import longest_and_median, pull_waits
 from tests.support.driver_calls import counted_calls
 from tests.unit.agents.nodes import MemoryRuntime
 
@@ -142,15 +142,16 @@ def driver_calls(node: BenchNode) -> dict[str, Any]:
     totals = [calls.total() for calls in steady]
     return {
         "first": first.total(),
-        "steady_least": min(totals),
-        "steady_most": max(totals),
+        "steady_min": min(totals),
+        "steady_max": max(totals),
         "after_a_carve": after.total(),
-        "of_the_most": dict(max(steady, key=Counter.total).most_common()),
+        "calls_of_the_max": dict(max(steady, key=Counter.total).most_common()),
     }
 
 
 def stop_beside_carving(node: BenchNode) -> float:
-    """The first GPU is carved for seconds; a replica on the second is stopped meanwhile."""
+    """The first GPU is carved for seconds; a replica on the second is stopped meanwhile. Seconds
+    until its container is stopped."""
     loop = NodeLoop(
         "n-1", node.journal, node.hardware(), node.runtime, NodePolicy(), lambda _: None
     )
@@ -177,28 +178,17 @@ def stop_beside_carving(node: BenchNode) -> float:
     return waited
 
 
-# What the node is busy with, and how to measure one stop beside it.
-BUSY: dict[str, Callable[[BenchNode], float]] = {"carving": stop_beside_carving}
-
-
-def stop_waits(node: BenchNode) -> dict[str, dict[str, float]]:
-    """The longest and the median of `STOPS` stops, in milliseconds."""
-    found = {}
-    for name, measure in BUSY.items():
-        waits = sorted(1_000 * measure(node) for _ in range(STOPS))
-        found[name] = {"longest": round(waits[-1], 1), "median": round(waits[len(waits) // 2], 1)}
-    return found
-
-
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="tessera-loop-") as folder:
         node = BenchNode(Path(folder))
         try:
+            calls = driver_calls(node)
+            waits = [1_000 * stop_beside_carving(node) for _ in range(STOPS)]
             result = {
                 "gpus": GPUS,
                 "slices": GPUS * SLICES,
-                "driver_calls": driver_calls(node),
-                "stop_wait_ms": stop_waits(node),
+                "driver_calls": calls,
+                "stop_wait_ms": {"carving": longest_and_median(waits)},
             }
         finally:
             node.journal.close()

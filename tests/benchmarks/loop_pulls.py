@@ -84,8 +84,8 @@ def _measured(stack: Stack, registry: ImageRegistry) -> dict[str, Any]:
         "pulls": PULLS,
         "seconds_each": PULL_SECONDS,
         "page_shows_progress_ms": round(seen_after, 1),
-        "cancel_running_ms": _figures(to_container),
-        "cancel_pulling_ms": _figures(to_registry),
+        "cancel_running_ms": longest_and_median(to_container),
+        "cancel_pulling_ms": longest_and_median(to_registry),
         "pulls_that_went_on": still,
     }
 
@@ -154,6 +154,7 @@ def _until(reached: Any, what: str) -> None:
     until(reached, seconds=SECONDS, what=what)
 
 
-def _figures(waits: list[float]) -> dict[str, float]:
+def longest_and_median(waits: list[float]) -> dict[str, float]:
+    """Of milliseconds."""
     ordered = sorted(waits)
     return {"longest": round(ordered[-1], 1), "median": round(ordered[len(ordered) // 2], 1)}

@@ -1,6 +1,7 @@
 """An agent and its doctor use every engine whose API they share, at one version."""
 
 import os
+from contextlib import ExitStack
 
 import pytest
 
@@ -20,18 +21,14 @@ RANGES = [("1.44", "1.52", "1.44"), ("1.40", "1.41", "1.41"), ("1.48", "1.60", "
 @pytest.fixture
 def standing(monkeypatch):
     """Starts the stand-in for the rest of the test; DOCKER_HOST names it."""
-    open_ones = []
+    with ExitStack() as stack:
 
-    def start(oldest, newest, **info):
-        engine = EngineStandIn(oldest, newest, **info)
-        context = engine_stand_in(engine)
-        monkeypatch.setenv("DOCKER_HOST", context.__enter__())
-        open_ones.append(context)
-        return engine
+        def start(oldest, newest, **info):
+            engine = EngineStandIn(oldest, newest, **info)
+            monkeypatch.setenv("DOCKER_HOST", stack.enter_context(engine_stand_in(engine)))
+            return engine
 
-    yield start
-    for context in open_ones:
-        context.__exit__(None, None, None)
+        yield start
 
 
 @pytest.mark.parametrize(("oldest", "newest", "used"), RANGES)

@@ -1,4 +1,4 @@
-"""The door of the agents' endpoint: who calls is known before the body is read, and how often."""
+"""The door of the agents' endpoint: a caller is known before its body is read, and has limits."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ from portal.audit.models import AuditEntry
 from portal.audit.security_events import forget_refusals
 from portal.inventory.credentials import bearer_authenticate
 from portal.inventory.models import Node
-from tests.support.agent_calls import Agent, a_join_token, an_agent, run
+from tests.support.agent_calls import Agent, a_join_token, an_agent, code_of, run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,10 +40,6 @@ def stopped_door(monkeypatch):
     door = Door(clock=lambda: 0.0)
     monkeypatch.setattr(endpoint, "door", lambda: door)
     return door
-
-
-def code_of(answer):
-    return answer.status_code, answer.json()["error"]["code"]
 
 
 def from_address(address):
@@ -126,14 +122,13 @@ def test_finding_2_3_a_body_of_tiny_objects_is_not_even_decoded(monkeypatch):
     run(scenario)
 
 
-def test_finding_2_3_a_node_reports_so_many_bytes_at_a_rate(stopped_door):
+def test_finding_2_3_the_bytes_of_a_nodes_reports_have_a_rate(stopped_door):
     """Reading a report holds the interpreter's lock."""
     agent = an_agent()
 
     async def scenario(client):
         await agent.hello(client)
         large = Body()
-        large.parts = 0
         for _ in range(REPORTED_KIB.burst // 1024):
             sized = {"Content-Length": str(1 << 20)} | agent.headers
             answer = await client.post(SYNC_PATH, content=b" " * (1 << 20), headers=sized)
@@ -196,17 +191,14 @@ def test_finding_2_14_refused_hellos_and_bodies_are_throttled_by_address():
     run(scenario)
 
 
-def test_finding_2_14_bad_tokens_are_throttled_and_cost_no_read():
+def test_finding_2_14_bad_tokens_are_throttled_and_cost_no_read(monkeypatch):
     async def scenario(client):
         bad = {"Authorization": f"Agent {Agent().node.pk.hex}.x"}
         for _ in range(REFUSED_TOKENS.burst):
             assert code_of(await client.post(SYNC_PATH, headers=bad)) == (401, "token_invalid")
         reads = []
-        real, door_module.run_in_thread = door_module.run_in_thread, reads.append
-        try:
-            answer = await client.post(SYNC_PATH, headers=bad)
-        finally:
-            door_module.run_in_thread = real
+        monkeypatch.setattr(door_module, "run_in_thread", reads.append)
+        answer = await client.post(SYNC_PATH, headers=bad)
         assert (code_of(answer), reads) == ((429, "too_frequent"), [])
         assert answer.headers["retry-after"] == "1"
 

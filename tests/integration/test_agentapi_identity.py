@@ -10,13 +10,9 @@ from agents.contract.calls import HELLO_PATH, SYNC_PATH
 from portal.audit.models import Event
 from portal.inventory.models import JoinToken, Node
 from scheduler.core.model.states import NodeStatus
-from tests.support.agent_calls import Agent, a_join_token, an_agent, run
+from tests.support.agent_calls import Agent, a_join_token, an_agent, code_of, run
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def code_of(answer):
-    return answer.status_code, answer.json()["error"]["code"]
 
 
 def test_enrol_stores_the_key_and_burns_the_token():

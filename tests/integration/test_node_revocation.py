@@ -16,7 +16,7 @@ from portal.inventory.revocation import node_revoke, node_unfreeze
 from portal.jobs.models import Attempt, Replica
 from scheduler.core.model.states import NodeStatus
 from scheduler.sweeper import sweep
-from tests.support.agent_calls import Agent, a_join_token, an_agent, run
+from tests.support.agent_calls import Agent, a_join_token, an_agent, code_of, run
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -26,10 +26,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def stopped_door(monkeypatch):
     door = Door(clock=lambda: 0.0)
     monkeypatch.setattr(endpoint, "door", lambda: door)
-
-
-def code_of(answer):
-    return answer.status_code, answer.json()["error"]["code"]
 
 
 def later(node, **time):

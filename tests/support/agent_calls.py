@@ -50,6 +50,11 @@ def run(scenario: Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]]) -> N
     asyncio.run(whole())
 
 
+def code_of(answer: httpx.Response) -> tuple[int, str]:
+    """The status and the code of a refused call."""
+    return answer.status_code, answer.json()["error"]["code"]
+
+
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not condition():

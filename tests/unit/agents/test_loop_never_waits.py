@@ -2,7 +2,6 @@
 in their grace period, while another replica is to be stopped, prepared, or a slice carved."""
 
 import threading
-import time
 from collections import Counter
 
 import pytest
@@ -12,6 +11,7 @@ from agents.contract.pulls import ObservedPull
 from agents.loop.workers import Workers
 from agents.runtime.image_pull import ImageAbsent
 from tests.unit.agents.nodes import MemoryRuntime, a_document, on_it
+from tests.unit.mps.stage import until
 
 STOP = DesiredReplicaState.STOP
 # More than the threads for short work.
@@ -76,26 +76,19 @@ def node(machine):
     looping.join()
 
 
-def until(reached, what):
-    end = time.monotonic() + SECONDS
-    while not reached():
-        assert time.monotonic() < end, f"waited in vain for {what}"
-        time.sleep(0.005)
-
-
 def reported(machine):
     return {r.id: r for r in machine.reported[-1].replicas} if machine.reported else {}
 
 
 def is_reported(machine, replica, state):
-    seen = reported(machine).get(replica)
-    return seen is not None and seen.state is state
+    found = reported(machine).get(replica)
+    return found is not None and found.state is state
 
 
 def layers(machine, replica):
     """How many layers its pull has, as far as that is reported."""
-    seen = reported(machine).get(replica)
-    return seen.pull.layers_total if seen and seen.pull else None
+    found = reported(machine).get(replica)
+    return found.pull.layers_total if found and found.pull else None
 
 
 def crowd(machine, count=MANY, **fields):

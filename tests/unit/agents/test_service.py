@@ -254,16 +254,27 @@ class LiveInstallation(ServiceInstallation):
     is_live = True
 
 
+class ServiceManager:
+    """`ran`: its commands. `refusal`: why it refuses every command, if it does."""
+
+    def __init__(self):
+        self.ran, self.refusal = [], ""
+
+    def __call__(self, *words):
+        if self.refusal:
+            raise InstallationFailed(self.refusal)
+        self.ran.append(words)
+
+
 @pytest.fixture
-def live(root, monkeypatch):
-    """Its commands are recorded; the engine answers."""
+def manager(root, monkeypatch):
+    """That of a running machine, with its files below a folder of the test."""
     (root / "run/systemd/system").mkdir(parents=True)
-    ran = []
-    made = LiveInstallation(root, lambda *words: ran.append(words))
-    made_for = {"made": made, "ran": ran}
-    monkeypatch.setattr(install_service, "ServiceInstallation", lambda _root: made)
-    monkeypatch.setattr(uninstall_service, "ServiceInstallation", lambda _root: made)
-    return made_for
+    manager = ServiceManager()
+    installation = LiveInstallation(root, manager)
+    for command in (install_service, uninstall_service):
+        monkeypatch.setattr(command, "ServiceInstallation", lambda _root: installation)
+    return manager
 
 
 @pytest.fixture
@@ -276,9 +287,9 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="installing needs root
 
 @needs_root
 def test_a_running_machine_starts_it_and_a_second_run_does_not_touch_it(
-    root, live, process_runtime
+    root, manager, process_runtime
 ):
-    ran = live["ran"]
+    ran = manager.ran
     assert install(root) == 0
     assert ran == [("daemon-reload",), ("enable", NAME), ("restart", NAME)]
     ran.clear()
@@ -295,40 +306,38 @@ def test_a_running_machine_starts_it_and_a_second_run_does_not_touch_it(
 
 @needs_root
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-def test_an_engine_that_is_not_up_is_refused_with_what_to_do(root, capsys, live, monkeypatch):
+def test_an_engine_that_is_not_up_is_refused_with_what_to_do(root, capsys, manager, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{root}/no.sock")
     assert "sudo systemctl start docker" in refused(root, capsys)
-    assert live["ran"] == []
+    assert manager.ran == []
     gc.collect()  # the socket that the SDK leaks when it is refused, while we ignore it
 
 
 def test_a_machine_without_systemd_is_refused_with_the_command_for_its_own_supervisor(
-    root, capsys, live, process_runtime
+    root, capsys, manager, process_runtime
 ):
     (root / "run/systemd/system").rmdir()
     sentence = refused(root, capsys)
     assert "no /run/systemd/system" in sentence
     assert "-m agents run --portal https://portal.example --name gpu01" in sentence
-    assert live["ran"] == []
+    assert manager.ran == []
 
 
-def test_without_root_it_is_refused(root, capsys, live, process_runtime, monkeypatch):
+def test_without_root_it_is_refused(root, capsys, manager, process_runtime, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "it needs root" in refused(root, capsys)
 
 
 @needs_root
-def test_what_systemctl_refuses_is_told_and_can_be_repeated(root, capsys, live, process_runtime):
-    def refuse(*words):
-        raise InstallationFailed("systemctl ended with 1: Failed to connect to bus")
-
-    working = live["made"].control
-    object.__setattr__(live["made"], "control", refuse)
+def test_what_systemctl_refuses_is_shown_and_can_be_repeated(
+    root, capsys, manager, process_runtime
+):
+    manager.refusal = "systemctl ended with 1: Failed to connect to bus"
     assert install(root) == 1
     assert "Failed to connect to bus" in capsys.readouterr().err
-    object.__setattr__(live["made"], "control", working)
+    manager.refusal = ""
     assert install(root) == 0
-    assert live["ran"][-1] == ("start", NAME)
+    assert manager.ran[-1] == ("start", NAME)
 
 
 def test_uninstalling_removes_what_was_written_and_keeps_the_agents_folder(root, capsys):
