@@ -105,5 +105,5 @@ def used(folder: Path, rows: str, *, store: Store | None, doctoring: str = "", *
         done.returncode,
         done.stderr,
         json.loads(summary.read_text()) if summary.exists() else {},
-        {told["row"]: told for told in files},
+        {row["row"]: row for row in files},
     )

@@ -46,14 +46,14 @@ def test_a_random_walk_of_wishes_and_faults_breaks_no_promise(seed):
 def test_a_walk_tells_of_a_refresh_that_reads_what_is_being_carved(monkeypatch):
     """Without the lock of each GPU, handles vanish under the reader."""
     monkeypatch.setattr(KnownGpus, "lock", lambda *_: threading.RLock())
-    told = random_walk(operations=150, seed=1)
-    assert told["by_invariant"].get("I10"), told
+    report = random_walk(operations=150, seed=1)
+    assert report["by_invariant"].get("I10"), report
 
 
 def test_a_walk_tells_of_an_end_that_is_booked_as_the_programs_own(monkeypatch):
     monkeypatch.setattr(agents.loop.node, "end_cause", lambda *_, **__: None)
-    told = random_walk(operations=150, seed=1)
-    assert told["by_invariant"].get("I11", 0) > 0
+    report = random_walk(operations=150, seed=1)
+    assert report["by_invariant"].get("I11", 0) > 0
 
 
 def test_a_walk_tells_of_a_second_copy_beside_one_that_was_kept(monkeypatch):
@@ -63,18 +63,18 @@ def test_a_walk_tells_of_a_second_copy_beside_one_that_was_kept(monkeypatch):
     monkeypatch.setattr(
         agents.drill.portal, "seconds_until_over", lambda _, **seconds: stops(**seconds)
     )
-    told = random_walk(operations=200, seed=12)
-    assert told["on_lease_end"] == "keep"
-    assert told["by_invariant"].get("I12", 0) > 0
+    report = random_walk(operations=200, seed=12)
+    assert report["on_lease_end"] == "keep"
+    assert report["by_invariant"].get("I12", 0) > 0
 
 
 def test_a_walk_tells_of_an_agent_that_forgets_its_lease(monkeypatch):
     """One that is killed and started again out of contact would run on."""
     monkeypatch.setattr(Lease, "_read", lambda _: None)
     monkeypatch.setattr(Lease, "is_valid", lambda *_: True)
-    told = random_walk(operations=200, seed=14)
-    assert told["on_lease_end"] == "stop"
-    assert told["by_invariant"].get("I12", 0) > 0
+    report = random_walk(operations=200, seed=14)
+    assert report["on_lease_end"] == "stop"
+    assert report["by_invariant"].get("I12", 0) > 0
 
 
 def test_a_walk_tells_of_an_engine_that_loses_its_replicas(monkeypatch):

@@ -107,7 +107,7 @@ def test_events_and_load_are_read_from_the_node(tmp_path):
     assert done.impossible(7) == {"at full load": "a simulated node runs no CUDA program"}
 
 
-def test_mps_is_asked_word_for_word_and_nothing_of_it_is_left(tmp_path):
+def test_mps_answers_word_for_word_and_nothing_of_it_is_left(tmp_path):
     store = a_node(tmp_path)
     before = settings(store)
     done = used(tmp_path, "9", store=store)
@@ -116,7 +116,7 @@ def test_mps_is_asked_word_for_word_and_nothing_of_it_is_left(tmp_path):
     assert steps["launch"]["daemon"]["comm"] == "nvidia-cuda-mps"
     assert "nvidia-cuda-mps-control.pid" in steps["launch"]["pipe"]
     assert "Unknown command" in steps["refusals"][0]["stdout"]
-    limits = {told["command"]: told["stdout"].strip() for told in steps["limits of the server"]}
+    limits = {one["command"]: one["stdout"].strip() for one in steps["limits of the server"]}
     assert [value for name, value in limits.items() if name.startswith("get_active")] == ["20.0"]
     assert steps["quit -t 2"]["left"] == []
     orphaned = steps["the control daemon is killed"]
@@ -138,20 +138,20 @@ def is_of_mps(pid):
 def test_the_agent_runs_jobs_behind_the_guards(tmp_path):
     done = used(tmp_path, "13", store=a_node(tmp_path), AGENT_SECONDS="12")
     assert done.status == 0, done.err
-    told = done.steps(13)["run"]
-    assert (told["status"], told["ended_by_itself"]) == (0, True)
-    assert told["replicas"]
-    assert {replica["exit_code"] for replica in told["replicas"]} == {0}
-    assert "worked\n" in told["logs"].values()
-    assert told["every_second"][-1]["rounds"] > 1
+    run = done.steps(13)["run"]
+    assert (run["status"], run["ended_by_itself"]) == (0, True)
+    assert run["replicas"]
+    assert {replica["exit_code"] for replica in run["replicas"]} == {0}
+    assert "worked\n" in run["logs"].values()
+    assert run["every_second"][-1]["rounds"] > 1
     assert done.rows[13]["refused"] == []
 
 
 def test_what_needs_a_gpu_says_so(tmp_path):
     done = used(tmp_path, "6,8,10-12", store=a_node(tmp_path))
     assert done.status == 0
-    told = {row["row"]: (row["outcome"], row["reason"]) for row in done.summary["rows"]}
-    assert told == dict.fromkeys(
+    outcomes = {row["row"]: (row["outcome"], row["reason"]) for row in done.summary["rows"]}
+    assert outcomes == dict.fromkeys(
         (6, 8, 10, 11, 12), ("not_possible", "a simulated node runs no CUDA program")
     )
 
@@ -235,7 +235,7 @@ def test_the_profiler_is_run_so_that_it_leaves_the_clocks_alone():
     assert reason(["/opt/ncu", *NCU, sys.executable, "work.py"]) == ""
 
 
-def test_an_agent_that_tries_to_change_the_gpu_is_stopped_and_told(tmp_path):
+def test_an_agent_that_tries_to_change_the_gpu_is_stopped_and_recorded(tmp_path):
     """The agent of row 13, with a first call that no agent should make."""
     store, refused = a_node(tmp_path), tmp_path / "refused"
     meddling = (

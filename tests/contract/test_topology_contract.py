@@ -123,13 +123,13 @@ def test_the_inventory_tells_the_disk_for_jobs_or_that_it_cannot(said, tmp_path)
     jsonschema.validate(told, schema)  # what an older agent says
 
 
-def test_the_inventory_tells_what_jobs_are_offered_and_what_is_kept(said, tmp_path, monkeypatch):
+def test_the_inventory_has_what_jobs_are_offered_and_what_is_kept(said, tmp_path, monkeypatch):
     monkeypatch.setattr(inventory, "host_capacity", lambda: HostCapacity(192_000, 2_000_000))
     policy = tmp_path / "policy.toml"
     policy.write_text('cpu_reserve = "2.5"\nmemory_reserve = "1%"\n', "utf-8")
     policy.chmod(0o644)
-    told = json.loads(said("inventory", "--policy", str(policy), "--json"))["host"]
-    assert told == {
+    host = json.loads(said("inventory", "--policy", str(policy), "--json"))["host"]
+    assert host == {
         "cpu_milli": 189_500,
         "memory_mib": 1_980_000,
         "reserved_cpu_milli": 2_500,

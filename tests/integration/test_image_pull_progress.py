@@ -178,8 +178,7 @@ def test_a_job_whose_image_is_being_pulled_is_cancelled_at_once(client, alice, n
     assert node.hear().replicas == (), "the node is not to prepare it any more"
 
 
-def test_the_last_failure_is_told_in_both_languages(node, job):
-
+def test_the_last_failure_has_its_sentence_in_both_languages(node, job):
     message = pull_failure_message(job.image, PullCause.NOT_FOUND, "manifest unknown")
     report(node, None)
     for key, seen in node.replicas.items():
@@ -192,7 +191,7 @@ def test_the_last_failure_is_told_in_both_languages(node, job):
         )
     node.report()
     failure = Attempt.objects.earliest("number").first_failure
-    assert failure_text(failure) == f"{message.text}"
+    assert failure_text(failure) == message.text
     with translation.override("zh-hans"):
         assert "镜像仓库中没有镜像" in failure_text(failure)
         assert failure_text(failure).endswith("manifest unknown")

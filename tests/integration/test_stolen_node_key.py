@@ -106,7 +106,7 @@ def reports(world: World):
     yield "gpu with slice", both | {"slices": (ObservedSlice(world.uuid, **place, uuid="MIG-x"),)}
     for state in ReplicaState:
         for code in (None, 0, 1):
-            seen = ObservedReplica(
+            observed = ObservedReplica(
                 id=str(replica.pk),
                 job=world.job.label,
                 attempt=1,
@@ -114,7 +114,7 @@ def reports(world: World):
                 state=state,
                 exit_code=code,
             )
-            yield f"replica {state} {code}", {"replicas": (seen,)}
+            yield f"replica {state} {code}", {"replicas": (observed,)}
     problem = SliceProblem(world.uuid, str(device.pk), "in_use", "not true")
     yield "problem", {"problems": (problem,)}
 
@@ -126,8 +126,8 @@ async def sync_reports(world, client):
 
 
 async def sync_names_another_node(world, client):
-    seen = Agent(node=world.victim.row).observed()
-    yield "sync: as the other node", await world.thief.sync(client, observed=seen)
+    document = Agent(node=world.victim.row).observed()
+    yield "sync: as the other node", await world.thief.sync(client, observed=document)
 
 
 async def sync_events(world, client):
@@ -268,12 +268,12 @@ def everything():
 @pytest.mark.parametrize("key", ["no key", "a node's key"])
 def test_a_mib_of_any_json_is_refused_and_moves_nothing(method, path, key):
     agent = an_agent()
-    answers, seen = [], []
+    answers, before = [], []
 
     async def scenario(client):
         if key != "no key":
             await agent.hello(client)
-        seen.append(await asyncio.to_thread(everything))
+        before.append(await asyncio.to_thread(everything))
         for body in BODIES:
             data = body()
             # 1 MiB and a little is the limit itself: a little less is read.
@@ -285,7 +285,7 @@ def test_a_mib_of_any_json_is_refused_and_moves_nothing(method, path, key):
                 assert error["sentence"] and len(answer.content) < 1_000
 
     run(scenario)
-    assert everything() == seen[0]
+    assert everything() == before[0]
     statuses = {status for _, status, _ in answers}
     if key == "no key":
         allowed = {401} if path in (SYNC_PATH, TELEMETRY_PATH, LOG) else {404, 413}

@@ -65,7 +65,7 @@ class EngineNode:
     def cancel(self, replica: DesiredReplica) -> None:
         self.want(replace(replica, wish=DesiredReplicaState.STOP))
 
-    def seen(self, replica: DesiredReplica) -> ObservedReplica | None:
+    def reported(self, replica: DesiredReplica) -> ObservedReplica | None:
         """As the node last reported it."""
         observed = self._observed
         found = [r for r in observed.replicas if r.id == replica.id] if observed else []
@@ -81,13 +81,13 @@ class EngineNode:
 
     def until_state(self, replica: DesiredReplica, state: ReplicaState) -> ObservedReplica:
         def reached() -> bool:
-            seen = self.seen(replica)
-            return seen is not None and seen.state is state
+            found = self.reported(replica)
+            return found is not None and found.state is state
 
         self.until(reached, f"{replica.id} to be {state}")
-        seen = self.seen(replica)
-        assert seen is not None
-        return seen
+        found = self.reported(replica)
+        assert found is not None
+        return found
 
     def end(self) -> None:
         """Nothing of it is left on the engine."""

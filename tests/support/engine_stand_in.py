@@ -18,7 +18,7 @@ VERSIONED = re.compile(r"/v(\d+\.\d+)(/.*)")
 
 
 class EngineStandIn:
-    """`oldest` to `newest`: the API versions that it serves. `paths`: what was asked of it."""
+    """`oldest` to `newest`: the API versions that it serves. `paths`: the requests that it had."""
 
     def __init__(self, oldest: str, newest: str, **info: Any) -> None:
         self.oldest, self.newest = oldest, newest

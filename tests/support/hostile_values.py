@@ -1,4 +1,4 @@
-"""Values that somebody else put into Redis, who wants to do harm or is only careless."""
+"""Values that an attacker, or another program by mistake, puts into Redis."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def hostile_messages(marker: Path) -> Iterator[tuple[str, bytes]]:
     mail = '{"lang": "py", "task": "scheduler.tasks.plan", "id": "1"}'
     rows = {
         "pickled task": (pickled, "application/x-python-serialize", mail),
-        "pickled, said to be JSON": (pickled, "application/json", mail),
+        "pickled, labelled as JSON": (pickled, "application/json", mail),
         "unknown task": ('"W1tdLHt9LHt9XQ=="', "application/json", '{"task": "os.system"}'),
         "no task": ('"W1tdLHt9LHt9XQ=="', "application/json", "{}"),
         "headers of another kind": ('"e30="', "application/json", "[1]"),

@@ -68,8 +68,8 @@ def start_production(tmp_path, **environ: str) -> str:
     ],
 )
 def test_production_settings_refuse_what_is_open(tmp_path, environ, problem):
-    said = start_production(tmp_path, **environ)
-    assert (problem in said) if problem else said == ""
+    found = start_production(tmp_path, **environ)
+    assert (problem in found) if problem else found == ""
 
 
 def test_a_forgotten_settings_module_is_an_error_where_nothing_is_developed(monkeypatch):
@@ -111,8 +111,8 @@ def test_every_entry_point_chooses_its_settings_in_one_place():
     ],
 )
 def test_an_agent_speaks_tls_but_for_loopback(url, problem):
-    said = portal_problem(url, allow_plain_http=False)
-    assert (problem in said) if problem else said == ""
+    found = portal_problem(url, allow_plain_http=False)
+    assert (problem in found) if problem else found == ""
 
 
 def test_plain_http_needs_a_flag(monkeypatch):

@@ -21,7 +21,7 @@ PREPARE, STOP = DesiredReplicaState.PREPARE, DesiredReplicaState.STOP
 
 @pytest.fixture
 def boots(monkeypatch):
-    """Says under which boot the next agent runs."""
+    """The boot id of the agents that start from now on."""
     now = {"id": "boot-1"}
     monkeypatch.setattr(agents.loop.node, "boot_id", lambda: now["id"])
     return now

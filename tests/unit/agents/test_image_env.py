@@ -49,11 +49,9 @@ def test_the_images_that_everybody_builds_on_are_taken(launcher):
 def test_devices_that_an_image_asks_for_are_always_replaced_by_those_that_were_given(
     launcher, path, visible
 ):
-    told = ours(path, launcher=launcher)
-    assert (told["NVIDIA_VISIBLE_DEVICES"], told["TESSERA_DEVICES"]) == (visible, "MIG-1")
-    assert {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_DEVICE_ORDER"} <= set(
-        told
-    )
+    env = ours(path, launcher=launcher)
+    assert (env["NVIDIA_VISIBLE_DEVICES"], env["TESSERA_DEVICES"]) == (visible, "MIG-1")
+    assert {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_DEVICE_ORDER"} <= set(env)
 
 
 @pytest.mark.parametrize("name", sorted([*IMAGE_NAMES, *(p + "X" for p in IMAGE_PREFIXES)]))

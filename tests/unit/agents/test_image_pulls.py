@@ -41,7 +41,7 @@ class Request:
 
 
 class World:
-    """A clock that is moved by hand, and threads that run when they are told to."""
+    """A clock that is moved by hand, and threads that a test runs."""
 
     def __init__(self, max_tries=6):
         self.now, self.news, self.threads = 0.0, 0, []
@@ -101,7 +101,7 @@ def test_a_pull_that_is_complete_is_forgotten_and_wakes_the_loop():
     assert (world.pulls.progress(), world.pulls.failure(IMAGE), world.news) == ({}, None, 1)
 
 
-def test_pauses_between_tries_grow_and_the_last_failure_is_told():
+def test_pauses_between_tries_grow_and_the_last_failure_is_kept():
     world, tried_at = World(), [0.0]
     world.pulls.begin(IMAGE)
     for number in range(1, 6):
@@ -132,7 +132,7 @@ def test_pauses_between_tries_grow_and_the_last_failure_is_told():
     "cause",
     [PullCause.NOT_FOUND, PullCause.NO_ACCESS, PullCause.DISK_FULL, PullCause.ENGINE_REFUSAL],
 )
-def test_what_waiting_does_not_mend_is_told_at_once(cause):
+def test_what_waiting_does_not_mend_fails_at_once(cause):
     world = World()
     world.pulls.begin(IMAGE)
     world.fail(PullFailure(cause, "words of the engine"))

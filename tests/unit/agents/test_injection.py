@@ -30,7 +30,7 @@ def a_toolkit(**settings):
         (ONLY_CDI, FULL, CDI),
         (ONLY_HOOK, FULL, REQUEST),
         ({}, FULL, REQUEST),
-        # The toolkit ignores the variable by which its runtime and its hook are asked.
+        # The toolkit ignores the variable that its runtime and its hook read.
         (ALL, a_toolkit(accepts_variable=False), CDI),
         # No file that the agent could write would be read, or nothing would write it.
         (ALL | {"Runtimes": {}, "CDISpecDirs": ["/run/cdi"]}, FULL, REQUEST),

@@ -115,21 +115,21 @@ def test_a_refresh_beside_a_slow_destroy_sees_no_vanished_handle_and_does_not_wa
 def test_while_a_destroy_takes_time_another_reader_sees_a_handle_vanish(node):
     """The simulated driver's own promise, without which the test above could not fail."""
     node.wish(LOW)
-    seen = []
+    vanished = []
 
-    def look(_):
+    def read_instance(_):
         gpu = pynvml.nvmlDeviceGetHandleByUUID(node.gpu)
-        handle = pynvml.nvmlDeviceGetGpuInstanceById(gpu, node_instance)
+        handle = pynvml.nvmlDeviceGetGpuInstanceById(gpu, instance)
         with pytest.raises(pynvml.NVMLError_InvalidArgument):
             pynvml.nvmlGpuInstanceGetInfo(handle)
-        seen.append(handle)
+        vanished.append(handle)
 
-    node_instance = node.instance(0)
+    instance = node.instance(0)
     with node.change() as state:
         state.destroy_seconds = 1.0
-    pynvml.nvmlLib.sleep = look
-    node.machine.nvml.destroy_instance(node.gpu, node_instance, LOW[1:])
-    assert seen and node.slices() == {}
+    pynvml.nvmlLib.sleep = read_instance
+    node.machine.nvml.destroy_instance(node.gpu, instance, LOW[1:])
+    assert vanished and node.slices() == {}
 
 
 def test_a_refresh_of_56_slices_makes_a_tenth_of_1081_calls(large):

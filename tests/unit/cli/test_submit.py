@@ -189,15 +189,15 @@ def foreseen(**fields) -> dict:
 
 def test_a_dry_run_says_where_it_would_start_and_what_that_leaves_of_quotas():
     rest = a_rest().on("POST", "jobs", foreseen())
-    told = rest.run("submit", "--dry-run", *FLAGS)
-    assert told.exit_code == 0
+    done = rest.run("submit", "--dry-run", *FLAGS)
+    assert done.exit_code == 0
     for words in (
         "starts at once",
         "a1 GPU 2 (1g.18gb, will be carved), a1 GPU 3",
         "1 GPU, at most 4.0000 GPU-hours",
         "project vision: 12.5 of 16 GPUs",
     ):
-        assert words in told.stdout
+        assert words in done.stdout
     assert rest.run("submit", "--dry-run", "-o", "name", *FLAGS).stdout == "now\n"
     as_yaml = rest.run("submit", "--dry-run", "-o", "yaml", *FLAGS).stdout
     assert yaml.safe_load(as_yaml) == foreseen()
@@ -216,11 +216,11 @@ def test_a_dry_run_of_a_full_cluster_says_until_when_and_what_would_start_now():
         limits=[over],
         alternatives=[{"kind": "limit", "sentence": "a limit of 1h", "changes": {}}],
     )
-    told = a_rest().on("POST", "jobs", answer).run("submit", "--dry-run", *FLAGS)
-    assert told.exit_code == 0
-    assert "waits: no GPU is free; nothing is known yet" in told.stdout
-    assert "olga in vision: at most 3 of 1 GPU-hours, OVER" in told.stdout
-    assert "a limit of 1h" in told.stdout
+    done = a_rest().on("POST", "jobs", answer).run("submit", "--dry-run", *FLAGS)
+    assert done.exit_code == 0
+    assert "waits: no GPU is free; nothing is known yet" in done.stdout
+    assert "olga in vision: at most 3 of 1 GPU-hours, OVER" in done.stdout
+    assert "a limit of 1h" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_a_refusal_says_code_sentence_fields_and_what_to_try():
     rest = a_rest().on("POST", "jobs", problem(400, "request_invalid", "wrong", errors=errors))
     done = rest.run("submit", *FLAGS)
     assert (done.exit_code, done.stdout) == (2, "")
-    for told in ("request_invalid", "wrong", "device.mig: no such profile", "name: write letters"):
-        assert told in done.stderr
+    for words in ("request_invalid", "wrong", "device.mig: no such profile", "name: write letters"):
+        assert words in done.stderr
     rest.on("POST", "jobs", problem(400, "project_unknown", "Yours: none"))
     assert "Next: tessera whoami" in rest.run("submit", *FLAGS).stderr

@@ -40,7 +40,7 @@ def test_an_engine_that_does_not_answer_blocks_and_leaves_the_rest_unknown(tmp_p
         assert verdict(machine, code) == "unknown"
 
 
-def test_an_engine_that_the_agent_cannot_use_is_told_in_the_agents_words(tmp_path):
+def test_an_engine_that_the_agent_cannot_use_is_refused_in_the_agents_words(tmp_path):
     machine = a_machine(tmp_path)
     assert "by API 1.44, of its 1.24 to 1.51" in finding(machine, "engine.answers").why
     machine.engine, machine.engine_failure = None, "Docker Engine 18.09 is too old"
@@ -140,7 +140,7 @@ def test_a_machine_without_a_gpu_is_not_blocked_for_want_of_a_runtime(tmp_path):
     assert verdict(machine, "toolkit.runtime") == "warn"
 
 
-def test_the_way_is_told_with_its_reason_and_the_toolkits_mode(tmp_path):
+def test_the_way_is_shown_with_its_reason_and_the_toolkits_mode(tmp_path):
     machine = a_machine(tmp_path)
     why = finding(machine, "toolkit.injection").why
     assert "by runtime: the engine has the runtime nvidia" in why and "mode is auto" in why

@@ -129,6 +129,6 @@ def test_a_policy_that_cannot_be_trusted_is_refused_in_a_sentence(tmp_path, caps
     path = tmp_path / "policy.toml"
     path.write_text('device_injection = "hook"\n', "utf-8")
     assert doctor(parser().parse_args(["doctor", "--policy", str(path)])) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "device_injection must be one of auto, runtime, cdi, nvidia" in said.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "device_injection must be one of auto, runtime, cdi, nvidia" in printed.err

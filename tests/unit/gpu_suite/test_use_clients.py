@@ -59,7 +59,7 @@ def test_one_that_says_nothing_in_time_is_not_possible(record):
         client.next(0.01)
 
 
-def test_one_that_is_killed_is_told_by_its_signal(record):
+def test_one_that_is_killed_has_its_signal_as_status(record):
     with running(record, "", command=program("print('{}', flush=True); input()")) as client:
         client.next(SECONDS)
         os.kill(client.process.pid, signal.SIGKILL)
