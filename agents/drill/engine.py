@@ -122,6 +122,16 @@ class MemoryEngine:
             )
             self.end_causes[replica_id] = cause
 
+    def certain_own_ends(self) -> set[str]:
+        """Replicas that their program ended after the engine was last restarted: only of these can
+        an agent that was not there know it."""
+        return {
+            replica
+            for replica, status in self.by_replica.items()
+            if self.end_causes.get(replica) == OWN_END
+            and (status.finished_at or 0.0) >= self.started_at
+        }
+
     def restart(self, code: int, cause: str = EndCause.ENGINE_RESTARTED) -> None:
         """It ends what runs, with exit code `code`, and serves again."""
         for replica_id in list(self.running()):

@@ -101,7 +101,7 @@ class RandomWalk:
         self.cut_until = 0.0
         # What the agent would send first when contact is back: a report, and what was applied then.
         self.unsent: tuple[ObservedDocument, int] | None = None
-        # Replicas whose own end was seen in a round that was not cut short.
+        # Replicas whose own end was certain in a round that was not cut short.
         self.seen_ends: set[str] = set()
         self.gpu = Nvml().devices()[0].uuid
         self.portal = SimulatedPortal(NODE, self.gpu, known_boards()[BOARD], self.random)
@@ -186,7 +186,7 @@ class RandomWalk:
             loop.round()
             for replica in self.engine.by_replica:
                 loop.journal.record_shipped(replica, 0)
-            self.seen_ends |= {r for r, why in self.engine.end_causes.items() if why == OWN_END}
+            self.seen_ends |= self.engine.certain_own_ends()
         except Killed:
             self.loop, self.switch.kill_number = None, 0
         except (RuntimeFailure, NvmlFailure):
