@@ -7,17 +7,19 @@ from datetime import timedelta
 from django.urls import reverse
 from django.utils import timezone
 
+from agents.contract.codec import encode
 from agents.contract.documents import SliceKind
+from agents.contract.pulls import ObservedPull, PullCause
 from agents.contract.telemetry import GpuSample
 from portal.accounts.models import Project, User
 from portal.catalogue.models import ImageRule, Template
 from portal.catalogue.services import image_policy_set, template_save
-from portal.inventory.models import Gpu, Node
+from portal.inventory.models import DisputedClaim, Gpu, Node
 from portal.jobs.models import Job, Replica
 from portal.telemetry.job_samples import samples_record
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.values import DeliveryStatus
-from scheduler.core.model.states import JobStatus
+from scheduler.core.model.states import JobStatus, ReplicaStatus
 from scheduler.core.request import RequestLimits
 from tests.support.logs import write_log
 
@@ -57,11 +59,14 @@ def shown(known: dict[str, str]) -> dict[str, tuple[str, str]]:
     _images(admin, vision)
     hook = _webhook(alice, vision)
     failed = mine.filter(status=JobStatus.FAILED)[0]
+    pulls = _image_pulls()
+    _disputed_claim()
     return {
         "request-answer": ("alice", f"{reverse('web:request')}?template={gang.pk}"),
         "web:job_metrics": ("alice", reverse("web:job_metrics", args=[busy.attempt.job.label])),
         "job-waiting": ("alice", reverse("web:job", args=[waits.label])),
         "job-failed": ("alice", reverse("web:job", args=[failed.label])),
+        "job-pulls": ("admin", reverse("web:job", args=[pulls.label])),
         "template": ("admin", reverse("web:template", args=[gang.pk])),
         "webhook": ("alice", reverse("web:webhook", args=[hook.uid])),
     }
@@ -105,6 +110,27 @@ def _measured(node: Node) -> None:
             for gpu in gpus
         }
         samples_record(node, samples, timezone.now() - timedelta(minutes=MINUTES - minute))
+
+
+def _image_pulls() -> Job:
+    """Of a gang that prepares: one rank pulls its image, one waits for its next try."""
+    rows = Replica.objects.filter(status=ReplicaStatus.PREPARING, attempt__job__replica_count=2)
+    job = rows.earliest("pk").attempt.job
+    pulls = (
+        ObservedPull(
+            layers_done=7, layers_total=19, bytes_done=3_400 << 20, bytes_total=9_100 << 20
+        ),
+        ObservedPull(tries=2, max_tries=5, cause=PullCause.REGISTRY_AWAY, words="i/o timeout"),
+    )
+    for rank, pull in enumerate(pulls):
+        Replica.objects.filter(attempt__job=job, rank=rank).update(pull=encode(pull))
+    return job
+
+
+def _disputed_claim() -> None:
+    gpu = Gpu.objects.order_by("pk")[0]
+    claimant = Node.objects.exclude(pk=gpu.node_id).order_by("name")[0]
+    DisputedClaim.objects.create(gpu=gpu, claimant=claimant, claimed_at=timezone.now())
 
 
 def _templates(admin: User, vision: Project) -> Template:
