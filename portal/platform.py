@@ -20,6 +20,9 @@ class Platform:
     heartbeat_file: str = ""
     """The file that a worker or beat touches while it works, see `portal.heartbeat`. Empty:
     none."""
+    direct_database_url: str = field(default="", repr=False)
+    """PostgreSQL's own address, for the locks of workers, where TESSERA_DATABASE_URL is that of a
+    pooler such as PgBouncer. Empty: the same."""
     image_allow: str = "*"
     """Comma-separated patterns of the image names that jobs may use."""
     default_time_limit_seconds: int = 4 * 3600

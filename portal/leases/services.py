@@ -1,24 +1,22 @@
 """Run work under a lease: at most one worker at a time, with one more round if it is rung."""
 
 import time
-import uuid
 from collections.abc import Callable
-from datetime import timedelta
+from itertools import count
 from math import inf
 from typing import Any
 
-from django.db.models import Q
-from django.utils import timezone
+from django.db.models.functions import Now
 
+from portal.leases.claims import Claim, lease_claim
 from portal.leases.models import TaskLease
-
-LEASE_DURATION = timedelta(seconds=60)
 
 
 def run_exclusively(
     *,
     name: str,
     work: Callable[[], object],
+    is_due: Callable[[], bool] = lambda: True,
     rounds: int = 20,
     seconds: float = inf,
     ring_again: Callable[[], None] = lambda: None,
@@ -27,27 +25,21 @@ def run_exclusively(
     round begins when `seconds` have passed. If it is rung even then, `ring_again` is called once
     the lease is free: the task that it starts does the next round, with a time limit of its own.
 
+    `is_due` is called at the start of each round, under the lease; a round that is not due is over.
+
     Returns False if another worker holds the lease. In that case the ring is set before the claim
-    is tried again, so that either this call or the holder sees it. The lease of a holder that died
-    expires.
+    is tried again, and the holder looks for it after it has given the lease back: one of the two
+    does another round.
     """
-    token, begun = str(uuid.uuid4()), time.monotonic()
-    if not _claim(name, token) and not _ring_and_claim(name, token):
-        return False
-    try:
-        for number in range(rounds):
-            if number:
-                TaskLease.objects.filter(name=name).update(rung=False)
-            work()
-            if _release(name, token):
-                return True
-            if time.monotonic() - begun >= seconds:
-                break
-    except BaseException:
-        TaskLease.objects.filter(name=name, token=token).update(token="", expires_at=None)
-        raise
-    TaskLease.objects.filter(name=name, token=token).update(token="", expires_at=None)
-    ring_again()
+    claim, begun = lease_claim(name), time.monotonic()
+    for number in count(1):
+        if not _round(claim, name, work, is_due):
+            return number > 1
+        if not _ring_clear(name):
+            break
+        if number >= rounds or time.monotonic() - begun >= seconds:
+            ring_again()
+            break
     return True
 
 
@@ -58,28 +50,39 @@ def continuation_read(name: str) -> Any:
 
 def continuation_write(name: str, continuation: Any) -> None:
     """`continuation`: JSON, or None."""
-    TaskLease.objects.filter(name=name).update(continuation=continuation)
+    _write(name, continuation=continuation)
 
 
-def _claim(name: str, token: str) -> bool:
-    """Take the lease and clear its ring: the work that follows answers all rings so far."""
-    now = timezone.now()
-    free = TaskLease.objects.filter(Q(expires_at__isnull=True) | Q(expires_at__lt=now), name=name)
-    return free.update(token=token, expires_at=now + LEASE_DURATION, rung=False) == 1
-
-
-def _ring_and_claim(name: str, token: str) -> bool:
-    """Ring the holder, then try again. Creates the row at first use."""
-    TaskLease.objects.get_or_create(name=name)
-    TaskLease.objects.filter(name=name).update(rung=True)
-    return _claim(name, token)
-
-
-def _release(name: str, token: str) -> bool:
-    """Release the lease; renew it for one more round if it was rung meanwhile."""
-    own = TaskLease.objects.filter(name=name, token=token)
-    now = timezone.now()
-    if own.filter(rung=False).update(token="", expires_at=None, stamped_at=now):
+def _round(claim: Claim, name: str, work: Callable[[], object], is_due: Callable[[], bool]) -> bool:
+    """One round under the lease. False if another worker holds it."""
+    try:
+        if not (claim.take() or _ring_and_take(claim, name)):
+            return False
+        if is_due():
+            work()
+            _write(name, stamped_at=Now())
         return True
-    own.update(expires_at=now + LEASE_DURATION, stamped_at=now)
-    return not own.exists()
+    finally:
+        claim.give_back()
+
+
+def _ring_and_take(claim: Claim, name: str) -> bool:
+    """Ring the holder, then try again: the lease may be free by now."""
+    _write(name, rung=True)
+    if not claim.take():
+        return False
+    _ring_clear(name)
+    return True
+
+
+def _ring_clear(name: str) -> bool:
+    """Clear the ring, before the rows of the next round are read; whether it was set."""
+    return TaskLease.objects.filter(name=name, rung=True).update(rung=False) == 1
+
+
+def _write(name: str, **columns: Any) -> None:
+    """Update the lease's row, which is created at first use."""
+    row = TaskLease.objects.filter(name=name)
+    if not row.update(**columns):
+        TaskLease.objects.get_or_create(name=name)
+        row.update(**columns)

@@ -19,6 +19,34 @@ def test_the_work_is_done_once_and_stamped():
     assert row.stamped_at is not None
 
 
+def test_the_first_use_of_a_lease_is_one_round():
+    rounds = []
+    TaskLease.objects.all().delete()
+    run_exclusively(name="plan", work=lambda: rounds.append(1))
+    assert (len(rounds), TaskLease.objects.get().rung) == (1, False)
+
+
+def test_a_round_that_is_not_due_is_not_stamped():
+    assert run_exclusively(name="plan", is_due=lambda: False, work=lambda: pytest.fail("not due"))
+    row = TaskLease.objects.get()
+    assert (row.stamped_at, row.expires_at) == (None, None)
+
+
+@pytest.mark.parametrize("minutes", [-10, 10])
+def test_a_worker_whose_clock_is_wrong_takes_no_lease_over(monkeypatch, minutes):
+    """The row is compared with the clock of the database."""
+    now, taken = timezone.now, []
+
+    def work():
+        with monkeypatch.context() as wrong:
+            wrong.setattr(timezone, "now", lambda: now() + timedelta(minutes=minutes))
+            taken.append(run_exclusively(name="plan", work=lambda: None))
+        TaskLease.objects.update(rung=False)
+
+    assert run_exclusively(name="plan", work=work)
+    assert taken == [False]
+
+
 def test_a_second_worker_does_nothing_and_the_first_does_one_more_round():
     rounds, answers = [], []
 
