@@ -13,8 +13,7 @@ from typing import Any
 from kombu.transport import redis as kombu_redis
 from redis.exceptions import ResponseError
 
-# Celery's one queue and its exchange have this name by default.
-QUEUE = "celery"
+from portal.task_queues import NAMES
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +106,7 @@ class RedisChannel(kombu_redis.Channel):
 
     def _types(self) -> dict[str, bytes]:
         """The keys of the broker, and of which type of Redis each is."""
-        queues = {*self.active_queues, QUEUE}
+        queues = {*self.active_queues, *NAMES}
         lists = {self._q_for_pri(queue, step) for queue in queues for step in self.priority_steps}
         sets = {prefix % queue for queue in queues for prefix in self._binding_prefixes()}
         return (

@@ -16,7 +16,7 @@ from django.utils import timezone
 from portal.availability.published import counts_publish
 from portal.celery import app
 from portal.leases.services import continuation_read, continuation_write, run_exclusively
-from portal.live.bell import ring_estimates, ring_plan
+from portal.live.bell import answer_drive, answer_plan, ring_estimates, ring_plan
 from portal.planning.history_cache import process_history
 from portal.planning.planner_input import planner_input
 from portal.planning.snapshot_cache import row_count
@@ -133,8 +133,13 @@ def _continuation_from_json(data: dict[str, list[str]] | None) -> Continuation |
 
 @app.task(name="scheduler.tasks.plan")
 def plan() -> bool:
+    """A pass, if one was rung since the last one began: many rings are one pass."""
     return run_exclusively(
-        name="plan", work=plan_once, seconds=NEXT_ROUND_WITHIN_SECONDS, ring_again=ring_plan
+        name="plan",
+        is_due=answer_plan,
+        work=plan_once,
+        seconds=NEXT_ROUND_WITHIN_SECONDS,
+        ring_again=partial(ring_plan, repeat=True),
     )
 
 
@@ -145,6 +150,7 @@ def estimate() -> bool:
 
 @app.task(name="scheduler.tasks.drive")
 def drive(node_id: str) -> bool:
+    answer_drive(node_id)
     return drive_node(node_id=UUID(node_id))
 
 

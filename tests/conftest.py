@@ -4,6 +4,7 @@ import pytest
 from django.utils import translation
 
 from portal.audit.security_events import forget_refusals
+from portal.live import pending
 from portal.planning import history_cache, snapshot_cache
 from portal.storage.stores import forget_stores
 from scheduler.tasks import estimate_pace
@@ -28,6 +29,7 @@ def clear_caches() -> None:
     history_cache.clear_all()
     snapshot_cache.clear()
     estimate_pace.reset()
+    pending.forget_files()
     forget_stores()
     forget_refusals()
     translation.deactivate()

@@ -1,7 +1,7 @@
 """Ring bells on commit: for workers to plan or drive, and for open long polls and streams.
 
 A ring may be lost. A waiter reads the database again after a timeout, and the sweep plans and
-drives anyway.
+drives anyway. Rings of planning, and of driving one node, send one task until that is begun.
 """
 
 import logging
@@ -15,7 +15,7 @@ from django.db import transaction
 from kombu.exceptions import OperationalError as BrokerError
 
 from portal.celery import app
-from portal.live import sockets
+from portal.live import pending, sockets
 
 CHANNEL = "tessera:bell"
 PLAN_TASK = "scheduler.tasks.plan"
@@ -34,9 +34,16 @@ def ring(key: str) -> None:
     _on_commit(lambda: _ring(key))
 
 
-def ring_plan() -> None:
-    """Start a planning pass after the commit."""
-    _on_commit(lambda: _send(PLAN_TASK))
+def ring_plan(*, repeat: bool = False) -> None:
+    """Start a planning pass after the commit, unless one is on its way. `repeat`: even then, as its
+    task may be lost; one too many does nothing."""
+    _on_commit(lambda: _send_once(PLAN_TASK, repeat=repeat))
+
+
+def answer_plan() -> bool:
+    """Whether a pass was rung since the last one began. A ring from now on starts another: call
+    this before reading rows."""
+    return pending.take(_pending_key(PLAN_TASK))
 
 
 def ring_estimates() -> None:
@@ -49,10 +56,16 @@ def ring_what_if(what_if: int) -> None:
     _on_commit(lambda: _send(WHAT_IF_TASK, str(what_if)))
 
 
-def ring_drive(node_ids: Iterable[UUID]) -> None:
-    """Start compiling the desired documents of these nodes after the commit."""
+def ring_drive(node_ids: Iterable[UUID], *, repeat: bool = False) -> None:
+    """Start compiling the desired documents of these nodes after the commit, each unless that is on
+    its way. `repeat`: even then, as its task may be lost."""
     names = [str(node_id) for node_id in node_ids]
-    _on_commit(lambda: _send_each(DRIVE_TASK, names))
+    _on_commit(lambda: _drive_each(names, repeat))
+
+
+def answer_drive(node_id: str) -> None:
+    """A ring of this node from now on starts another task: call this before reading rows."""
+    pending.take(_pending_key(DRIVE_TASK, node_id))
 
 
 def ring_site(name: str) -> None:
@@ -79,7 +92,24 @@ def _ring(key: str) -> None:
         log.warning("bell %s was not rung: %s", key, error)
 
 
-def _send(name: str, *arguments: str) -> None:
+def _send_once(name: str, *arguments: str, repeat: bool = False) -> None:
+    """Send the task, unless one with these arguments is on its way."""
+    key = _pending_key(name, *arguments)
+    if repeat:
+        pending.renew(key)
+    elif not pending.mark(key):
+        return
+    if not _send(name, *arguments):
+        # The next ring tries again.
+        pending.take(key)
+
+
+def _pending_key(name: str, *arguments: str) -> str:
+    return ":".join((name.rpartition(".")[2], *arguments))
+
+
+def _send(name: str, *arguments: str) -> bool:
+    """False if the broker did not take it."""
     if app.conf.task_always_eager:
         # The portal does not import the tasks; they must be known only where they run eagerly.
         app.loader.import_default_modules()
@@ -90,11 +120,13 @@ def _send(name: str, *arguments: str) -> None:
             app.send_task(name, args=arguments, retry=False)
     except (BrokerError, redis.RedisError, OSError) as error:
         log.warning("task %s was not rung: %s", name, error)
+        return False
+    return True
 
 
-def _send_each(name: str, arguments: list[str]) -> None:
-    for argument in arguments:
-        _send(name, argument)
+def _drive_each(names: list[str], repeat: bool) -> None:
+    for name in names:
+        _send_once(DRIVE_TASK, name, repeat=repeat)
 
 
 @cache

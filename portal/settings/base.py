@@ -11,6 +11,7 @@ from portal.platform import platform_from
 from portal.settings.sign_in import *  # noqa: F403 - the settings of sign-in
 from portal.settings.sign_in import SIGN_IN_APPS
 from portal.shared_cache import cache_settings
+from portal.task_queues import QUEUES, ROUTES, SWEEP
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 env = environ.Env()
@@ -273,6 +274,9 @@ CELERY_IMPORTS = [
     "portal.idempotency.tasks",
     "portal.retention.tasks",
 ]
+CELERY_TASK_QUEUES = QUEUES
+CELERY_TASK_DEFAULT_QUEUE = SWEEP
+CELERY_TASK_ROUTES = ROUTES
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_RESULT_BACKEND = None
 CELERY_TASK_SERIALIZER = "json"

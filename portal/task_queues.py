@@ -1,0 +1,33 @@
+"""The queues of Celery, by kind of work, and which task waits in which.
+
+A worker takes from all of them in turn, so each kind waits for at most one task of every other
+kind; `celery worker -Q` limits a worker to some (docs/operations.md). All names begin with
+`celery`, as the rights of the broker's user in Redis do.
+"""
+
+# The sweep, alone: whatever else waits, deadlines and lost nodes are looked after. Also Celery's
+# default, so that workers still take what an older portal sent.
+SWEEP = "celery"
+PLAN = "celery.plan"
+DRIVE = "celery.drive"
+# Estimates, webhooks, reports, retention: nobody's job waits for them.
+SLOW = "celery.slow"
+# Replays start a process on the worker's host.
+WHAT_IF = "celery.what_if"
+
+NAMES = (SWEEP, PLAN, DRIVE, SLOW, WHAT_IF)
+QUEUES = {name: {"exchange": name, "routing_key": name} for name in NAMES}
+
+ROUTES = {
+    "scheduler.tasks.sweep": {"queue": SWEEP},
+    "scheduler.tasks.plan": {"queue": PLAN},
+    "scheduler.tasks.drive": {"queue": DRIVE},
+    "scheduler.tasks.site": {"queue": DRIVE},
+    "scheduler.tasks.foretell": {"queue": SLOW},
+    "portal.webhooks.tasks.deliver": {"queue": SLOW},
+    "portal.usage.tasks.monthly_report": {"queue": SLOW},
+    "portal.idempotency.tasks.expire": {"queue": SLOW},
+    "portal.retention.tasks.remove": {"queue": SLOW},
+    "portal.what_if.tasks.carry_out": {"queue": WHAT_IF},
+    "portal.what_if.tasks.start_waiting": {"queue": WHAT_IF},
+}

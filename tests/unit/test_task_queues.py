@@ -1,0 +1,35 @@
+"""Every task has a queue by its kind of work; a worker without `-Q` takes from all."""
+
+from django.conf import settings
+
+from portal.celery import app
+from portal.task_queues import NAMES, ROUTES, SLOW, SWEEP, WHAT_IF
+
+
+def queue_of(task: str) -> str:
+    return app.amqp.router.route({}, task)["queue"].name
+
+
+def test_every_task_has_a_queue_of_its_own_choice():
+    app.loader.import_default_modules()
+    own = {name for name in app.tasks if not name.startswith("celery.")}
+    assert set(ROUTES) == own
+    assert {queue_of(task) for task in own} == set(NAMES)
+
+
+def test_the_sweep_waits_behind_nothing_and_nobodys_job_behind_what_is_slow():
+    assert [task for task in ROUTES if queue_of(task) == SWEEP] == ["scheduler.tasks.sweep"]
+    assert {queue_of("scheduler.tasks.plan"), queue_of("scheduler.tasks.drive")}.isdisjoint(
+        {SLOW, WHAT_IF, SWEEP}
+    )
+    assert queue_of("scheduler.tasks.plan") != queue_of("scheduler.tasks.drive")
+
+
+def test_what_the_clock_starts_has_a_queue():
+    assert {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()} <= set(ROUTES)
+
+
+def test_a_worker_takes_from_all_unless_it_is_limited():
+    assert set(app.amqp.queues.consume_from) == set(NAMES)
+    # The rights of the broker's user in Redis (docker-compose.yml).
+    assert all(name.startswith("celery") for name in NAMES)
