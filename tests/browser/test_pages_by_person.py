@@ -125,7 +125,7 @@ TABLE: dict[str, Row] = {
     "web:drain": console(button__Cordon=ROOT),
     "web:preview": console(),
     "web:revoke": console(button__Revoke__the__key=ROOT),
-    "web:disputes": console(heading__0__GPUs__are__reported=ROOT),
+    "web:disputes": console(heading__Disputed__GPUs=ROOT),
     "web:images": console(link__Edit=ROOT),
     "web:image_policy": console(button__Save=ROOT),
     "web:storage": console(heading__Storage=ROOT),

@@ -4,7 +4,6 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST, require_safe
 
 from portal.allocations.disputes import disputed_claim_accept, disputed_claim_dismiss
@@ -19,12 +18,7 @@ MAX_ROWS = 200
 @require_safe
 def disputes(request: HttpRequest) -> HttpResponse:
     rows = list(disputed_claims()[:MAX_ROWS])
-    count = sum(row.dismissed_at is None for row in rows)
-    title = ngettext(
-        "%(n)s GPU is reported by two nodes", "%(n)s GPUs are reported by two nodes", count
-    )
-    context = {"rows": rows, "headline": title % {"n": count}}
-    return render(request, "web/console/disputes.html", context)
+    return render(request, "web/console/disputes.html", {"rows": rows})
 
 
 @platform_admins_only
