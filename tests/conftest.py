@@ -15,6 +15,7 @@ pytest_plugins = [
     "tests.environment.django_sqlite",
     "tests.environment.postgres",
     "tests.environment.django_postgres",
+    "tests.environment.pgbouncer",
     "tests.environment.object_store",
     "tests.environment.redis",
     "tests.environment.docker_engine",

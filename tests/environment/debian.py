@@ -28,6 +28,7 @@ class Tool:
 
 
 POSTGRES = Tool("postgresql", "initdb")
+PGBOUNCER = Tool("pgbouncer", "pgbouncer")
 REDIS = Tool("redis-server", "redis-server")
 CHROMIUM = Tool("chromium", "chromium")
 SWIFT = Tool("swift-proxy", "swift-proxy-server")
@@ -37,7 +38,7 @@ SWIFT_BACKENDS = tuple(
 DOCKERD = Tool("docker.io", "dockerd")
 LEVELS: dict[str, tuple[Tool, ...]] = {
     "integration": (Tool("gettext", "msgfmt"),),
-    "services": (POSTGRES, REDIS, SWIFT, *SWIFT_BACKENDS),
+    "services": (POSTGRES, PGBOUNCER, REDIS, SWIFT, *SWIFT_BACKENDS),
     "docker": (
         DOCKERD,
         Tool("busybox-static", "busybox"),

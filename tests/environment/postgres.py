@@ -36,7 +36,7 @@ class PostgresServer:
         self.port = free_port()
         self._settings = (*FAST, *settings)
         self._bin = Path(POSTGRES.path() or "").parent
-        self._as_user = _unprivileged(home)
+        self._as_user = unprivileged(home)
         self._program: Program | None = None
         self._templated = False
         if not (home / "data").exists():
@@ -113,7 +113,7 @@ class PostgresServer:
         subprocess.run([*command, *settings], check=True, env=environ, cwd=REPOSITORY)
 
 
-def _unprivileged(home: Path) -> tuple[str, ...]:
+def unprivileged(home: Path) -> tuple[str, ...]:
     """Words before a command: the server refuses root, so it runs as postgres, else as nobody."""
     if os.geteuid() != 0:
         return ()

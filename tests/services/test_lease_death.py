@@ -6,11 +6,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
+from portal.leases.claims import PooledSessionError
 from portal.leases.models import TaskLease
 from portal.leases.services import run_exclusively
 from tests.services.stack import ROOT, until
@@ -22,12 +26,12 @@ AT_ONCE = 20
 
 
 @contextlib.contextmanager
-def holder(url: str, limit: float = 0) -> Iterator[subprocess.Popen]:
+def holder(url: str, limit: float = 0, **extra: str) -> Iterator[subprocess.Popen]:
     """A worker that holds the lease `plan`, in the middle of a query."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.services.lease_holder", "plan", str(limit)],
         cwd=ROOT,
-        env=os.environ | {"TESSERA_DATABASE_URL": url, "PYTHONPATH": str(ROOT)},
+        env=os.environ | {"TESSERA_DATABASE_URL": url, "PYTHONPATH": str(ROOT)} | extra,
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -66,3 +70,49 @@ def test_clocks_that_differ_by_minutes_make_no_two_holders(postgres_django, monk
         monkeypatch.setattr(timezone, "now", lambda: now() + timedelta(minutes=minutes))
         assert not is_free()
         assert TaskLease.objects.get().rung, "the holder does one more round"
+
+
+def test_behind_a_pooler_a_worker_holds_its_lease_past_it(postgres_django, pooled):
+    """The work itself goes through PgBouncer in transaction mode."""
+    server = urlsplit(postgres_django).port
+    through = postgres_django.replace(f":{server}/", f":{pooled}/")
+    with holder(through, TESSERA_DIRECT_DATABASE_URL=postgres_django) as process:
+        assert not is_free()
+        process.kill()
+        until(is_free, seconds=AT_ONCE, what="the lease of the dead worker")
+
+
+def test_a_worker_that_sees_only_the_pooler_says_so_and_does_nothing(
+    postgres_django, pooled, settings
+):
+    server = urlsplit(postgres_django).port
+    through = postgres_django.replace(f":{server}/", f":{pooled}/")
+    settings.PLATFORM = replace(settings.PLATFORM, direct_database_url=through)
+    with pytest.raises(PooledSessionError, match="TESSERA_DIRECT_DATABASE_URL"):
+        run_exclusively(name="plan", work=lambda: pytest.fail("without a lease"))
+    settings.PLATFORM = replace(settings.PLATFORM, direct_database_url=postgres_django)
+    assert is_free()
+
+
+def test_a_worker_goes_on_after_its_connection_for_leases_was_lost(postgres_django):
+    """PostgreSQL was restarted, say: while the worker was idle, and while it held a lease."""
+    assert is_free()
+    _end_sessions()
+    assert is_free()
+    rounds = []
+
+    def work() -> None:
+        rounds.append(1)
+        _end_sessions()
+
+    assert run_exclusively(name="plan", work=work)
+    assert is_free()
+    assert rounds == [1]
+
+
+def _end_sessions() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'tessera lease' AND datname = current_database()"
+        )
