@@ -41,10 +41,13 @@ def drive(*, node_id: UUID) -> bool:
         body = encode(compile_desired(node))
         if _same(body, node.desired):
             _note_revisions(node)
+            if node.drive_due:
+                Node.objects.filter(pk=node.pk).update(drive_due=False)
             return False
         node.revision += 1
         node.desired = body | {"revision": node.revision}
-        node.save(update_fields=["revision", "desired"])
+        node.drive_due = False
+        node.save(update_fields=["revision", "desired", "drive_due"])
         _note_revisions(node)
         ring(f"node:{node.pk}")
         return True

@@ -36,7 +36,8 @@ def disputed_claim_accept(*, claim: DisputedClaim, actor: str) -> Gpu:
         Gpu.objects.filter(pk=gpu.pk).update(node=claimant)
         DisputedClaim.objects.filter(pk=claim.pk).delete()
         # The claimant's last report of it was not stored: have it send a whole report.
-        Node.objects.filter(pk=claimant.pk).update(observed_hash="")
+        Node.objects.filter(pk=claimant.pk).update(observed_hash="", drive_due=True)
+        Node.objects.filter(pk=holder.pk).update(drive_due=True)
         names = {"holder": holder.name, "claimant": claimant.name}
         message = Message(
             "%(user)s moved GPU %(gpu)s from %(holder)s to %(claimant)s",

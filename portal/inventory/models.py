@@ -81,6 +81,8 @@ class Node(models.Model):
     applied_revision = models.PositiveBigIntegerField(default=0, editable=False)
     # The whole desired document, as the agent gets it.
     desired = models.JSONField(default=dict, editable=False)
+    # What it depends on has changed, with no other trace in the rows, since it was last compiled.
+    drive_due = models.BooleanField(default=False, db_default=False, editable=False)
     allow_mass_removal = models.BooleanField(default=False, editable=False)
     observed_hash = models.CharField(max_length=64, blank=True, default="", editable=False)
     acked_seq = models.PositiveBigIntegerField(default=0, editable=False)

@@ -19,6 +19,7 @@ from portal.audit.codes import EventCode
 from portal.audit.transitions import advance, event_record
 from portal.inventory.disputes import claim_dispute, claims_withdraw
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
+from portal.live.bell import ring_drive
 from scheduler.core.model.states import GpuHealth, NodeStatus, SliceStatus
 
 Place = tuple[str, str, int, int]
@@ -32,14 +33,20 @@ def gpu_reports_apply(node: Node, observed: ObservedDocument) -> bool:
         sentence = "the same GPU appears twice"
         raise ContractError(ContractErrorCode.INVALID_FIELD, sentence, "observed.gpus")
     rows = {gpu.uuid: gpu for gpu in node.gpus.all().lock_rows()}
-    changed = False
+    changed, is_added = False, False
     for seen in observed.gpus:
         row = rows.pop(seen.uuid, None)
-        changed |= _gpu_report(row, seen) if row else _gpu_add(node, seen)
+        if row is None:
+            is_added |= _gpu_add(node, seen)
+        else:
+            changed |= _gpu_report(row, seen)
+    if is_added:
+        Node.objects.filter(pk=node.pk).update(drive_due=True)
+        ring_drive([node.pk])
     claims_withdraw(claimant=node, reported=uuids)
     for gone in rows.values():
         changed |= _health(gone, GpuHealth.MISSING, "the driver no longer lists it")
-    return changed
+    return changed or is_added
 
 
 def slice_reports_apply(node: Node, observed: ObservedDocument) -> bool:

@@ -84,7 +84,8 @@ def node_allow_mass_removal(*, node: Node, actor: str) -> Node:
     with transaction.atomic():
         node = lock_active_node(node)
         node.allow_mass_removal = True
-        node.save(update_fields=["allow_mass_removal"])
+        node.drive_due = True
+        node.save(update_fields=["allow_mass_removal", "drive_due"])
         event_record(
             node,
             EventCode.MASS_REMOVAL_ALLOWED,

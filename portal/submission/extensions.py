@@ -16,8 +16,9 @@ from portal.audit.services import audit_record
 from portal.audit.transitions import event_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
+from portal.inventory.models import Node
 from portal.jobs.lifecycle import ring_replicas
-from portal.jobs.models import Job
+from portal.jobs.models import Job, Replica
 from portal.jobs.selectors import may_cancel
 from portal.live.bell import ring, ring_plan
 from portal.quotas.approvals import approval_needed
@@ -41,6 +42,9 @@ def job_extend(*, job: Job, actor: User, seconds: int, max_seconds: int) -> Job:
         sentence = Message("Only its owner or a project admin may extend a job")
         raise Refused(ErrorCode.FORBIDDEN, sentence)
     with transaction.atomic():
+        # Before the job, in the order of locks. Its nodes, or none, if it starts anew meanwhile.
+        carrying = Replica.objects.filter(attempt__job=job, attempt__ended_at=None)
+        nodes = Node.objects.filter(pk__in=carrying.values("node_id")).lock_rows()
         (row,) = Job.objects.filter(pk=job.pk).select_related("project", "owner").lock_rows()
         if JobStatus(row.status) is not JobStatus.RUNNING or row.deadline_at is None:
             sentence = Message(
@@ -62,6 +66,7 @@ def job_extend(*, job: Job, actor: User, seconds: int, max_seconds: int) -> Job:
         _require_approved(row, actor, units, wanted)
         _require_budget(row, units * seconds)
         _extend(row, actor, seconds)
+        Node.objects.filter(pk__in=[node.pk for node in nodes]).update(drive_due=True)
         ring_replicas(row.attempts.latest("number").replicas.all())
     return row
 

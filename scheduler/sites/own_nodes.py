@@ -28,6 +28,7 @@ from scheduler.core.model.states import NodeStatus, ReplicaStatus
 from scheduler.core.request import parse_stored_request
 from scheduler.driver import drive as drive_node
 from scheduler.sites.base import SiteCapabilities, SiteReport
+from scheduler.unsettled import nodes_in_turn, unsettled_nodes
 
 # Requests limit the size of a gang, not the site.
 MAX_REPLICAS = 10_000
@@ -44,10 +45,10 @@ class OwnNodes:
         return placement_commit(placement, bypassed)
 
     def drive(self, attempts: Collection[int] | None = None) -> None:
-        """Of all attempts: by a bell for each node, also for nodes without any, whose partitions
-        change too."""
+        """Of all attempts: by a bell for each node that may lag behind, also for nodes without any,
+        whose partitions change too."""
         if attempts is None:
-            ring_drive(list(Node.objects.active().values_list("pk", flat=True)))
+            ring_drive(sorted(unsettled_nodes() | nodes_in_turn()), repeat=True)
             return
         rows = Replica.objects.filter(attempt__in=attempts, node__isnull=False).order_by("node_id")
         self.drive_nodes(frozenset(rows.values_list("node_id", flat=True)))
