@@ -1,6 +1,6 @@
 # Every command for people and CI. `make` lists them; with DEMO_EXIT=1, `make demo` ends by itself.
 .DEFAULT_GOAL := help
-.PHONY: help install lint type test test-slow pytest mutants test-gpu demo run migrate docs bench-latency bench-adoption bench-loop bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams bench-agent-door bench-throughput screenshots lock clean
+.PHONY: help install lint type test test-slow pytest mutants test-gpu demo run migrate docs bench-latency bench-adoption bench-loop bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams bench-agent-door bench-throughput screenshots lock wheel clean
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 # Slow levels first, so that the workers of `make test` finish together.
@@ -104,5 +104,9 @@ lock: install ## resolve requirements/*.lock again, after a change of pyproject.
 	$(RESOLVE) --extra s3 -c requirements/portal.lock -o requirements/s3.lock
 	$(RESOLVE) --extra agent --extra portal --extra cli --extra saml --extra s3 --group dev -o requirements/dev.lock
 
+wheel: install ## build dist/: the wheel of all commands, and the lock files of its machines
+	$(BIN)/python -m pip wheel -q --no-deps -w dist . && rm -rf build tessera_gpu.egg-info
+	cp requirements/agent.lock requirements/cli.lock requirements/portal.lock dist/
+
 clean: ## remove .venv, caches and var
-	rm -rf .venv .venv-gpu var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-gpu var dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -11,6 +11,7 @@ from agents.admission.policy import NodePolicy
 from agents.contract.boards import Board
 from agents.contract.documents import DesiredReplica, LauncherName, NodeFacts
 from agents.contract.topology import NodeTopology
+from agents.contract.version import VERSION
 from agents.doctor.machine import RealMachine
 from agents.doctor.preflight import Preflight
 from agents.facts.device_keys import DeviceKey, whole_gpu_key
@@ -29,7 +30,6 @@ from agents.runtime.base import ContainerStatus, Runtime
 from agents.state.journal import Journal
 from agents.topology.wiring import WiringCache
 
-VERSION = "0.1.0"
 # How old what was read may grow where news never leave a quiet moment.
 REFRESH_SECONDS = 5.0
 

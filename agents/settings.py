@@ -2,12 +2,14 @@
 
 import argparse
 import os
+import sys
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from agents.contract.documents import RuntimeKind
+from agents.contract.version import VERSION
 from agents.host.job_disk import DEFAULT_RESERVE, ENGINE_FOLDER, DiskReserve, JobDisk, parse_reserve
 from agents.simdriver.arguments import add_arguments
 from agents.telemetry.settings import Address, address, sample_seconds
@@ -51,8 +53,12 @@ class AgentSettings:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The arguments of `python -m agents`. Secrets come by file or environment only."""
-    parser = argparse.ArgumentParser(prog="python -m agents", description="The Tessera node agent.")
+    """The arguments of `tessera-agent`. Secrets come by file or environment only."""
+    # As it was called: from a checkout it has no command of its own.
+    is_installed = Path(sys.argv[0]).name == "tessera-agent"
+    program = "tessera-agent" if is_installed else "python -m agents"
+    parser = argparse.ArgumentParser(prog=program, description="The Tessera node agent.")
+    parser.add_argument("--version", action="version", version=f"tessera-agent {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_run(
         commands.add_parser("run", help="run the agent of this node; enrols it first if needed")
@@ -66,6 +72,8 @@ def parser() -> argparse.ArgumentParser:
             _add_place(reading)
             _add_disk(reading)
             _add_policy(reading)
+    boards = commands.add_parser("boards", help="list the boards that this version knows")
+    boards.add_argument("--json", action="store_true", help="for programs")
     _add_doctor(
         commands.add_parser("doctor", help="check this machine for problems; changes nothing")
     )

@@ -13,6 +13,8 @@ from pathlib import Path
 MIN_PYTHON = (3, 11)
 DEFAULT_PORT = 8000
 HOST = "127.0.0.1"
+# Programs that the demonstration runs; no wheel has them.
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 # The demonstration starts its own servers; with these set, it would write into real ones.
 EXTERNAL_SERVERS = ("TESSERA_DATABASE_URL", "TESSERA_BROKER_URL", "TESSERA_REDIS_URL")
 
@@ -37,6 +39,8 @@ def check_machine(environ: Mapping[str, str]) -> None:
         raise UnsuitableMachine(f"this is Python {has}: Tessera needs 3.11 or newer.")
     if not sys.platform.startswith("linux"):
         raise UnsuitableMachine(f"the demonstration needs Linux; this is {sys.platform}.")
+    if not EXAMPLES.is_dir():
+        raise UnsuitableMachine("the demonstration runs in a checkout of Tessera: `make demo`.")
     for name in EXTERNAL_SERVERS:
         if environ.get(name):
             raise UnsuitableMachine(

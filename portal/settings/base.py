@@ -13,7 +13,8 @@ from portal.settings.sign_in import SIGN_IN_APPS
 from portal.shared_cache import cache_settings
 from portal.task_queues import QUEUES, ROUTES, SWEEP
 
-BASE_DIR = Path(__file__).resolve().parent.parent.parent
+# All that the portal serves lies in its package, so that a wheel has it.
+PORTAL_FOLDER = Path(__file__).resolve().parents[1]
 env = environ.Env()
 PLATFORM = platform_from(os.environ)
 
@@ -79,7 +80,7 @@ ASGI_APPLICATION = "portal.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [PORTAL_FOLDER / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -127,12 +128,12 @@ LOGOUT_REDIRECT_URL = "/sign-in/"
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
-LOCALE_PATHS = [BASE_DIR / "portal" / "locale"]
+LOCALE_PATHS = [PORTAL_FOLDER / "locale"]
 TIME_ZONE = env("TESSERA_TIME_ZONE", default="UTC")
 USE_TZ = True
 
 STATIC_URL = "static/"
-STATICFILES_DIRS = [BASE_DIR / "portal" / "static"]
+STATICFILES_DIRS = [PORTAL_FOLDER / "static"]
 STATIC_ROOT = PLATFORM.var / "static"
 
 CACHES = cache_settings(PLATFORM.redis_url, PLATFORM.var)

@@ -1,8 +1,8 @@
 """Sign-in by django-allauth: local accounts, second factors, passkeys and OpenID Connect; SAML and
 LDAP if their packages are installed.
 
-The pages are in `portal.web.account`, `templates/account`, `templates/mfa` and
-`templates/socialaccount`. Operators configure sign-in in `portal.platform`; see docs/accounts.md.
+The pages are in `portal.web.account` and in `account`, `mfa` and `socialaccount` of
+`portal/templates`. Operators configure sign-in in `portal.platform`; see docs/accounts.md.
 """
 
 import os

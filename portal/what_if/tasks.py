@@ -37,7 +37,7 @@ def start_process(var: Path) -> "subprocess.Popen[bytes] | None":
     until it ends, also if it is killed: many messages at once start one process. Nothing is written
     to the folder, which is read-only in compose.
     """
-    command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "what_if", "--waiting"]
+    command = [sys.executable, "-m", "portal", "what_if", "--waiting"]
     lock = os.open(var, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if not _has_locked(lock):

@@ -8,7 +8,6 @@ Needs the package registry that pip is configured for. Code 1 above 20 MB.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-UV = Path(sys.executable).with_name("uv")
+from tests.support.wheels import ROOT, UV, build_wheel
+
 MOST_BYTES = 20_000_000
 
 
@@ -29,7 +28,7 @@ def main() -> int:
         lock = str(ROOT / "requirements" / "cli.lock")
         into = (str(UV), "pip", "install", "--quiet", "--system-certs", "--python", str(python))
         run(*into, "--require-hashes", "--requirement", lock)
-        run(*into, "--no-deps", str(_wheel(home)))
+        run(*into, "--no-deps", str(build_wheel(home)))
         site = Path(run(str(python), "-c", "import httpx; print(httpx.__file__)")).parents[1]
         tessera = str(home / "venv" / "bin" / "tessera")
         report: dict[str, Any] = measured(site) | {"version": run(tessera, "--version")}
@@ -49,20 +48,6 @@ def measured(site: Path) -> dict[str, object]:
             by_package[name] = by_package.get(name, 0) + path.stat().st_size
     largest = sorted(by_package.items(), key=lambda item: -item[1])[:8]
     return {"bytes": sum(by_package.values()), "most_bytes": MOST_BYTES, "largest": dict(largest)}
-
-
-def _wheel(home: Path) -> Path:
-    """Built from a copy: a build leaves folders behind."""
-    source = home / "source"
-    source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    for package in ("agents", "portal", "scheduler"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / package, source / package, ignore=ignored)
-    run(str(UV), "build", "-q", "--system-certs", "--wheel", "--out-dir", str(home), str(source))
-    (wheel,) = home.glob("*.whl")
-    return wheel
 
 
 def run(*command: str) -> str:

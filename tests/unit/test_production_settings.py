@@ -87,7 +87,7 @@ def test_a_forgotten_settings_module_is_an_error_where_nothing_is_developed(monk
 
 
 def test_every_entry_point_chooses_its_settings_in_one_place():
-    for name in ("manage.py", "portal/asgi.py", "portal/celery.py"):
+    for name in ("portal/__main__.py", "portal/asgi.py", "portal/celery.py"):
         text = (ROOT / name).read_text()
         assert "choose_settings()" in text and "settings.dev" not in text, name
 
