@@ -15,7 +15,12 @@ from django.utils import timezone
 
 from portal.availability.published import counts_publish
 from portal.celery import app
-from portal.leases.services import continuation_read, continuation_write, run_exclusively
+from portal.leases.services import (
+    continuation_read,
+    continuation_write,
+    done_within,
+    run_exclusively,
+)
 from portal.live.bell import answer_drive, answer_plan, ring_estimates, ring_plan
 from portal.planning.history_cache import process_history
 from portal.planning.planner_input import planner_input
@@ -44,6 +49,8 @@ DECIDE_SECONDS = 8.0
 COMMIT_SECONDS = 6.0
 # No further pass begins in a task that has run this long.
 NEXT_ROUND_WITHIN_SECONDS = 4.0
+# A sweep that begins sooner after another one has nothing to find.
+SWEEP_PAUSE_SECONDS = 2.0
 
 estimate_pace = EstimatePace()
 worker_init.connect(before_fork)
@@ -161,4 +168,9 @@ def site(name: str) -> bool:
 
 @app.task(name="scheduler.tasks.sweep")
 def sweep() -> bool:
-    return run_exclusively(name="sweep", work=sweeper.sweep, rounds=1)
+    return run_exclusively(
+        name="sweep",
+        is_due=lambda: not done_within("sweep", SWEEP_PAUSE_SECONDS),
+        work=sweeper.sweep,
+        rounds=1,
+    )

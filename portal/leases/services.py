@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from itertools import count
 from math import inf
 from typing import Any
@@ -41,6 +42,13 @@ def run_exclusively(
             ring_again()
             break
     return True
+
+
+def done_within(name: str, seconds: float) -> bool:
+    """Whether a round was completed in the last `seconds`, by the database's clock. A task of the
+    clock that has waited is not due then: another one has done its work."""
+    since = Now() - timedelta(seconds=seconds)
+    return TaskLease.objects.filter(name=name, stamped_at__gt=since).exists()
 
 
 def continuation_read(name: str) -> Any:

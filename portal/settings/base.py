@@ -294,8 +294,10 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # A worker takes tasks and no orders: who can write to the broker cannot stop or reload it.
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_TIMEZONE = "UTC"
+# A message must not expire while its worker does one long task of another kind, or its kind is
+# never done on a busy worker. What was done a moment ago is not due (`done_within`).
 CELERY_BEAT_SCHEDULE = {
-    "sweep": {"task": "scheduler.tasks.sweep", "schedule": 5.0, "options": {"expires": 5.0}},
+    "sweep": {"task": "scheduler.tasks.sweep", "schedule": 5.0, "options": {"expires": 60.0}},
     "monthly_report": {
         "task": "portal.usage.tasks.monthly_report",
         "schedule": 600.0,
@@ -314,12 +316,12 @@ CELERY_BEAT_SCHEDULE = {
     "what_ifs": {
         "task": "portal.what_if.tasks.start_waiting",
         "schedule": 30.0,
-        "options": {"expires": 30.0},
+        "options": {"expires": 60.0},
     },
     "webhooks": {
         "task": "portal.webhooks.tasks.deliver",
         "schedule": 5.0,
-        "options": {"expires": 5.0},
+        "options": {"expires": 60.0},
     },
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(PLATFORM.var / "beat-schedule")

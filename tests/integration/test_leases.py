@@ -6,7 +6,13 @@ import pytest
 from django.utils import timezone
 
 from portal.leases.models import TaskLease
-from portal.leases.services import continuation_read, continuation_write, run_exclusively
+from portal.leases.services import (
+    continuation_read,
+    continuation_write,
+    done_within,
+    run_exclusively,
+)
+from scheduler import sweeper, tasks
 
 pytestmark = pytest.mark.django_db
 
@@ -45,6 +51,18 @@ def test_a_worker_whose_clock_is_wrong_takes_no_lease_over(monkeypatch, minutes)
 
     assert run_exclusively(name="plan", work=work)
     assert taken == [False]
+
+
+def test_tasks_of_the_clock_that_waited_together_do_their_work_once(monkeypatch):
+    sweeps = []
+    monkeypatch.setattr(sweeper, "sweep", lambda: sweeps.append(1))
+    assert [tasks.sweep(), tasks.sweep(), tasks.sweep()] == [True] * 3
+    assert len(sweeps) == 1
+    past = timezone.now() - timedelta(seconds=tasks.SWEEP_PAUSE_SECONDS + 0.1)
+    TaskLease.objects.filter(name="sweep").update(stamped_at=past)
+    assert not done_within("sweep", tasks.SWEEP_PAUSE_SECONDS)
+    tasks.sweep()
+    assert len(sweeps) == 2
 
 
 def test_a_second_worker_does_nothing_and_the_first_does_one_more_round():

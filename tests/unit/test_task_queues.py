@@ -29,6 +29,12 @@ def test_what_the_clock_starts_has_a_queue():
     assert {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()} <= set(ROUTES)
 
 
+def test_no_task_of_the_clock_expires_behind_one_task_of_another_kind():
+    """It would be thrown away again and again by a worker whose passes are long."""
+    waits = [entry["options"]["expires"] for entry in settings.CELERY_BEAT_SCHEDULE.values()]
+    assert min(waits) > settings.CELERY_TASK_TIME_LIMIT
+
+
 def test_a_worker_takes_from_all_unless_it_is_limited():
     assert set(app.amqp.queues.consume_from) == set(NAMES)
     # The rights of the broker's user in Redis (docker-compose.yml).
