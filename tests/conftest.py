@@ -5,7 +5,7 @@ from django.utils import translation
 
 from portal.audit.security_events import forget_refusals
 from portal.live import pending
-from portal.planning import history_cache, snapshot_cache
+from portal.planning import history_cache, inventory_view, snapshot_cache
 from portal.storage.stores import forget_stores
 from scheduler.tasks import estimate_pace
 
@@ -29,6 +29,7 @@ def clear_caches() -> None:
     thread remembers the language of its last page."""
     history_cache.clear_all()
     snapshot_cache.clear()
+    inventory_view.clear()
     estimate_pace.reset()
     pending.forget_files()
     forget_stores()

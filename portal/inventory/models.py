@@ -111,6 +111,19 @@ class Node(models.Model):
         return self.name
 
 
+class InventoryVersion(models.Model):
+    """How often what a node is has changed. Only triggers write it: see portal.inventory.version.
+
+    A node that was deleted keeps its row, so that the sum of all never falls.
+    """
+
+    node_id = models.UUIDField(primary_key=True)
+    number = models.PositiveBigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.node_id}: {self.number}"
+
+
 class JoinToken(models.Model):
     """A single-use token for a node's first contact. Only its digest is stored."""
 

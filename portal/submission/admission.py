@@ -13,8 +13,9 @@ from portal.catalogue.selectors import require_image_allowed
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
+from portal.planning.inventory_view import current_inventory
 from portal.planning.requests import waiting_job_from_request
-from portal.planning.snapshot import cluster_snapshot
+from portal.planning.snapshot import quota_views
 from portal.quotas.approvals import approval_needed
 from scheduler.core.devices.options import device_options
 from scheduler.core.model.reasons import Reason
@@ -60,7 +61,7 @@ def request_check(
         user=user.username,
         queued_at=int(now.timestamp()),
     )
-    capacity = capacity or ClusterCapacity(cluster_snapshot(now=now))
+    capacity = capacity or current_inventory().capacity.with_quotas(quota_views())
     units, board = cheapest(request, capacity.boards)
     approval = approval_needed(
         project,

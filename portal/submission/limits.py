@@ -5,7 +5,7 @@ from typing import Any
 
 from django.conf import settings
 
-from portal.planning.host_nodes import host_nodes
+from portal.planning.inventory_view import current_inventory
 from scheduler.core.model.snapshot import DeviceRequest
 from scheduler.core.placement.host_shares import HostNode, host_share
 from scheduler.core.request import RequestLimits, parse_stored_request, request_as_dict
@@ -50,5 +50,5 @@ class ClusterHostShares:
         self, device: DeviceRequest, *, needs: tuple[str, ...], tolerates: tuple[str, ...]
     ) -> HostShare:
         if self._nodes is None:
-            self._nodes = host_nodes()
+            self._nodes = current_inventory().host_nodes
         return host_share(self._nodes, device, needs=needs, tolerates=tolerates)

@@ -1,6 +1,7 @@
 """What can never run on the cluster as it is, so that a submit is refused at once."""
 
 from collections import Counter
+from copy import copy
 from typing import Any
 
 from agents.contract.boards import Board
@@ -32,6 +33,12 @@ class ClusterCapacity:
         known = {(g.board, g.profiles): g for node, _ in self.nodes for g in node.gpus}
         found = {board.key: board for board in map(gpu_board, known.values())}
         self.boards = [found[key] for key in sorted(found)]
+
+    def with_quotas(self, quotas: tuple[QuotaView, ...]) -> "ClusterCapacity":
+        """The same devices, with these quotas. The nodes are not examined again."""
+        capacity = copy(self)
+        capacity.quotas = quotas
+        return capacity
 
     def device_reason(self, job: WaitingJob) -> Reason | None:
         """Why no devices here could ever run the job; or None. Unavailable nodes count. A cluster
