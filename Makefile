@@ -1,6 +1,6 @@
 # Every command for people and CI. `make` lists them; with DEMO_EXIT=1, `make demo` ends by itself.
 .DEFAULT_GOAL := help
-.PHONY: help install lint type test test-slow pytest mutants test-gpu demo run migrate docs bench-latency bench-adoption bench-loop bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams bench-agent-door bench-throughput screenshots lock wheel clean
+.PHONY: help install lint type test test-slow pytest mutants test-gpu demo run migrate docs bench-latency bench-adoption bench-loop bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams bench-agent-door bench-throughput bench-scale screenshots lock wheel clean
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 # Slow levels first, so that the workers of `make test` finish together.
@@ -88,6 +88,9 @@ bench-agent-door: install ## /healthz beside 1 MiB bodies at the agents' endpoin
 
 bench-throughput: install ## whole jobs a second and what each costs, beside a bare spawn and Slurm, as JSON; ARGS=--help
 	$(BIN)/python -m tests.benchmarks.throughput $(ARGS)
+
+bench-scale: install ## 1,000 nodes: times of reports, submits, placements and sweeps, bursts and restarts, as JSON; ARGS=--help
+	$(BIN)/python -m tests.benchmarks.scale $(ARGS)
 
 screenshots: install ## write docs/screenshots/: every page of a seeded cluster in light, dark, zh, narrow
 	$(BIN)/python -m tests.browser.screenshots

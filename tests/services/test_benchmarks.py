@@ -29,6 +29,39 @@ def test_throughput_measures_real_and_coroutine_agents():
     assert found["bare_spawn"]["before"]["jobs_per_s"] > found["jobs_per_s"] > 0
 
 
+@pytest.mark.usefixtures("postgres_server", "redis_server")
+@pytest.mark.parametrize(
+    ("arguments", "run"),
+    [
+        (("--rate=4", "--minutes=0.1", "--seconds=0.5"), "steady"),
+        (("--burst=8", "--seconds=0.5"), "burst"),
+        (("--restart", "--seconds=0.5"), "restart"),
+    ],
+)
+def test_scale_runs_to_its_end(arguments, run):
+    found = printed("scale", *arguments)
+
+    assert found["enrolled"]["held"] == found["enrolled"]["nodes"] == 2
+    figures = found[run]
+    assert figures.get("broken", {}) == {}
+    if run == "restart":
+        assert figures["held"] == 2
+        assert 0 < figures["serving_after_s"] <= figures["held_after_s"]
+        assert figures["job_runs_after_s"] > 0
+        return
+    assert figures["submit_failures"] == {}
+    assert figures["submit_ms"]["p99"] > 0
+    assert figures["tasks"]["plan"]["ended"] > 0
+    assert figures["memory_mib"]["web"]["largest"] > 20
+    if run == "burst":
+        assert figures["all_placed"]
+        assert figures["placed"] == 8
+    else:
+        assert figures["submits"] == 24
+        assert figures["running_ms"]["p50"] > figures["placed_ms"]["p50"] > 0
+        assert figures["reports_probed"] > 0
+
+
 def printed(benchmark, *arguments):
     command = [sys.executable, "-m", f"tests.benchmarks.{benchmark}", "--nodes=2", "--gpus=2"]
     done = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True)

@@ -8,7 +8,6 @@ import json
 import select
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +71,11 @@ class LineProgram:
         if not line:
             raise RuntimeError(f"it ended: {self._log.read_text()[-2_000:]}")
         return json.loads(line)
+
+    def has_answered(self) -> bool:
+        """Whether `answer` would return, or raise, at once."""
+        assert self.process.stdout
+        return bool(select.select([self.process.stdout], [], [], 0)[0])
 
     def end(self) -> None:
         self.process.kill()
@@ -197,9 +201,8 @@ class Cluster:
         until(released, seconds=90, what="all devices to be released", every=0.2)
 
     def begin_queued(self, jobs: int) -> float:
-        """So many jobs queued at once, past REST; when they were there."""
-        self.stack.manage_program(SEED, "queue", str(jobs))
-        return time.time()
+        """So many jobs queued at once, past REST; when they were there, in Unix time."""
+        return float(self.stack.manage_program(SEED, "queue", str(jobs)))
 
 
 def _all(pid: int) -> float:

@@ -177,12 +177,20 @@ class DatabaseReader:
         sentence = "SELECT count(*) FROM jobs_job WHERE id > %s AND status = ANY(%s)"
         return self._number(sentence, after, ENDED)
 
+    def unended(self, after: int) -> int:
+        sentence = "SELECT count(*) FROM jobs_job WHERE id > %s AND status <> ALL(%s)"
+        return self._number(sentence, after, ENDED)
+
     def placed(self, after: int) -> int:
         sentence = "SELECT count(DISTINCT job_id) FROM jobs_attempt WHERE job_id > %s"
         return self._number(sentence, after)
 
     def held_devices(self) -> int:
         return self._number("SELECT count(*) FROM jobs_allocation WHERE status <> 'released'")
+
+    def epochs(self) -> int:
+        """Grows by one with each session of a node."""
+        return self._number("SELECT sum(epoch)::bigint FROM inventory_node")
 
     def gpus(self) -> int:
         return self._number("SELECT count(*) FROM inventory_gpu")

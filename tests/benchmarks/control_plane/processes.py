@@ -23,12 +23,12 @@ def children_cpu_seconds(pid: int) -> float:
 
 
 def memory_mib(pid: int) -> float:
-    """Resident memory of the process and all that it started; shared pages count once for each."""
+    """Of the process and all that it started; a page that several share is divided among them."""
     try:
-        resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
-    own = resident * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+    own = next(int(line.split()[1]) / 1_024 for line in lines if line.startswith("Pss:"))
     return own + sum(memory_mib(child) for child in _children(pid))
 
 

@@ -5,6 +5,7 @@ python -m tests.benchmarks.control_plane.seed queue JOBS      # so many jobs of 
 """
 
 import sys
+import time
 
 from django.db import transaction
 
@@ -32,7 +33,7 @@ def queue(jobs: int) -> None:
         like = a_job(alice, project, **job_request(["true"]))
         many_jobs(like, jobs - 1, reason=None)
         ring_plan()
-    print(jobs)
+    print(time.time())
 
 
 if __name__ == "__main__":
