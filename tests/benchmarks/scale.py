@@ -1,14 +1,14 @@
 """`make bench-scale`: a large cluster on one web process and one worker.
 
 1,000 nodes x 8 GPUs as coroutine agents on the real wire; PostgreSQL and Redis on this machine.
-Prints one JSON object:
+Prints one JSON object; the options choose the runs:
 
-- by default jobs of 5 s come at 20 a second for 60 s: times of reports, submits and placements, and
-  the longest wait for a sweep;
+- without any, jobs of 5 s come at 20 a second for 60 s: times of reports, submits and placements,
+  and the longest wait for a sweep;
 - `--burst 5000`: so many jobs at once, one submit a second meanwhile: until all are placed;
 - `--restart`: the web process is killed and started again: until every node holds a call, and until
   a new job runs;
-- `--minutes 30`: the default, for so long: memory of web and worker over time.
+- `--minutes 30`: the same for so long: memory of web and worker over time.
 
 How figures are defined: docs/benchmarks.md.
 """
@@ -45,12 +45,14 @@ def main() -> int:
 
 
 def _run(watch: Watch, options: argparse.Namespace) -> dict[str, Any]:
-    if options.burst:
-        return {"burst": burst(watch, options.burst)}
+    found: dict[str, Any] = {}
     if options.restart:
-        return {"restart": restart(watch)}
-    seconds = options.minutes * 60 if options.minutes else SECONDS
-    return {"steady": steady(watch, options.rate, seconds)}
+        found["restart"] = restart(watch)
+    if options.burst:
+        found["burst"] = burst(watch, options.burst)
+    if options.minutes or not found:
+        found["steady"] = steady(watch, options.rate, options.minutes * 60 or SECONDS)
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -30,36 +30,25 @@ def test_throughput_measures_real_and_coroutine_agents():
 
 
 @pytest.mark.usefixtures("postgres_server", "redis_server")
-@pytest.mark.parametrize(
-    ("arguments", "run"),
-    [
-        (("--rate=4", "--minutes=0.1", "--seconds=0.5"), "steady"),
-        (("--burst=8", "--seconds=0.5"), "burst"),
-        (("--restart", "--seconds=0.5"), "restart"),
-    ],
-)
-def test_scale_runs_to_its_end(arguments, run):
-    found = printed("scale", *arguments)
+def test_scale_measures_a_restart_a_burst_and_steady_submits():
+    found = printed("scale", "--restart", "--burst=8", "--minutes=0.1", "--rate=4", "--seconds=0.5")
 
     assert found["enrolled"]["held"] == found["enrolled"]["nodes"] == 2
-    figures = found[run]
-    assert figures.get("broken", {}) == {}
-    if run == "restart":
-        assert figures["held"] == 2
-        assert 0 < figures["serving_after_s"] <= figures["held_after_s"]
-        assert figures["job_runs_after_s"] > 0
-        return
-    assert figures["submit_failures"] == {}
-    assert figures["submit_ms"]["p99"] > 0
-    assert figures["tasks"]["plan"]["ended"] > 0
-    assert figures["memory_mib"]["web"]["largest"] > 20
-    if run == "burst":
-        assert figures["all_placed"]
-        assert figures["placed"] == 8
-    else:
-        assert figures["submits"] == 24
-        assert figures["running_ms"]["p50"] > figures["placed_ms"]["p50"] > 0
-        assert figures["reports_probed"] > 0
+    restart, burst, steady = found["restart"], found["burst"], found["steady"]
+    assert restart["held"] == 2
+    assert 0 < restart["serving_after_s"] <= restart["held_after_s"]
+    assert restart["job_runs_after_s"] > 0
+    assert burst["all_placed"]
+    assert burst["placed"] == 8
+    assert steady["submits"] == 24
+    assert steady["running_ms"]["p50"] > steady["placed_ms"]["p50"] > 0
+    assert steady["reports_probed"] > 0
+    for run in (burst, steady):
+        assert run["broken"] == {}
+        assert run["submit_failures"] == {}
+        assert run["submit_ms"]["p99"] > 0
+        assert run["tasks"]["plan"]["ended"] > 0
+        assert run["memory_mib"]["web"]["largest"] > 20
 
 
 def printed(benchmark, *arguments):

@@ -16,8 +16,8 @@ LOOK_SECONDS, MEMORY_SECONDS = 0.25, 10.0
 PATIENCE_SECONDS = 300.0
 # Of memory, that are printed.
 READINGS = 12
-# One submit a second for so long, beside a burst.
-BESIDE_BURST_SECONDS = 60
+# Submits beside a burst, one a second.
+BESIDE_BURST = 60
 
 
 class Watch:
@@ -102,7 +102,7 @@ def burst(watch: Watch, jobs: int) -> dict[str, Any]:
     after = reader.last_job()
     watch.tasks.begin()
     begun_at = cluster.begin_queued(jobs)
-    beside = {"jobs": BESIDE_BURST_SECONDS, "rate": 1, "body": job_request(["true"])}
+    beside = {"jobs": min(jobs, BESIDE_BURST), "rate": 1, "body": job_request(["true"])}
     people = cluster.submits(**beside)
     try:
         are_placed = watch.until(lambda: reader.placed(after) >= jobs)
