@@ -7,7 +7,6 @@ may be called twice.
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
@@ -76,9 +75,8 @@ def job_stop(*, job: Job, stop_reason: StopReason, message: Message, actor: str 
         )
     attempt = job.attempts.latest("number")
     replicas = attempt.replicas.all().lock_rows()
-    possibly_running = _possibly_running(replicas)
     for replica in replicas:
-        _replica_stop(replica, may_run=replica.pk in possibly_running)
+        _replica_stop(replica)
     _finish_when_ended(job, attempt, replicas)
     ring_replicas(replicas)
 
@@ -196,11 +194,11 @@ def _failure(first: Replica) -> dict[str, Any]:
     }
 
 
-def _replica_stop(replica: Replica, *, may_run: bool) -> None:
+def _replica_stop(replica: Replica) -> None:
     status = ReplicaStatus(replica.status)
     if status in REPLICA_ENDED:
         return
-    if status is ReplicaStatus.RUNNING or may_run:
+    if status is ReplicaStatus.RUNNING or _may_run(replica):
         replica.desired_state = DesiredState.STOP
         replica.save(update_fields=["desired_state"])
         return
@@ -214,13 +212,10 @@ def _replica_stop(replica: Replica, *, may_run: bool) -> None:
     )
 
 
-def _possibly_running(replicas: list[Replica]) -> set[UUID]:
-    """Primary keys of the replicas that a silent node may have started and not reported: another
-    attempt would be a second copy."""
-    ordered = [r for r in replicas if r.desired_state == DesiredState.RUN]
-    unstarted = [r.pk for r in ordered if r.status not in {ReplicaStatus.RUNNING, *REPLICA_ENDED}]
-    silent = Replica.objects.on_silent_nodes().filter(pk__in=unstarted)
-    return set(silent.values_list("pk", flat=True))
+def _may_run(replica: Replica) -> bool:
+    """Its node may start it at any moment and report so later, much later if contact is lost
+    meanwhile: another attempt before the node's word would be a second copy."""
+    return replica.node_id is not None and replica.desired_state != DesiredState.PREPARE
 
 
 def _finish_when_ended(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:

@@ -20,6 +20,7 @@ from portal.api.jobs.event_stream import EventSubscriber, messages
 from portal.api.jobs.long_poll import wait_for_event
 from portal.audit.models import Event
 from portal.audit.transitions import event_record
+from portal.inventory.models import Node
 from portal.jobs.models import Job
 from portal.live.listener import _listeners, listener
 from tests.support.rows import a_job, a_node, a_project, a_user
@@ -228,8 +229,10 @@ def test_a_long_poll_is_woken_by_an_event(job, monkeypatch):
 
 def test_a_long_poll_of_a_job_that_is_over_does_not_wait(job, monkeypatch):
     monkeypatch.setattr(long_poll, "newest_event_id", None)
+    Node.objects.update(schedulable=False)
+    waiting = a_job(job.owner, job.project)
     client = APIClient()
     client.force_login(job.owner)
-    assert client.post(f"/api/v1/jobs/{job.label}/cancel").status_code == 200
-    answer = client.get(f"/api/v1/jobs/{job.label}", {"wait": 30})
+    assert client.post(f"/api/v1/jobs/{waiting.label}/cancel").status_code == 200
+    answer = client.get(f"/api/v1/jobs/{waiting.label}", {"wait": 30})
     assert answer.json()["status"] == "cancelled"

@@ -169,10 +169,12 @@ def test_a_pull_that_came_further_keeps_the_gang_from_being_late(node, job):
     assert job.status != JobStatus.PREPARING, "a failed try is no step"
 
 
-def test_a_job_whose_image_is_being_pulled_is_cancelled_at_once(client, alice, node, job):
+def test_a_job_whose_image_is_being_pulled_is_cancelled_by_its_nodes_word(client, alice, node, job):
     client.force_login(alice)
     report(node, HALF)
     assert client.post(f"/jobs/{job.label}/cancel").status_code == 302
+    drive(node_id=node.row.pk)
+    node.obey()
     assert status_of(job) == JobStatus.CANCELLED
     drive(node_id=node.row.pk)
     assert node.hear().replicas == (), "the node is not to prepare it any more"

@@ -251,16 +251,18 @@ def test_a_retry_has_its_own_time_to_become_ready():
     assert status_of(job) == JobStatus.PLACED, "its first attempt is over"
     job.attempts.update(created_at=long_ago)
     sweeper.sweep()
+    assert status_of(job) == JobStatus.STOPPING
+    settle(node)
     assert status_of(job) == JobStatus.FAILED
 
 
 def test_cancel_while_queued_running_and_ended():
     alice = a_user()
     project = a_project("vision", alice)
-    node = a_node()
     queued = a_job(alice, project)
     job_cancel(job=queued, actor="alice")
     assert status_of(queued) == JobStatus.CANCELLED
+    node = a_node()
     running = a_job(alice, project)
     settle(node)
     job_cancel(job=running, actor="alice")

@@ -5,15 +5,18 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 from django.utils.translation import override
 
 from agents.contract.documents import ReplicaState
 from agents.contract.end_causes import EndCause
+from agents.contract.message import Message
 from agents.contract.wire_messages import to_wire
 from portal.inventory.models import Node
 from portal.inventory.revocation import node_revoke
-from portal.jobs.models import Job, Replica
+from portal.jobs.lifecycle import job_stop
+from portal.jobs.models import Job, Replica, StopReason
 from portal.jobs.services import job_cancel
 from portal.web.wording.messages import failure_text
 from scheduler import sweeper
@@ -206,6 +209,22 @@ def test_what_a_silent_node_may_have_started_has_no_second_attempt(settings):
         seen[wanted.id] = replace(moved, state=ReplicaState.FAILED, code="never_started")
     node.report()
     assert status_of(job) in AGAIN
+
+
+def test_a_node_may_run_a_replica_before_it_reports_so():
+    """Contact may be lost at that moment, and the portal takes half a minute to notice."""
+    alice = a_user()
+    node = a_node()
+    job = a_job(alice, a_project("vision", alice), retries={"infrastructure": 3})
+    plan_once()
+    drive(node_id=node.row.pk)
+    node.row.refresh_from_db()
+    assert node.row.status == NodeStatus.ONLINE
+    job.refresh_from_db()
+    with transaction.atomic():
+        job_stop(job=job, stop_reason=StopReason.PREEMPTED, message=Message("preempted"))
+    assert status_of(job) == JobStatus.STOPPING, "it waits for the node's word"
+    assert Replica.objects.get().desired_state == "stop"
 
 
 def test_a_cancelled_job_stays_cancelled_whoever_ended_it():

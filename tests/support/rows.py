@@ -199,6 +199,9 @@ class HonestNode:
             return replace(seen, state=ReplicaState.RUNNING)
         if wanted.wish is DesiredReplicaState.STOP and seen.state is ReplicaState.RUNNING:
             return replace(seen, state=ReplicaState.EXITED, exit_code=143)
+        not_started = seen.state in (ReplicaState.PREPARING, ReplicaState.READY)
+        if wanted.wish is DesiredReplicaState.STOP and not_started:
+            return replace(seen, state=ReplicaState.FAILED, code="never_started")
         return seen
 
 

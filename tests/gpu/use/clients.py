@@ -37,7 +37,7 @@ class Client:
             raise NotPossible(f"{self.name} printed nothing within {seconds:g} s") from None
         if line is None:
             self._new.put(None)
-            raise NotPossible(f"{self.name} ended: {self.words()}")
+            raise NotPossible(f"{self.name} ended: {self.until_end(DRAIN_SECONDS)}")
         return line
 
     def until_end(self, seconds: float) -> dict[str, Any]:
