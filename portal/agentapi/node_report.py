@@ -1,20 +1,25 @@
 """Write a node's observed document into rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from uuid import UUID
 
 from django.db import transaction
 
 from agents.contract.codec import encode
 from agents.contract.documents import ObservedDocument
+from agents.contract.message import Message
 from agents.contract.wire_messages import from_wire
+from portal.allocations.holding import holding_compare
 from portal.allocations.services import (
     allocations_mark_releasing,
     allocations_release,
 )
+from portal.audit.codes import EventCode
 from portal.inventory.models import Node
 from portal.inventory.reports import gpu_reports_apply, slice_reports_apply
 from portal.jobs.lifecycle import job_rollup
+from portal.jobs.models import Replica
 from portal.live.bell import ring, ring_plan
 from portal.sites.observations import Observation, observations_apply
 from scheduler.core.model.states import ReplicaStatus
@@ -37,7 +42,10 @@ def node_report(
         changed |= gpu_reports_apply(node, observed)
         changed |= slice_reports_apply(node, observed)
         applied = node.applied_revision if applied_revision is None else applied_revision
-        seen = _observations(observed, applied)
+        ended = holding_compare(node, observed, applied_revision=applied)
+        # A revision of a node that is ahead of us is not the one of the same number here.
+        applied = 0 if node.is_document_withheld else applied
+        seen = chain(_observations(observed, applied), _ended_unseen(node, ended))
         jobs = observations_apply(seen, node=node, actor=f"node:{node.name}").jobs
         changed |= allocations_mark_releasing(node=node, listed={r.id for r in observed.replicas})
         ring("cluster")
@@ -75,6 +83,21 @@ def _facts_report(node: Node, observed: ObservedDocument) -> bool:
     node.disk_mib = facts.disk_mib
     node.save(update_fields=["facts", "topology", "fabric", "cpu_milli", "memory_mib", "disk_mib"])
     return any(before.get(name) != node.facts[name] for name in ELIGIBILITY)
+
+
+def _ended_unseen(node: Node, ended: Iterable[Replica]) -> Iterator[Observation]:
+    """Of replicas that ended after the database was saved that is restored now."""
+    for row in ended:
+        yield Observation(
+            replica=row.pk,
+            fence=row.attempt.fence,
+            status=ReplicaStatus.LOST,
+            code=EventCode.ENDED_UNSEEN,
+            message=Message(
+                "It ended on %(node)s before the restore of the database; how is not known",
+                node=node.name,
+            ),
+        )
 
 
 def _observations(observed: ObservedDocument, applied: int) -> Iterator[Observation]:

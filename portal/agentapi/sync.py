@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from agents.contract.calls import SyncRequest, SyncResponse
+from agents.contract.calls import EventType, SyncRequest, SyncResponse
 from agents.contract.documents import (
     DesiredDocument,
     ObservedDocument,
@@ -19,9 +19,22 @@ from agents.contract.errors import ContractError, ContractErrorCode
 from portal.agentapi.enrolment import node_mark_online
 from portal.agentapi.events import events_append
 from portal.agentapi.node_report import node_report
+from portal.allocations.holding import node_refuses, node_suspect
 from portal.allocations.services import is_release_due
 from portal.inventory.credentials import epoch_stale, node_authenticate, require_not_retired
 from portal.inventory.models import Node
+
+# No document has this revision, and it is no news to any node.
+WITHHELD = -1
+REVISION_COLUMNS = (
+    "name",
+    "status",
+    "epoch",
+    "revision",
+    "restored_at",
+    "holding_since",
+    "allow_mass_removal",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +46,7 @@ class SyncState:
     acked_seq: int
     applied_revision: int
     revision: int
+    """Of the portal; WITHHELD while the node gets no document."""
     full_required: bool
 
     @property
@@ -52,7 +66,12 @@ def sync_accept(*, authorization: str, request: SyncRequest) -> SyncState:
         nodes = nodes.select_for_update(no_key=True, of=("self",))
         node = node_authenticate(nodes, authorization=authorization, epoch=request.epoch)
         _require_own(node, observed)
-        _contact(node, request, events_append(node, request.events))
+        changed = events_append(node, request.events)
+        if any(event.type == EventType.DOCUMENT_REFUSED for event in request.events):
+            changed += node_refuses(node)
+        if request.applied_revision > node.revision:
+            changed += node_suspect(node)
+        _contact(node, request, changed)
     if observed is not None:
         check_protocol(observed.protocol)
         node_report(node.pk, observed, request.applied_revision)
@@ -65,7 +84,8 @@ def sync_accept(*, authorization: str, request: SyncRequest) -> SyncState:
         acked_seq=node.acked_seq,
         applied_revision=request.applied_revision,
         revision=_revision(node.pk, request.epoch),
-        full_required=observed is None and _needs_full(node, request),
+        full_required=observed is None
+        and (node.restored_at is not None or _needs_full(node, request)),
     )
 
 
@@ -87,13 +107,13 @@ def sync_answer(*, state: SyncState, revision: int) -> SyncResponse:
     whether to refuse the document.
     """
     desired = None
-    if revision != state.applied_revision:
+    if revision not in (state.applied_revision, WITHHELD):
         desired = _desired(state.node_id)
     return SyncResponse(
         epoch=state.epoch,
         acked_seq=state.acked_seq,
         lease_seconds=settings.PLATFORM.lease_seconds,
-        revision=desired.revision if desired else revision,
+        revision=desired.revision if desired else max(revision, 0),
         full_required=state.full_required,
         server_time=timezone.now().isoformat(),
         desired=desired,
@@ -106,11 +126,12 @@ def _desired(node_id: UUID) -> DesiredDocument | None:
 
 
 def _revision(node_id: UUID, epoch: int) -> int:
-    node = Node.objects.only("name", "status", "epoch", "revision").get(pk=node_id)
+    """The revision that the node should have; WITHHELD while it gets no document."""
+    node = Node.objects.only(*REVISION_COLUMNS).get(pk=node_id)
     require_not_retired(node)
     if node.epoch != epoch:
         raise epoch_stale(epoch)
-    return node.revision
+    return WITHHELD if node.is_document_withheld else node.revision
 
 
 def _require_own(node: Node, observed: ObservedDocument | None) -> None:
@@ -124,8 +145,8 @@ def _contact(node: Node, request: SyncRequest, changed: tuple[str, ...]) -> None
     now = timezone.now()
     node.last_seen_at = now
     node.lease_until = now + timedelta(seconds=settings.PLATFORM.lease_seconds)
-    # A revision that we never issued says nothing about what was applied.
-    is_ours = request.applied_revision <= node.revision
+    # A revision that we never issued, or issued anew, says nothing about what was applied.
+    is_ours = request.applied_revision <= node.revision and not node.is_document_withheld
     node.applied_revision = request.applied_revision if is_ours else 0
     node.save(update_fields=["last_seen_at", "lease_until", "applied_revision", *changed])
     node_mark_online(node)

@@ -11,6 +11,7 @@ from django.shortcuts import redirect
 from unfold.admin import ModelAdmin
 
 from portal.admin_base import ReadOnlyAdmin, show_refusals
+from portal.allocations.holding import node_allow_mass_removal
 from portal.allocations.models import Allocation
 from portal.allocations.retirement import node_retire
 from portal.inventory.models import Node
@@ -18,7 +19,6 @@ from portal.inventory.node_settings import node_labels_set, node_taints_set
 from portal.inventory.revocation import node_unfreeze
 from portal.inventory.services import (
     node_add,
-    node_allow_mass_removal,
     node_cordon,
     node_invite,
     node_uncordon,

@@ -90,6 +90,7 @@ class EventCode(StrEnum):
     GPU_MOVED = "gpu_moved"
     GPU_PIN = "gpu_pin"
     GPU_UNPIN = "gpu_unpin"
+    ENDED_UNSEEN = "ended_unseen"
     HEALTH_FAULTED = "health_faulted"
     HEALTH_MISSING = "health_missing"
     HEALTH_OK = "health_ok"
@@ -101,6 +102,8 @@ class EventCode(StrEnum):
     NODE_CORDON = "node_cordon"
     NODE_ENROLLED = "node_enrolled"
     NODE_FROZEN = "node_frozen"
+    NODE_HOLDING = "node_holding"
+    NODE_HOLDING_ENDED = "node_holding_ended"
     NODE_LABEL = "node_label"
     NODE_LOST = "node_lost"
     NODE_REBOOTED = "node_rebooted"
@@ -200,6 +203,7 @@ EVENT_LABELS: dict[EventCode, str] = {
     EventCode.GPU_MOVED: "GPU moved to another node",
     EventCode.GPU_PIN: "GPU pinned",
     EventCode.GPU_UNPIN: "GPU unpinned",
+    EventCode.ENDED_UNSEEN: "Ended before the restore",
     EventCode.HEALTH_FAULTED: "GPU out of service",
     EventCode.HEALTH_MISSING: "GPU missing",
     EventCode.HEALTH_OK: "GPU healthy again",
@@ -211,6 +215,8 @@ EVENT_LABELS: dict[EventCode, str] = {
     EventCode.NODE_CORDON: "Node cordoned",
     EventCode.NODE_ENROLLED: "Node enrolled",
     EventCode.NODE_FROZEN: "Key of a node frozen",
+    EventCode.NODE_HOLDING: "Holds back",
+    EventCode.NODE_HOLDING_ENDED: "No longer holds back",
     EventCode.NODE_LABEL: "Node labels set",
     EventCode.NODE_LOST: "Node lost",
     EventCode.NODE_REBOOTED: "Node rebooted",

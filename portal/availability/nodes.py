@@ -33,13 +33,15 @@ class NodeSummary:
     blocked: bool
     labels: tuple[str, ...]
     driver: str = ""
+    holding: bool = False
+    """It runs work that the portal does not know."""
     boards: list[tuple[Board, Availability]] = field(default_factory=list)
     total: Availability = field(default_factory=Availability)
 
     @property
     def takes_work(self) -> bool:
         is_online = self.status == NodeStatus.ONLINE
-        return is_online and self.schedulable and not self.blocked
+        return is_online and self.schedulable and not self.blocked and not self.holding
 
     @property
     def held_units(self) -> int:
@@ -64,11 +66,12 @@ def node_summaries(cluster: ClusterAvailability, name: str = "") -> list[NodeSum
     rows = Node.objects.active().order_by("name")
     rows = rows.filter(name=name) if name else rows
     facts = (KT("facts__blocks"), KT("facts__driver_version"), Cast("labels", TextField()))
-    columns = rows.values_list("name", "status", "schedulable", *facts)
+    columns = rows.values_list("name", "status", "schedulable", "holding_since", *facts)
     summaries = []
-    for node, status, schedulable, blocks, driver, labels in columns:
+    for node, status, schedulable, holding_since, blocks, driver, labels in columns:
         blocked = blocks not in EMPTY_VALUES
         row = NodeSummary(node, status, schedulable, blocked, _words(labels), driver or "")
+        row.holding = holding_since is not None
         own = cluster.nodes.get(node) or NodeAvailability()
         row.boards = [(cluster.board_table[key], counts) for key, counts in own.boards.items()]
         row.total = own.total

@@ -84,6 +84,12 @@ class Node(models.Model):
     # What it depends on has changed, with no other trace in the rows, since it was last compiled.
     drive_due = models.BooleanField(default=False, db_default=False, editable=False)
     allow_mass_removal = models.BooleanField(default=False, editable=False)
+    # The database was restored: until the node has reported what it runs, it gets no document.
+    restored_at = models.DateTimeField(null=True, blank=True, editable=False)
+    # It runs what its document does not name: see `portal.allocations.holding`.
+    holding_since = models.DateTimeField(null=True, blank=True, editable=False)
+    # What its document would end, as `HeldReplica` in JSON.
+    held_replicas = models.JSONField(default=list, blank=True, editable=False)
     observed_hash = models.CharField(max_length=64, blank=True, default="", editable=False)
     acked_seq = models.PositiveBigIntegerField(default=0, editable=False)
     # The token bucket of its events: its level at that time; null while it is full.
@@ -109,6 +115,13 @@ class Node(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_document_withheld(self) -> bool:
+        """It gets no desired document: first its report has to be compared with the document, or an
+        admin has to allow what the document would end."""
+        is_undecided = self.holding_since is not None and not self.allow_mass_removal
+        return is_undecided or self.restored_at is not None
 
 
 class InventoryVersion(models.Model):

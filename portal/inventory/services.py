@@ -21,7 +21,7 @@ from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.inventory.credentials import digest_of
 from portal.inventory.models import JoinToken, Node
-from portal.live.bell import ring, ring_drive, ring_plan
+from portal.live.bell import ring, ring_plan
 from portal.text import single_line
 from scheduler.core.model.states import NodeStatus
 
@@ -76,25 +76,6 @@ def node_cordon(*, node: Node, reason: str, actor: str) -> Node:
 def node_uncordon(*, node: Node, actor: str) -> Node:
     """Let the node take work again."""
     return _set_schedulable(node, True, "", actor)
-
-
-def node_allow_mass_removal(*, node: Node, actor: str) -> Node:
-    """Let the node apply a desired document that removes most of its work, which it refuses
-    otherwise."""
-    with transaction.atomic():
-        node = lock_active_node(node)
-        node.allow_mass_removal = True
-        node.drive_due = True
-        node.save(update_fields=["allow_mass_removal", "drive_due"])
-        event_record(
-            node,
-            EventCode.MASS_REMOVAL_ALLOWED,
-            Message("%(user)s allowed the removal of most work", user=actor),
-            actor=actor,
-        )
-        node_audit(node, AuditAction.NODE_ALLOW_MASS_REMOVAL, actor=actor, after={})
-        ring_drive([node.pk])
-    return node
 
 
 def lock_active_node(node: Node) -> Node:

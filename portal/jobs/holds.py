@@ -3,7 +3,9 @@
 Every function is one transaction, with its event and its audit line.
 """
 
+from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
@@ -69,6 +71,26 @@ def job_release(*, job: Job, actor: User) -> Job:
             actor,
         )
     return job
+
+
+def jobs_hold_for_node(uids: Iterable[UUID], *, node_name: str) -> None:
+    """Keep waiting jobs from starting while the node runs replicas of them that the portal does not
+    know: a second copy would run beside them. A hold by a person stays as it is."""
+    rows = Job.objects.waiting().filter(uid__in=list(uids), hold_owner="")
+    for job in rows.lock_rows():
+        _set_hold(job, _holder(node_name), f"{node_name} runs it, since before a restore")
+        message = Message("%(node)s runs it, since before a restore", node=node_name)
+        event_record(job, EventCode.JOB_HOLD, message, actor=job.hold_owner)
+        ring(f"job:{job.pk}")
+
+
+def jobs_release_for_node(*, node_name: str) -> None:
+    """Release what `jobs_hold_for_node` holds: the node no longer runs it."""
+    for job in Job.objects.waiting().filter(hold_owner=_holder(node_name)).lock_rows():
+        _set_hold(job, "", "")
+        message = Message("%(node)s no longer runs it", node=node_name)
+        event_record(job, EventCode.JOB_RELEASE, message, actor=_holder(node_name))
+        ring(f"job:{job.pk}")
 
 
 def job_approve(*, job: Job, actor: User, comment: str = "") -> Job:
@@ -143,6 +165,10 @@ def _awaiting(job: Job, actor: User) -> Job:
 def _approval_reason(job: Job) -> dict[str, str]:
     """For the audit line: the job's reason is cleared with the decision."""
     return {"approval": job.reason["sentence"]} if job.reason else {}
+
+
+def _holder(node_name: str) -> str:
+    return f"node:{node_name}"
 
 
 def _set_hold(job: Job, owner: str, reason: str) -> None:

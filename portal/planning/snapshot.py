@@ -23,8 +23,10 @@ from portal.jobs.models import Replica
 from portal.planning.requests import epoch_seconds
 from portal.quotas.models import Quota
 from scheduler.core.model.links import UNKNOWN, Links, links_of
+from scheduler.core.model.message_templates import NODE_AWAITED, NODE_HOLDING
 from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, NodeView, QuotaView, SliceView
 from scheduler.core.model.states import (
+    NODE_SILENT,
     GpuHealth,
     NodeStatus,
     SliceStatus,
@@ -62,13 +64,21 @@ def _nodes(only: list[UUID] | None) -> tuple[NodeView, ...]:
         nodes = nodes.filter(pk__in=only)
     gpus = _gpus(only)
     allocated = _allocated(only)
+    # After a restore a queued job may already run on a node that has not reported yet.
+    awaited = next((row.name for row in nodes if row.restored_at and not _is_silent(row)), "")
     return tuple(
-        _node(row, gpus.get(row.pk, ()), allocated.get(row.pk, (0, 0, 0))) for row in nodes
+        _node(row, gpus.get(row.pk, ()), allocated.get(row.pk, (0, 0, 0)), awaited) for row in nodes
     )
 
 
-def _node(row: Any, gpus: Iterable[GpuView], allocated: tuple[int, int, int]) -> NodeView:
-    key, reason = _unavailable(row)
+def _is_silent(row: Node) -> bool:
+    return row.status in NODE_SILENT or row.status == NodeStatus.ENROLLED
+
+
+def _node(
+    row: Any, gpus: Iterable[GpuView], allocated: tuple[int, int, int], awaited: str
+) -> NodeView:
+    key, reason = _unavailable(row, awaited)
     return NodeView(
         id=str(row.pk),
         name=row.name,
@@ -102,13 +112,19 @@ def _links(topology: str) -> Links:
         return UNKNOWN
 
 
-def _unavailable(row: Node) -> tuple[str, str]:
-    """Why the node takes no work: a key of the planner's messages, and an admin's words."""
+def _unavailable(row: Node, awaited: str) -> tuple[str, str]:
+    """Why the node takes no work: a key of the planner's messages, and an admin's words.
+
+    `awaited`: a node that has not reported since the database was restored, if there is one."""
     if row.status != NodeStatus.ONLINE:
         return f"node.{row.status}", ""
     if not row.schedulable:
         reason = str(row.cordon_reason)
         return ("node.cordoned", reason) if reason else ("node.cordoned_silently", "")
+    if row.holding_since is not None:
+        return NODE_HOLDING, ""
+    if row.restored_at is not None or awaited:
+        return NODE_AWAITED, awaited or row.name
     if blocks := row.facts.get("blocks"):
         return "node.blocks", str(blocks[0])
     return "", ""

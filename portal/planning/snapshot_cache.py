@@ -229,7 +229,13 @@ def _version() -> Version:
     write an event or an audit line in their transaction. GPUs appear, fail and are used by foreign
     processes, and nodes block themselves, without one. One query, as every answer asks it."""
     event, entry = (_last_id(model) for model in (Event, AuditEntry))
-    takes_work = Q(status=NodeStatus.ONLINE, schedulable=True, facts__blocks__0__isnull=True)
+    takes_work = Q(
+        status=NodeStatus.ONLINE,
+        schedulable=True,
+        facts__blocks__0__isnull=True,
+        holding_since=None,
+        restored_at=None,
+    )
     closed = Node.objects.exclude(takes_work).order_by().annotate(all=Value(1)).values("all")
     found = Gpu.objects.aggregate(
         event=Max(Subquery(event)),

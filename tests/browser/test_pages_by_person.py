@@ -124,6 +124,7 @@ TABLE: dict[str, Row] = {
     "web:node_list": console(link__Cordon__or__drain=ROOT),
     "web:drain": console(button__Cordon=ROOT),
     "web:preview": console(),
+    "web:held_work": console(),
     "web:revoke": console(button__Revoke__the__key=ROOT),
     "web:disputes": console(heading__Disputed__GPUs=ROOT),
     "web:images": console(link__Edit=ROOT),

@@ -82,6 +82,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("socialaccount_signup", "post"): (302, 302, 302, 302, 302, 302),
     ("web:account", "get"): (200, 200, 200, 200, 200, 302),
     ("web:account", "post"): (200, 200, 200, 200, 200, 302),
+    ("web:held_work", "get"): (404, 404, 404, 404, 200, 302),
+    ("web:held_work", "post"): (404, 404, 404, 404, 302, 302),
     ("web:revoke", "get"): (404, 404, 404, 404, 200, 302),
     ("web:revoke", "post"): (404, 404, 404, 404, 302, 302),
     ("web:retry", "get"): (405, 405, 405, 405, 405, 302),

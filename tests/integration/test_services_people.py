@@ -14,6 +14,7 @@ from rest_framework.test import APIClient
 
 from portal.accounts.models import Membership, Project, Role
 from portal.accounts.services import membership_remove, membership_set
+from portal.allocations.holding import node_allow_mass_removal
 from portal.allocations.models import Allocation
 from portal.allocations.retirement import node_retire
 from portal.audit import services as audit_services
@@ -22,7 +23,6 @@ from portal.errors import Refused
 from portal.inventory.models import JoinToken, Node, Slice
 from portal.inventory.services import (
     node_add,
-    node_allow_mass_removal,
     node_cordon,
     node_invite,
     node_uncordon,

@@ -60,6 +60,7 @@ PAGES: dict[str, PageOf] = {
     "web:node_list": PageOf(ROOT),
     "web:drain": PageOf(ROOT, ("{node}",)),
     "web:preview": PageOf(ROOT, ("{node}",)),
+    "web:held_work": PageOf(ROOT, ("{node}",)),
     "web:revoke": PageOf(ROOT, ("{node}",)),
     "web:disputes": PageOf(ROOT),
     "web:images": PageOf(ROOT),

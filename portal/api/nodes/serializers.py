@@ -2,10 +2,21 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from portal.allocations.holding import HeldReplica, held_replicas
 from portal.inventory.models import Node
 from portal.inventory.versions import node_version
+
+
+class HeldReplicaSerializer(serializers.Serializer[HeldReplica]):
+    replica = serializers.CharField()
+    job = serializers.CharField(help_text="the uid of the job, which the portal may not know")
+    label = serializers.CharField(help_text="such as J-12; empty if the portal does not know it")
+    attempt = serializers.IntegerField()
+    rank = serializers.IntegerField()
+    state = serializers.CharField()
 
 
 class NodeSerializer(serializers.ModelSerializer[Node]):
@@ -13,6 +24,9 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
     gpu_count = serializers.IntegerField()
     labels = serializers.ListField(child=serializers.CharField())
     taints = serializers.ListField(child=serializers.CharField())
+    held_replicas = serializers.SerializerMethodField(
+        help_text="what a node that holds back would end: POST …/allow-mass-removal allows it"
+    )
     version = serializers.SerializerMethodField(
         help_text="of the settings and the status, not of reports: the ETag, for If-Match"
     )
@@ -31,6 +45,9 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
             "last_seen_at",
             "revoked_at",
             "frozen_at",
+            "holding_since",
+            "restored_at",
+            "held_replicas",
             "events_dropped",
             "fabric",
             "cpu_milli",
@@ -41,12 +58,26 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
             "version",
         ]
 
+    @extend_schema_field(HeldReplicaSerializer(many=True))
+    def get_held_replicas(self, node: Node) -> list[dict[str, Any]]:
+        if not node.held_replicas:
+            return []
+        return list(HeldReplicaSerializer(held_replicas(node), many=True).data)
+
     def get_version(self, node: Node) -> str:
         return node_version(node)
 
 
 class NodeRequestSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(max_length=64)
+
+
+class MassRemovalRequestSerializer(serializers.Serializer[Any]):
+    replicas = serializers.ListField(
+        child=serializers.CharField(max_length=64),
+        required=False,
+        help_text="those of `held_replicas` that were read: 412 if the node reports others by now",
+    )
 
 
 class CordonRequestSerializer(serializers.Serializer[Any]):

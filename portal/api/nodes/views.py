@@ -9,10 +9,12 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.response import Response
 
 from portal.accounts.models import TokenScope
+from portal.allocations.holding import node_allow_mass_removal
 from portal.allocations.retirement import node_retire
 from portal.api.nodes.serializers import (
     CordonRequestSerializer,
     JoinTokenSerializer,
+    MassRemovalRequestSerializer,
     NodeChangeSerializer,
     NodeRequestSerializer,
     NodeSerializer,
@@ -30,7 +32,6 @@ from portal.inventory.revocation import node_revoke, node_unfreeze
 from portal.inventory.selectors import nodes
 from portal.inventory.services import (
     node_add,
-    node_allow_mass_removal,
     node_cordon,
     node_invite,
     node_uncordon,
@@ -157,13 +158,18 @@ class NodeJoinToken(NodeAction):
 
 
 class NodeAllowMassRemoval(NodeAction):
-    @extend_schema(operation_id="node_allow_mass_removal", request=None, responses=NodeSerializer)
+    @extend_schema(
+        operation_id="node_allow_mass_removal",
+        request=MassRemovalRequestSerializer,
+        responses=NodeSerializer,
+    )
     def post(self, request: ApiRequest, node: str) -> Response:
-        """Let the node remove most of its work, which it refuses to do otherwise."""
+        """Let the node end what its document does not name: `held_replicas`, or nothing if it does
+        not hold back."""
         row = self.node(request, node)
-        return Response(
-            _node_data(node_allow_mass_removal(node=row, actor=request.caller.username))
-        )
+        shown = request.validated_data(MassRemovalRequestSerializer).get("replicas")
+        actor = request.caller.username
+        return Response(_node_data(node_allow_mass_removal(node=row, actor=actor, shown=shown)))
 
 
 def _node(name: str) -> Node:

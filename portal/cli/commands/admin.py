@@ -11,15 +11,30 @@ from portal.cli.commands.usage import QUOTA_COLUMNS
 from portal.cli.context import CliContext, cli_context
 from portal.cli.exit_codes import CommandFailed, ExitCode
 from portal.cli.job_text import job_columns
-from portal.cli.output import OutputFormat, OutputOption, print_message, print_row, print_rows
+from portal.cli.output import (
+    Column,
+    OutputFormat,
+    OutputOption,
+    print_message,
+    print_row,
+    print_rows,
+)
 from portal.cli.progress import POLL_SECONDS, StatusLine
 from portal.cli.text import UNITS_PER_GPU, gpu_count_text, single_line
 
 app = typer.Typer(help="For admins: nodes, quotas and approvals.", no_args_is_help=True)
-nodes = typer.Typer(help="Nodes: list, cordon, uncordon, drain.", no_args_is_help=True)
+nodes = typer.Typer(help="Nodes: list, cordon, uncordon, drain, held.", no_args_is_help=True)
 quotas = typer.Typer(help="Quotas: list, set.", no_args_is_help=True)
 app.add_typer(nodes, name="node")
 app.add_typer(quotas, name="quota")
+
+HELD_COLUMNS = [
+    Column("JOB", lambda held: held["label"] or held["job"]),
+    Column("ATTEMPT", lambda held: held["attempt"]),
+    Column("RANK", lambda held: held["rank"]),
+    Column("STATE", lambda held: held["state"]),
+    Column("REPLICA", lambda held: held["replica"], wide=True),
+]
 
 NodeArgument = Annotated[str, typer.Argument(help="name of the node")]
 ReasonOption = Annotated[str, typer.Option("--because", "-m", help="the reason, which users see")]
@@ -75,6 +90,30 @@ def drain(
         name = single_line(node)
         print_message(f"{name} is empty. To undo the cordon: tessera admin node uncordon {name}")
     print_row(row, output, name="name")
+
+
+@nodes.command("held")
+def held_work(
+    context: typer.Context,
+    node: NodeArgument,
+    end: Annotated[
+        bool, typer.Option("--end", help="let the node end this work, after a question")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """List what a node that holds back runs and the portal does not know; --end ends it."""
+    client = cli_context(context).client
+    row = client.get(api_path("nodes", node), hint="tessera admin node list")
+    held = row["held_replicas"]
+    print_rows(held, HELD_COLUMNS, output, name="replica", empty="The node holds nothing back.")
+    if not end or not row["holding_since"]:
+        return
+    if not yes:
+        typer.confirm(f"Stop {len(held)} replicas on {single_line(node)}?", abort=True, err=True)
+    body = {"replicas": [replica["replica"] for replica in held]}
+    client.post(api_path("nodes", node, "allow-mass-removal"), body, is_repeatable=True)
+    print_message(f"{single_line(node)} ends this work")
 
 
 @quotas.command("list")

@@ -32,7 +32,7 @@ MAX_IN_TOP = 200
 
 NODE_COLUMNS = [
     Column("NODE", lambda node: node["name"]),
-    Column("STATE", lambda node: node["status"]),
+    Column("STATE", lambda node: "holding" if node.get("holding_since") else node["status"]),
     Column("SCHEDULABLE", lambda node: "yes" if node["schedulable"] else "no, cordoned"),
     Column("MODEL", lambda node: ", ".join(node["models"])),
     Column("GPUS", lambda node: node["gpu_count"]),

@@ -7,7 +7,7 @@ from agents.contract.message import Message, join_clauses
 from portal.demo.scale.size import SeededRandom
 from portal.planning.estimates import estimate_as_dict
 from scheduler.core.model.decisions import Estimate
-from scheduler.core.model.message_templates import make_message
+from scheduler.core.model.message_templates import NODE_HOLDING, make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 
 # How frequent each code is among waiting jobs that need no approval. A job that can never run is
@@ -26,6 +26,7 @@ WEIGHTS = {
     ReasonCode.HELD: 1,
     ReasonCode.REPARTITION: 1,
     ReasonCode.NODE_UNAVAILABLE: 1,
+    ReasonCode.NODE_HOLDING: 1,
 }
 
 
@@ -70,6 +71,9 @@ def random_reason(
         ReasonCode.NODE_UNAVAILABLE: make_message(
             "node_unavailable.all",
             why=make_message("node.cordoned", node="gpu-0001", why="new driver"),
+        ),
+        ReasonCode.NODE_HOLDING: make_message(
+            "node_unavailable.all", why=make_message(NODE_HOLDING, node="gpu-0002")
         ),
     }
     numbers = needed if code in (ReasonCode.RESOURCES, ReasonCode.FRAGMENTATION) else {}

@@ -29,7 +29,8 @@ class NodeNote:
 
 def takes_work(node: Node) -> bool:
     """Whether the planner places new work on it; the rules of `portal.planning.snapshot`."""
-    return node.status == NodeStatus.ONLINE and node.schedulable and not node.facts.get("blocks")
+    is_closed = node.holding_since or node.restored_at or node.facts.get("blocks")
+    return node.status == NodeStatus.ONLINE and node.schedulable and not is_closed
 
 
 def out_of_service_reason(gpu: Gpu) -> str:
@@ -40,15 +41,27 @@ def out_of_service_reason(gpu: Gpu) -> str:
 
 
 def node_notes(node: Node, gpus: Iterable[Gpu]) -> list[NodeNote]:
-    """The cordon, then what blocks work, GPUs out of service and warnings, without repetition."""
+    """That it holds back, the cordon, then what blocks work, GPUs out of service and warnings,
+    without repetition."""
     blocks, problems = node.facts.get("blocks", ()), node.facts.get("problems", ())
     warnings = [problem for problem in problems if problem not in blocks]
     return [
+        *_holding(node),
         *_cordon(node),
         *(_note("bad", "stop", problem) for problem in dict.fromkeys(blocks)),
         *_outages(gpus),
         *(_note("warn", "alert", problem) for problem in dict.fromkeys(warnings)),
     ]
+
+
+def _holding(node: Node) -> list[NodeNote]:
+    if node.holding_since is not None:
+        text = _("Holds back: it runs work that the portal does not know. An admin has to decide")
+        return [NodeNote("bad", "alert", text)]
+    if node.restored_at is not None:
+        text = _("Has not reported what it runs since the database was restored")
+        return [NodeNote("warn", "alert", text)]
+    return []
 
 
 def _cordon(node: Node) -> list[NodeNote]:

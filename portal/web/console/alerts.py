@@ -108,14 +108,22 @@ def _nodes() -> list[Alert]:
     blocked_title = ngettext(
         "%(n)s node is blocked by a problem", "%(n)s nodes are blocked by a problem", len(blocked)
     )
-    rows = Node.objects.active().exclude(frozen_at=None)
-    frozen = list(rows.values_list("name", flat=True))
+    rows = Node.objects.active().exclude(frozen_at=None, holding_since=None)
+    columns = list(rows.values_list("name", "frozen_at", "holding_since"))
+    frozen = [name for name, frozen_at, _since in columns if frozen_at]
     frozen_title = ngettext(
         "The key of %(n)s node is frozen: two machines use it",
         "The keys of %(n)s nodes are frozen: two machines use each",
         len(frozen),
     )
+    holding = [name for name, _frozen_at, since in columns if since]
+    holding_title = ngettext(
+        "%(n)s node holds back: it runs work that the portal does not know",
+        "%(n)s nodes hold back: they run work that the portal does not know",
+        len(holding),
+    )
     return [
+        _alert("holding", "bad", "alert", holding, holding_title, _nodes_url("holding")),
         _alert("frozen", "bad", "alert", frozen, frozen_title, _nodes_url("key")),
         _alert("away", "bad", "x", silent, away_title, _nodes_url("away")),
         _alert("blocked", "bad", "stop", blocked, blocked_title, _nodes_url("blocked")),

@@ -32,6 +32,7 @@ STATES = {
     "away": gettext_lazy("Unreachable"),
     "blocked": gettext_lazy("Blocked"),
     "cordoned": gettext_lazy("Cordoned"),
+    "holding": gettext_lazy("Holding back"),
     "faulted": gettext_lazy("With a GPU out of service"),
     "key": gettext_lazy("Key frozen or revoked"),
 }
@@ -166,6 +167,8 @@ def _in_state(rows: QuerySet[Node], state: str) -> QuerySet[Node]:
     if state == "faulted":
         faulted = Gpu.objects.filter(~Q(health=GpuHealth.OK)).values("node_id")
         return rows.filter(pk__in=faulted)
+    if state == "holding":
+        return rows.exclude(holding_since=None)
     if state == "key":
         return rows.exclude(frozen_at=None, revoked_at=None)
     return rows

@@ -39,7 +39,9 @@ def node_summary(context: dict[str, Any], node: str) -> dict[str, Any]:
 @register.simple_tag
 def availability_badge(node: NodeSummary) -> SafeString:
     """Whether the node takes work, as icon, word and colour."""
-    badge = node_badge(node.status, schedulable=node.schedulable, blocked=node.blocked)
+    badge = node_badge(
+        node.status, schedulable=node.schedulable, blocked=node.blocked, holding=node.holding
+    )
     return _badge(badge.cls, badge.icon, str(badge.word))
 
 

@@ -34,7 +34,12 @@ def badge(status: str) -> SafeString:
 def node_badge(node: Node) -> SafeString:
     """Whether a node takes work, as icon, word and colour."""
     blocked = bool(node.facts.get("blocks"))
-    return as_status(labels.node_badge(node.status, schedulable=node.schedulable, blocked=blocked))
+    holding = node.holding_since is not None
+    return as_status(
+        labels.node_badge(
+            node.status, schedulable=node.schedulable, blocked=blocked, holding=holding
+        )
+    )
 
 
 def as_status(badge: labels.Badge) -> SafeString:

@@ -51,8 +51,10 @@ NODE_BADGES: dict[str, Badge] = {
 }
 
 
-def node_badge(status: str, *, schedulable: bool, blocked: bool) -> Badge:
-    """An online node that takes no new work is shown as cordoned or blocked."""
+def node_badge(status: str, *, schedulable: bool, blocked: bool, holding: bool = False) -> Badge:
+    """An online node that takes no new work is shown as holding back, cordoned or blocked."""
+    if status == NodeStatus.ONLINE and holding:
+        return Badge("bad", "alert", gettext_lazy("Holds back"))
     if status == NodeStatus.ONLINE and not schedulable:
         return Badge("warn", "stop", gettext_lazy("Cordoned"))
     if status == NodeStatus.ONLINE and blocked:

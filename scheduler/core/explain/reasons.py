@@ -9,7 +9,7 @@ from typing import Any
 from agents.contract.documents import SliceKind
 from agents.contract.message import Message, join_clauses
 from scheduler.core.devices.options import DeviceOption
-from scheduler.core.model.message_templates import make_message
+from scheduler.core.model.message_templates import NODE_HOLDING, make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import RunningJob, WaitingJob
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
@@ -232,6 +232,9 @@ def _unavailable(why: dict[str, Message], job: WaitingJob) -> Reason:
         )
     evidence = {"nodes": {name: message.text for name, message in sorted(why.items())[:MAX_NODES]}}
     message = make_message("node_unavailable.all", why=whys)
+    if any(message.key == NODE_HOLDING for message in why.values()):
+        unblocks = make_message("unblocks.node_allowed")
+        return Reason(ReasonCode.NODE_HOLDING, message, evidence, unblocks)
     unblocks = make_message("unblocks.node_back")
     if any(message.key == NO_LAUNCHER for message in why.values()):
         unblocks = make_message("unblocks.launcher", launcher=str(job.launcher))

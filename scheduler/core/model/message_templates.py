@@ -10,6 +10,11 @@ from typing import Any
 
 from agents.contract.message import TEMPLATES, Message, MessageTemplate
 
+# Why a node takes no work after a restore: it runs what the portal does not know, or some node has
+# not reported yet.
+NODE_HOLDING = "node.holding"
+NODE_AWAITED = "node.awaited"
+
 _PARTS = {
     "device.slice": MessageTemplate("%(profile)s of %(model)s"),
     "device.share": MessageTemplate("%(threads)s %% of %(model)s"),
@@ -54,6 +59,13 @@ _REASONS = {
     "node.cordoned": MessageTemplate("%(node)s is cordoned: %(why)s"),
     "node.cordoned_silently": MessageTemplate("%(node)s is cordoned: no reason given"),
     "node.blocks": MessageTemplate("%(node)s has stopped accepting jobs (%(why)s)"),
+    NODE_HOLDING: MessageTemplate(
+        "%(node)s holds back: it runs work that the portal does not know"
+    ),
+    NODE_AWAITED: MessageTemplate(
+        "%(node)s takes no work until %(why)s has reported what it runs, since the database was "
+        "restored"
+    ),
     "node.no_label": MessageTemplate("%(node)s has no label %(label)s"),
     "node.tainted": MessageTemplate("%(node)s is reserved for jobs that tolerate %(taint)s"),
     "node.no_launcher": MessageTemplate(
@@ -149,6 +161,9 @@ _UNBLOCKS = {
         "An admin has to update the agents to a version with launcher %(launcher)s"
     ),
     "unblocks.node_back": MessageTemplate("An admin has to bring a node back"),
+    "unblocks.node_allowed": MessageTemplate(
+        "An admin has to decide about the work that the node would end"
+    ),
     "unblocks.those_ahead": MessageTemplate("It starts when the jobs ahead of it have started"),
     "unblocks.shorter": MessageTemplate(
         "With a shorter time limit it may start before that job; otherwise it starts after it"
@@ -210,6 +225,7 @@ _ESTIMATES = {
     "no_estimate.approval": MessageTemplate("no estimate: it waits for approval"),
     "no_estimate.held": MessageTemplate("no estimate: it is held"),
     "no_estimate.dependency": MessageTemplate("no estimate: it waits for other jobs"),
+    "no_estimate.node_holding": MessageTemplate("no estimate: it waits for an admin's decision"),
     "no_estimate.node_unavailable": MessageTemplate("no estimate: it waits for a node"),
     "no_estimate.impossible": MessageTemplate("no estimate: it cannot run here"),
     "no_estimate.begin_time": MessageTemplate("not before %(time)s"),

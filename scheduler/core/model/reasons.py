@@ -27,6 +27,7 @@ class ReasonCode(StrEnum):
     RESERVATION = "reservation"
     REPARTITION = "repartition"
     NODE_UNAVAILABLE = "node_unavailable"
+    NODE_HOLDING = "node_holding"
     DEPENDENCY = "dependency"
     BEGIN_TIME = "begin_time"
     HELD = "held"
@@ -99,6 +100,14 @@ REASON_KINDS: dict[ReasonCode, ReasonKind] = {
         "ask",
         no_estimate="node_unavailable",
         alert="Jobs wait because nodes are out of service",
+    ),
+    ReasonCode.NODE_HOLDING: ReasonKind(
+        _ASK,
+        "Node holds back",
+        "alert",
+        "ask",
+        no_estimate="node_holding",
+        alert="Jobs wait because a node holds back after a restore",
     ),
     ReasonCode.DEPENDENCY: ReasonKind(_WAIT, "Dependency", "clock", no_estimate="dependency"),
     ReasonCode.BEGIN_TIME: ReasonKind(_WAIT, "Begin time", "cal"),

@@ -155,6 +155,19 @@ def test_drain_cordons_and_waits_until_nothing_is_held():
     assert rest.run(*words).exit_code == 6
 
 
+def test_held_work_is_listed_first_and_ended_only_as_listed():
+    held = {"job": "5-uid", "label": "", "attempt": 1, "rank": 0, "state": "running"}
+    rows = [held | {"replica": "r1"}, held | {"replica": "r2", "label": "J-7"}]
+    node = a_node(holding_since="2026-01-01T00:00:00Z", held_replicas=rows)
+    rest = Rest().on("GET", "nodes/n1", node).on("POST", "nodes/n1/allow-mass-removal", node)
+    listed = rest.run("admin", "node", "held", "n1")
+    assert listed.exit_code == 0 and "J-7" in listed.stdout and "5-uid" in listed.stdout
+    assert rest.run("admin", "node", "held", "n1", "--end", input="n\n").exit_code != 0
+    assert not [call for call in rest.calls if call.method == "POST"]
+    assert rest.run("admin", "node", "held", "n1", "--end", "--yes").exit_code == 0
+    assert rest.body("POST", "nodes/n1/allow-mass-removal") == {"replicas": ["r1", "r2"]}
+
+
 def a_quota(limit: int = 8, version: int = 3) -> dict:
     return {
         "project": "vision",
