@@ -5,15 +5,17 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from portal.allocations.holding import HeldReplica, held_replicas
+from portal.allocations.holding import held_replicas
 from portal.inventory.models import Node
 from portal.inventory.versions import node_version
 
 
-class HeldReplicaSerializer(serializers.Serializer[HeldReplica]):
+class HeldReplicaSerializer(serializers.Serializer[Any]):
     replica = serializers.CharField()
     job = serializers.CharField(help_text="the uid of the job, which the portal may not know")
-    label = serializers.CharField(help_text="such as J-12; empty if the portal does not know it")
+    label = serializers.CharField(  # type: ignore[assignment]  # hides the label of a form field
+        help_text="such as J-12; empty if the portal does not know the job"
+    )
     attempt = serializers.IntegerField()
     rank = serializers.IntegerField()
     state = serializers.CharField()
