@@ -19,6 +19,7 @@ from django.core.cache import cache
 from django.test import Client
 
 from portal import shared_cache
+from portal.live import pending
 from portal.live.bell import CHANNEL, ring
 from portal.live.listener import listener, subscribe
 from portal.shared_cache import RedisWithLocalFallback, cache_settings
@@ -180,6 +181,27 @@ def test_limits_are_counted_by_the_user_that_compose_makes(compose_redis, settin
     assert cache.delete("mark")
     assert RedisWithLocalFallback.away_until == 0.0
     shared_cache._client.cache_clear()
+
+
+def test_rings_are_noted_by_the_user_that_compose_makes(compose_redis, settings):
+    settings.PLATFORM = replace(settings.PLATFORM, redis_url=compose_redis.counts_url)
+    assert [pending.mark("plan"), pending.mark("plan")] == [True, False]
+    assert [pending.take("plan"), pending.take("plan")] == [True, False]
+
+
+@pytest.mark.parametrize("write", ["SET {key} x", "HSET {key} a 1", "LPUSH {key} x"])
+def test_a_ring_of_a_stranger_holds_up_planning_until_the_next_sweep(redis_server, settings, write):
+    """It never ends by itself, and may be of any type."""
+    settings.PLATFORM = replace(settings.PLATFORM, redis_url=redis_server.url(12))
+    key = pending.PREFIX + "plan"
+    with redis.Redis.from_url(redis_server.url(12)) as stranger:
+        stranger.delete(key)
+        stranger.execute_command(*write.format(key=key).split())
+        assert not pending.mark("plan")
+        pending.renew("plan")
+        assert 0 < stranger.ttl(key) <= pending.SECONDS
+    assert pending.take("plan")
+    assert [pending.mark("plan"), pending.take("plan")] == [True, True]
 
 
 def test_the_worker_drops_hostile_messages_and_goes_on(compose_redis: ComposeRedis, tmp_path):
