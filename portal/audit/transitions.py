@@ -1,5 +1,11 @@
-"""The only writer of statuses: checks the transition table, guards the update, writes the event."""
+"""The only writer of statuses: checks the transition table, guards the update, writes the event.
 
+`advance` moves one row now; `Transitions` gathers moves and writes them together.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -39,23 +45,74 @@ def advance(
     Its sentence is that of `reason` or of `message`. Raises IllegalTransitionError if the table has
     no such edge, and StaleStatusError if the row's status is no longer the one that was read.
     """
-    old = type(to)(row.status)
-    if not is_allowed(EDGES[row.NOUN], old, to):
-        raise IllegalTransitionError(f"{row.NOUN} {row.pk}: {old} -> {to}")
-    data = _with_message({}, message)
-    if reason:
-        code, message, data = str(reason.code), reason.message, {"reason": reason.as_dict()}
-    if message and hasattr(row, "sentence"):
-        # A row with a sentence of its own (a replica) keeps the latest.
-        columns |= {"code": code, "sentence": message.text[:1024]}
+    old, columns, event = _move(row, to, actor, reason, code, message, at, columns)
     # No savepoint inside a caller's transaction: what fails here fails all of it.
     with transaction.atomic(savepoint=False):
         _update(row, old, to, columns)
-        event = _event(row, old, to, actor, code, message.text, at or timezone.now(), data)
-    row.status = to
-    for name, value in columns.items():
-        setattr(row, name, value)
+        event.save(force_insert=True)
+    _set(row, to, columns)
     return event
+
+
+@dataclass(slots=True)
+class _Moved:
+    """A row, and how its gathered moves change it."""
+
+    row: Any
+    old: StrEnum
+    """The status that was read."""
+    columns: dict[str, Any] = field(default_factory=dict)
+
+
+class Transitions:
+    """Transitions of many rows, gathered in memory and written together: one guarded UPDATE for all
+    rows that make the same move, and one INSERT for all events.
+
+    A row may move several times; it is written once, with an event for each move. Until `write`,
+    rows of the database are as they were: lock and read what is needed before.
+    """
+
+    def __init__(self) -> None:
+        self._moved: dict[tuple[type[models.Model], Any], _Moved] = {}
+        self._events: list[Event] = []
+
+    def advance(
+        self,
+        row: Any,
+        to: StrEnum,
+        *,
+        actor: str = SYSTEM,
+        reason: Reason | None = None,
+        code: str = "",
+        message: Message = NO_MESSAGE,
+        at: datetime | None = None,
+        **columns: Any,
+    ) -> None:
+        """As the function `advance`, but only in memory until `write`.
+
+        Raises IllegalTransitionError, and ValueError for another copy of a row that has moved here.
+        """
+        old, columns, event = _move(row, to, actor, reason, code, message, at, columns)
+        moved = self._moved.setdefault((type(row), row.pk), _Moved(row, old))
+        if moved.row is not row:
+            raise ValueError(f"another copy of {row.NOUN} {row.pk} has moved already")
+        _set(row, to, columns)
+        moved.columns |= columns
+        self._events.append(event)
+
+    def write(self) -> None:
+        """Write what was gathered. Call this in the transaction that locked the rows: if one of
+        them is no longer in the status that was read, StaleStatusError has to roll back all of it.
+        """
+        alike: dict[tuple[Any, ...], list[_Moved]] = defaultdict(list)
+        for moved in self._moved.values():
+            row = moved.row
+            alike[type(row), moved.old, row.status, frozenset(moved.columns)].append(moved)
+        with transaction.atomic(savepoint=False):
+            for (model, old, to, _), group in alike.items():
+                _update_alike(model, old, to, group)
+            Event.objects.bulk_create(self._events)
+        self._moved, self._events = {}, []
 
 
 def event_record(
@@ -79,34 +136,67 @@ def event_record(
     )
 
 
+def _move(
+    row: Any,
+    to: StrEnum,
+    actor: str,
+    reason: Reason | None,
+    code: str,
+    message: Message,
+    at: datetime | None,
+    columns: dict[str, Any],
+) -> tuple[StrEnum, dict[str, Any], Event]:
+    """The status that was read, all columns that change with it, and the event, not yet written."""
+    old = type(to)(row.status)
+    if not is_allowed(EDGES[row.NOUN], old, to):
+        raise IllegalTransitionError(f"{row.NOUN} {row.pk}: {old} -> {to}")
+    data = _with_message({}, message)
+    if reason:
+        code, message, data = str(reason.code), reason.message, {"reason": reason.as_dict()}
+    if message and hasattr(row, "sentence"):
+        # A row with a sentence of its own (a replica) keeps the latest.
+        columns = columns | {"code": code, "sentence": message.text[:1024]}
+    event = Event(
+        at=at or timezone.now(),
+        noun=row.NOUN,
+        noun_id=str(row.pk),
+        old=old,
+        new=to,
+        code=code,
+        sentence=message.text[:1024],
+        actor=actor,
+        data=data,
+        **_links(row),
+    )
+    return old, columns, event
+
+
+def _set(row: Any, to: StrEnum, columns: dict[str, Any]) -> None:
+    row.status = to
+    for name, value in columns.items():
+        setattr(row, name, value)
+
+
 def _update(row: models.Model, old: StrEnum, to: StrEnum, columns: dict[str, Any]) -> None:
     rows = type(row)._default_manager.filter(pk=row.pk, status=old)
     if rows.update(status=to, **columns) != 1:
         raise StaleStatusError(f"{row} is no longer {old}")
 
 
-def _event(
-    row: Any,
-    old: StrEnum,
-    to: StrEnum,
-    actor: str,
-    code: str,
-    sentence: str,
-    at: datetime,
-    data: dict[str, Any],
-) -> Event:
-    return Event.objects.create(
-        at=at,
-        noun=row.NOUN,
-        noun_id=str(row.pk),
-        old=old,
-        new=to,
-        code=code,
-        sentence=sentence[:1024],
-        actor=actor,
-        data=data,
-        **_links(row),
-    )
+def _update_alike(
+    model: type[models.Model], old: StrEnum, to: StrEnum, group: Iterable[_Moved]
+) -> None:
+    """All of `group` make the same move, with the same columns."""
+    first, *others = group
+    unmoved = model._default_manager.filter(status=old)
+    if all(moved.columns == first.columns for moved in others):
+        pks = [first.row.pk, *(moved.row.pk for moved in others)]
+        count = unmoved.filter(pk__in=pks).update(status=to, **first.columns)
+    else:
+        names = ["status", *first.columns]
+        count = unmoved.bulk_update([first.row, *(moved.row for moved in others)], names)
+    if stale := 1 + len(others) - count:
+        raise StaleStatusError(f"{stale} {model.__name__} rows are no longer {old}")
 
 
 def _with_message(data: dict[str, Any], message: Message) -> dict[str, Any]:
