@@ -13,6 +13,7 @@ from uuid import UUID
 from celery.signals import worker_init
 from django.utils import timezone
 
+from portal.allocations.services import RELEASED_TOGETHER, allocations_release
 from portal.availability.published import counts_publish
 from portal.celery import app
 from portal.leases.services import (
@@ -57,11 +58,13 @@ worker_init.connect(before_fork)
 
 
 def plan_once() -> None:
-    """One planning pass: read, decide, commit, and drive the nodes that it changed.
+    """One planning pass: release, read, decide, commit, and drive the nodes that it changed.
 
     Estimates follow in a task of their own. What is free is counted, and the history that the next
     pass needs is read, after this one, so that they delay no placement.
     """
+    if allocations_release() == RELEASED_TOGETHER:
+        ring_plan()
     begun, continued = time.monotonic(), continuation_read("plan")
     policy, history = current_policy(), process_history()
     snapshot = planner_input(now=timezone.now(), policy=policy, history=history)

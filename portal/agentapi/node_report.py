@@ -11,10 +11,7 @@ from agents.contract.documents import ObservedDocument
 from agents.contract.message import Message
 from agents.contract.wire_messages import from_wire
 from portal.allocations.holding import holding_compare
-from portal.allocations.services import (
-    allocations_mark_releasing,
-    allocations_release,
-)
+from portal.allocations.services import allocations_mark_releasing
 from portal.audit.codes import EventCode
 from portal.inventory.models import Node
 from portal.inventory.reports import gpu_reports_apply, slice_reports_apply
@@ -51,7 +48,7 @@ def node_report(
         ring("cluster")
     for job_id in sorted(jobs):
         job_rollup(job_id=job_id)
-    if allocations_release() or changed:
+    if changed:
         ring_plan()
 
 

@@ -3,28 +3,42 @@
 A device is free only after its node has reported that the container is gone.
 """
 
+import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from uuid import UUID
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from agents.contract.documents import SliceKind
 from portal.allocations.models import Allocation
 from portal.allocations.querysets import AllocationQuerySet
 from portal.allocations.slices import slice_create
-from portal.audit.transitions import advance
+from portal.audit.transitions import (
+    IllegalTransitionError,
+    StaleStatusError,
+    Transitions,
+    advance,
+)
 from portal.database.intervals import SECOND
 from portal.inventory.boards import board_quota_models, quota_model_names
 from portal.inventory.models import Gpu, Node, Slice
-from portal.inventory.reports import slice_delete
+from portal.inventory.reports import slices_delete
 from portal.jobs.models import Attempt, DesiredState, Job, Replica
 from portal.quotas.models import Quota
 from portal.quotas.services import quotas_return, quotas_take
 from scheduler.core.model.decisions import ReplicaPlacement
 from scheduler.core.model.states import AllocationStatus
+
+log = logging.getLogger(__name__)
+
+# Allocations released in one transaction: some hundred milliseconds, so that no page waits long for
+# the rows of its quota.
+RELEASED_TOGETHER = 500
+# What keeps one allocation from its release, and must not keep the others.
+RELEASE_ERRORS = (IntegrityError, StaleStatusError, IllegalTransitionError)
 
 
 def gang_allocate(
@@ -129,12 +143,15 @@ def allocations_mark_releasing(*, node: Node, listed: set[str]) -> bool:
     return bool(gone)
 
 
-def attempt_allocations_mark_releasing(*, attempt: Attempt) -> None:
-    """Mark the allocations of an ended attempt of which its site has nothing left."""
+def attempt_allocations_mark_releasing(*, attempt: Attempt) -> bool:
+    """Mark the allocations of an ended attempt of which its site has nothing left. Returns whether
+    there were any."""
     with transaction.atomic():
         rows = Allocation.objects.in_use().filter(replica__attempt=attempt)
-        for row in rows.select_related("replica__attempt").lock_rows():
+        in_use = rows.select_related("replica__attempt").lock_rows()
+        for row in in_use:
             advance(row, AllocationStatus.RELEASING)
+    return bool(in_use)
 
 
 def _to_be_removed(node: Node) -> AllocationQuerySet[Allocation]:
@@ -144,37 +161,74 @@ def _to_be_removed(node: Node) -> AllocationQuerySet[Allocation]:
     return Allocation.objects.in_use().filter(replica__in=removed)
 
 
-def allocations_release() -> int:
-    """Release what is marked: return quota, delete whole-GPU rows and shares, keep MIG slices."""
-    waiting = Allocation.objects.filter(status=AllocationStatus.RELEASING)
-    ids = list(waiting.values_list("pk", flat=True))
-    return sum(_release(pk) for pk in ids)
+def allocations_release(*, limit: int = RELEASED_TOGETHER) -> int:
+    """Release what is marked, in one transaction: return quota, delete whole-GPU rows and shares,
+    keep MIG slices. Returns the number of allocations; call again if there were `limit`.
+
+    Where one of them cannot be released, the others are, one by one. Only the planner's pass calls
+    this: rows of quotas have no other writer but placements, made in the same pass.
+    """
+    marked = Allocation.objects.filter(status=AllocationStatus.RELEASING).order_by("pk")
+    ids = list(marked.values_list("pk", flat=True)[:limit])
+    try:
+        return _release(ids)
+    except RELEASE_ERRORS as error:
+        log.warning("%d allocations are released one by one: %s", len(ids), error)
+    return sum(_release_alone(pk) for pk in ids)
 
 
-def _release(pk: UUID) -> int:
-    """One allocation in one short transaction. The clock is read after the GPU is locked: the
-    intervals of two allocations of one slice never overlap."""
+def _release_alone(pk: UUID) -> int:
+    try:
+        return _release([pk])
+    except RELEASE_ERRORS:
+        log.exception("allocation %s cannot be released", pk)
+        return 0
+
+
+def _release(ids: Collection[UUID]) -> int:
+    """The clock is read after the GPUs are locked: the intervals of two allocations of one slice
+    never overlap."""
+    if not ids:
+        return 0
     with transaction.atomic():
-        row = Allocation.objects.select_related("slice", "replica__attempt").get(pk=pk)
-        quotas = Quota.objects.applying_to(row.project_id, row.user_id).lock_rows()
-        device = _lock_slice(row.slice)
-        models = quota_model_names(device.gpu) if device else board_quota_models(row.board)
-        (row,) = Allocation.objects.filter(pk=pk).select_related("replica__attempt").lock_rows()
-        if row.status != AllocationStatus.RELEASING:
-            return 0
-        now = timezone.now()
-        used = max(0, (now - row.bound_at) // SECOND) if row.bound_at else 0
-        advance(row, AllocationStatus.RELEASED, at=now, released_at=now, used_seconds=used)
-        quotas_return(quotas=[q for q in quotas if q.model in models], units=row.units)
-        if device and device.kind != SliceKind.MIG:
-            slice_delete(device)
-        return 1
+        unlocked = Allocation.objects.filter(pk__in=ids)
+        owners = list(unlocked.order_by().values_list("project", "user").distinct())
+        quotas = Quota.objects.applying_to_any(owners).lock_rows()
+        held = Slice.objects.filter(allocations__in=ids)
+        Gpu.objects.filter(pk__in=held.values("gpu")).lock_rows()
+        slices = held.select_related("gpu").lock_rows()
+        rows = _marked(ids)
+        now, transitions = timezone.now(), Transitions()
+        for row in rows:
+            used = max(0, (now - row.bound_at) // SECOND) if row.bound_at else 0
+            transitions.advance(
+                row, AllocationStatus.RELEASED, at=now, released_at=now, used_seconds=used
+            )
+        transitions.write()
+        by_id = {device.pk: device for device in slices}
+        devices = [by_id[row.slice_id] for row in rows if row.slice_id]
+        quotas_return(_units_by_quota(quotas, rows, {d.pk: d.gpu for d in devices}))
+        slices_delete([device for device in devices if device.kind != SliceKind.MIG])
+        return len(rows)
 
 
-def _lock_slice(row: Slice | None) -> Slice | None:
-    """The slice, after its GPU; None at a site that keeps its devices to itself."""
-    if row is None:
-        return None
-    Gpu.objects.filter(pk=row.gpu_id).lock_rows()
-    (device,) = Slice.objects.filter(pk=row.pk).select_related("gpu").lock_rows()
-    return device
+def _marked(ids: Collection[UUID]) -> list[Allocation]:
+    marked = Allocation.objects.filter(pk__in=ids, status=AllocationStatus.RELEASING)
+    return marked.select_related("replica__attempt").lock_rows()
+
+
+def _units_by_quota(
+    quotas: Iterable[Quota], rows: Iterable[Allocation], gpus: Mapping[UUID, Gpu]
+) -> dict[int, int]:
+    """How many units of these allocations each quota counts. `gpus`: by slice."""
+    of_owner: dict[tuple[int, int | None], list[Quota]] = defaultdict(list)
+    for quota in quotas:
+        of_owner[quota.project_id, quota.user_id].append(quota)
+    units: dict[int, int] = defaultdict(int)
+    for row in rows:
+        models = quota_model_names(gpus[row.slice_id]) if row.slice_id else row.quota_models
+        for user_id in (None, row.user_id):
+            for quota in of_owner[row.project_id, user_id]:
+                if quota.model in models:
+                    units[quota.pk] += row.units
+    return units

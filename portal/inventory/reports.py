@@ -1,6 +1,9 @@
 """Apply the GPUs and slices that a node reports. Slices match by position, never by device UUID."""
 
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Case, F, When
 from django.utils import timezone
@@ -16,7 +19,7 @@ from agents.contract.documents import (
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.message import Message, verbatim
 from portal.audit.codes import EventCode
-from portal.audit.transitions import advance, event_record
+from portal.audit.transitions import Transitions, advance, event_record
 from portal.inventory.disputes import claim_dispute, claims_withdraw
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.live.bell import ring_drive
@@ -157,12 +160,28 @@ def _unpartitioned_report(row: Slice, modes: dict[str, GpuMode]) -> bool:
 
 def slice_delete(row: Slice) -> None:
     """Mark the slice as deleted and release its claims, or its MPS share."""
-    advance(row, SliceStatus.DELETED, device_uuid="", deleted_at=timezone.now())
-    SlotClaim.objects.filter(slice=row).delete()
-    if row.kind == SliceKind.MPS:
-        last = When(shared_threads=row.threads, then=None)
-        Gpu.objects.filter(pk=row.gpu_id).update(
-            shared_threads=F("shared_threads") - row.threads,
-            shared_memory_mib=F("shared_memory_mib") - row.memory_mib,
+    slices_delete([row])
+
+
+def slices_delete(rows: Iterable[Slice]) -> None:
+    """Mark the slices as deleted and release their claims, or their MPS shares.
+
+    The caller has locked them and their GPUs.
+    """
+    transitions, now, rows = Transitions(), timezone.now(), list(rows)
+    for row in rows:
+        transitions.advance(row, SliceStatus.DELETED, device_uuid="", deleted_at=now)
+    transitions.write()
+    SlotClaim.objects.filter(slice__in=rows).delete()
+    shares: dict[UUID, list[Slice]] = defaultdict(list)
+    for row in rows:
+        if row.kind == SliceKind.MPS:
+            shares[row.gpu_id].append(row)
+    for gpu_id, ended in shares.items():
+        threads = sum(row.threads for row in ended)
+        last = When(shared_threads=threads, then=None)
+        Gpu.objects.filter(pk=gpu_id).update(
+            shared_threads=F("shared_threads") - threads,
+            shared_memory_mib=F("shared_memory_mib") - sum(row.memory_mib for row in ended),
             sharing_project=Case(last, default=F("sharing_project")),
         )

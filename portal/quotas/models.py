@@ -1,6 +1,8 @@
 """How much a project, or one user in it, may hold at once (quota) and use over time (budget), and
 the planner's policy. Amounts are units: 1/56,000 of a GPU."""
 
+from collections import defaultdict
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Self
 
@@ -17,7 +19,18 @@ from scheduler.core.model import policy
 class QuotaQuerySet(LockingQuerySet["Quota"]):
     def applying_to(self, project_id: int, user_id: int) -> Self:
         """The quotas, of any GPU model, that count what this user holds in this project."""
-        return self.filter(Q(user__isnull=True) | Q(user_id=user_id), project_id=project_id)
+        return self.applying_to_any([(project_id, user_id)])
+
+    def applying_to_any(self, owners: Iterable[tuple[int, int]]) -> Self:
+        """The same for several owners, each a project and a user in it."""
+        users: dict[int, set[int]] = defaultdict(set)
+        for project_id, user_id in owners:
+            users[project_id].add(user_id)
+        applying = Q(pk__in=())
+        for project_id, user_ids in users.items():
+            applies = Q(user__isnull=True) | Q(user_id__in=user_ids)
+            applying |= applies & Q(project_id=project_id)
+        return self.filter(applying)
 
 
 class Quota(models.Model):

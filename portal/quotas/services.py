@@ -36,10 +36,14 @@ def quotas_take(*, quotas: Iterable[Quota], units_by_model: Mapping[str, int]) -
             Quota.objects.filter(pk=quota.pk).update(used_units=F("used_units") + units)
 
 
-def quotas_return(*, quotas: Iterable[Quota], units: int) -> None:
-    """Give released units back. The guard falls with them, down to what the quota allows."""
-    for quota in quotas:
-        Quota.objects.filter(pk=quota.pk).update(
+def quotas_return(units_by_quota: Mapping[int, int]) -> None:
+    """Give released units back, in one UPDATE for each quota. The guard falls with them, down to
+    what the quota allows.
+
+    `units_by_quota`: units by the primary key of the quota.
+    """
+    for pk, units in units_by_quota.items():
+        Quota.objects.filter(pk=pk).update(
             used_units=F("used_units") - units,
             guard_units=Greatest(F("limit_units") + F("borrow_units"), F("used_units") - units),
         )

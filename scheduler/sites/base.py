@@ -70,7 +70,7 @@ class Site(Protocol):
         """What the site has not reported by itself. Raises SiteUnreachableError."""
         ...
 
-    def release(self) -> int:
-        """Free the devices and the quota of ended replicas of which nothing is left here. Returns
-        the number of devices. Raises SiteUnreachableError."""
+    def release(self) -> bool:
+        """Mark the devices of ended replicas of which nothing is left here: the next planning pass
+        frees them and their quota. Returns whether there are any. Raises SiteUnreachableError."""
         ...

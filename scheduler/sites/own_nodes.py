@@ -14,7 +14,6 @@ from agents.contract.documents import SliceKind
 from agents.contract.lease import DEFAULT as DEFAULT_LEASE_END
 from agents.contract.lease import LeaseEnd, seconds_until_over
 from agents.contract.message import Message
-from portal.allocations.services import allocations_release
 from portal.audit.codes import EventCode
 from portal.audit.transitions import StaleStatusError, advance
 from portal.inventory.boards import cluster_boards
@@ -67,8 +66,9 @@ class OwnNodes:
         )
         return SiteReport(tuple(_stranded(now)), dict(unreachable))
 
-    def release(self) -> int:
-        return allocations_release()
+    def release(self) -> bool:
+        """Each node's report marks the devices of what is gone there."""
+        return False
 
 
 def _nodes_judge(now: datetime) -> None:

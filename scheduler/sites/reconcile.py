@@ -30,7 +30,7 @@ def sites_observe(now: datetime) -> None:
 
 
 def sites_drive(now: datetime) -> None:
-    """Have every site carry out what the rows order, and free the devices of ended attempts."""
+    """Have every site carry out what the rows order, and mark the devices of ended attempts."""
     for site in all_sites():
         _under_lease(site, _drive)
 

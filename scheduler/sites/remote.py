@@ -18,11 +18,7 @@ from django.utils import timezone
 from agents.contract.boards import known_boards
 from agents.contract.message import Message
 from portal.allocations.models import Allocation
-from portal.allocations.services import (
-    allocations_release,
-    attempt_allocations_mark_releasing,
-    gang_reserve,
-)
+from portal.allocations.services import attempt_allocations_mark_releasing, gang_reserve
 from portal.audit.codes import EventCode
 from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import Attempt, DesiredState, Job, Replica
@@ -115,11 +111,11 @@ class RemoteSite:
         seen = tuple(self.cluster.report())
         return SiteReport((*seen, *self._missing(listed, seen)), actor=f"site:{self.name}")
 
-    def release(self) -> int:
-        for attempt in self._attempts(None).exclude(ended_at=None):
-            if self.cluster.forget(attempt.pk):
-                attempt_allocations_mark_releasing(attempt=attempt)
-        return allocations_release()
+    def release(self) -> bool:
+        ended = self._attempts(None).exclude(ended_at=None)
+        forgotten = [attempt for attempt in ended if self.cluster.forget(attempt.pk)]
+        marked = [attempt_allocations_mark_releasing(attempt=attempt) for attempt in forgotten]
+        return any(marked)
 
     def _drive(self, attempt: Attempt) -> None:
         replicas = list(attempt.replicas.all())

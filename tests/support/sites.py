@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from agents.contract.documents import ObservedReplica, ReplicaState, SliceKind
 from portal.accounts.models import Project, User
+from portal.allocations.services import allocations_release
 from portal.audit.models import Event
 from portal.inventory.models import Node
 from portal.jobs.models import Job, Replica
@@ -157,6 +158,8 @@ class ClusterUnderTest:
             self.cluster.step(ReplicaStatus.PREPARING, ReplicaStatus.RUNNING)
             self.cluster.step(ReplicaStatus.PENDING, ReplicaStatus.PREPARING)
             sites_observe(timezone.now())
+            # As each planning pass begins.
+            allocations_release()
 
     def finish(self, exit_code: int = 0) -> None:
         self.cluster.step(ReplicaStatus.RUNNING, ReplicaStatus.EXITED, exit_code=exit_code)
@@ -226,6 +229,8 @@ class OwnNodesUnderTest:
                             seen, state=ReplicaState.READY, address="127.0.0.1", port=29_500
                         )
                 node.obey()
+            # As each planning pass begins.
+            allocations_release()
 
     def finish(self, exit_code: int = 0) -> None:
         for node in self.nodes:
