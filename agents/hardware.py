@@ -26,6 +26,7 @@ from agents.nvml.errors import NvmlFailure
 from agents.nvml.instance_readings import InstanceReadings
 from agents.nvml.profiles import ProfileDiscovery
 from agents.nvml.session import Nvml
+from agents.route.portal_route import PortalRoute
 from agents.runtime.base import ContainerStatus, Runtime
 from agents.state.journal import Journal
 from agents.topology.wiring import WiringCache
@@ -46,6 +47,7 @@ class Hardware:
         simulated: bool,
         preflight: Preflight | None = None,
         policy: NodePolicy | None = None,
+        route: PortalRoute | None = None,
         wiring: WiringCache | None = None,
         watch: HealthWatch | None = None,
         share_clients: int = 0,
@@ -54,6 +56,7 @@ class Hardware:
         """A node with a real driver gets a preflight; a simulated one only the `preflight` passed.
 
         `policy`: the node owner's rules, for the preflight, the reserve and the end of the lease.
+        `route`: the way to the portal, for the preflight.
         `share_clients`: as in NodeFacts. `job_disk`: None if the node does not report disk for
         jobs."""
         policy = policy or NodePolicy()
@@ -69,7 +72,9 @@ class Hardware:
         self.preflight = preflight or Preflight(
             None
             if simulated
-            else lambda: RealMachine(var, runtime.kind, nvml, simulated=False, policy=policy),
+            else lambda: RealMachine(
+                var, runtime.kind, nvml, simulated=False, policy=policy, route=route
+            ),
             accepted=frozenset(policy.accepted_checks),
         )
         self.preflight.examine()

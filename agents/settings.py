@@ -2,15 +2,16 @@
 
 import argparse
 import os
+import re
+import ssl
 import sys
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from agents.contract.documents import RuntimeKind
 from agents.contract.version import VERSION
 from agents.host.job_disk import DEFAULT_RESERVE, ENGINE_FOLDER, DiskReserve, JobDisk, parse_reserve
+from agents.route.portal_route import PortalRoute, address_problem, has_password, proxy_problem
 from agents.simdriver.arguments import add_arguments
 from agents.telemetry.settings import Address, address, sample_seconds
 
@@ -31,7 +32,7 @@ SERVICE_FOLDER = Path("/var/lib/tessera-agent")
 class AgentSettings:
     """The settings of `agents run`."""
 
-    portal: str
+    route: PortalRoute
     # The agent's folder.
     var: Path
     name: str
@@ -87,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
-    run.add_argument("--portal", default=os.environ.get("TESSERA_PORTAL_URL", ""), help="its URL")
+    _add_route(run)
     run.add_argument("--name", default=os.environ.get("TESSERA_NODE_NAME") or os.uname().nodename)
     _add_place(run)
     _add_disk(run)
@@ -106,13 +107,36 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="serve Prometheus metrics, such as at 127.0.0.1:9400 (default: off)",
     )
-    run.add_argument(
+    run.add_argument("--stop-jobs-on-exit", action="store_true", help="for demonstrations")
+
+
+def _add_route(command: argparse.ArgumentParser) -> None:
+    """The way to the portal."""
+    command.add_argument(
+        "--portal",
+        action="append",
+        metavar="URL",
+        help="its URL; again for each further address of the same portal (else "
+        "TESSERA_PORTAL_URL, with commas)",
+    )
+    command.add_argument(
+        "--ca-file",
+        type=Path,
+        default=os.environ.get("TESSERA_CA_FILE") or None,
+        help="trust these certificate authorities (PEM) instead of the system's",
+    )
+    command.add_argument(
+        "--proxy",
+        metavar="URL",
+        help="call the portal through this HTTP proxy (else TESSERA_PROXY; HTTPS_PROXY and the "
+        "like are ignored)",
+    )
+    command.add_argument(
         "--allow-plain-http",
         action="store_true",
         default=os.environ.get("TESSERA_AGENT_ALLOW_PLAIN_HTTP") == "1",
         help="call a portal that is not on this machine without TLS",
     )
-    run.add_argument("--stop-jobs-on-exit", action="store_true", help="for demonstrations")
 
 
 def _add_service(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -190,6 +214,7 @@ def _add_doctor(doctor: argparse.ArgumentParser) -> None:
     )
     _add_policy(doctor)
     _add_place(doctor)
+    _add_route(doctor)
 
 
 def _add_drill(drill: argparse.ArgumentParser) -> None:
@@ -215,10 +240,9 @@ def _add_drill(drill: argparse.ArgumentParser) -> None:
 
 def settings_from(options: argparse.Namespace) -> AgentSettings:
     """Raises SystemExit with a sentence if an address or a token is missing or cannot be used."""
-    if not options.portal:
+    route = portal_route(options)
+    if not route.addresses:
         raise SystemExit("Set the portal's address: --portal URL or TESSERA_PORTAL_URL.")
-    if problem := portal_problem(options.portal, allow_plain_http=options.allow_plain_http):
-        raise SystemExit(problem)
     token = os.environ.get("TESSERA_JOIN_TOKEN", "")
     if options.join_token_file:
         try:
@@ -226,7 +250,7 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
         except (OSError, ValueError) as error:
             raise SystemExit(f"The join token cannot be read: {error}") from error
     return AgentSettings(
-        portal=options.portal.rstrip("/"),
+        route=route,
         var=options.var,
         name=options.name,
         runtime=RuntimeKind(options.runtime),
@@ -242,38 +266,36 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
     )
 
 
-def portal_problem(url: str, *, allow_plain_http: bool) -> str:
-    """Why the agent must not call this address; empty if it may.
-
-    Over plain HTTP, anybody on the way reads the node's token and the environment of its jobs, and
-    can give the node work. Loopback has nobody on the way.
-    """
-    try:
-        parts = urlsplit(url)
-        # Reading the port checks it.
-        host = (parts.hostname or "") if parts.port != 0 else ""
-    except ValueError:
-        host = ""
-    if not host or parts.scheme not in ("http", "https"):
-        return f"{url} is not the address of a portal, such as https://gpu.example.org."
-    if parts.scheme == "https" or allow_plain_http or _is_loopback(host):
-        return ""
-    return (
-        f"{url} is plain HTTP: the node's token and its jobs would be readable on the way. Use "
-        "https://, or --allow-plain-http in a network that nobody else can read."
-    )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def portal_route(options: argparse.Namespace) -> PortalRoute:
+    """The way to the portal by arguments and environment; without an address if none is set. Raises
+    SystemExit with a sentence about what cannot be used."""
+    urls = options.portal or re.split(r"[,\s]+", os.environ.get("TESSERA_PORTAL_URL", ""))
+    proxy = options.proxy or os.environ.get("TESSERA_PROXY", "")
+    if options.proxy and has_password(options.proxy):
+        raise SystemExit("A password on a command line is public: set TESSERA_PROXY instead.")
+    addresses = tuple(dict.fromkeys(url.rstrip("/") for url in urls if url))
+    problems = [proxy_problem(proxy)] + [
+        address_problem(url, allow_plain_http=options.allow_plain_http, is_proxied=bool(proxy))
+        for url in addresses
+    ]
+    for problem in filter(None, problems):
+        raise SystemExit(problem)
+    if options.ca_file is not None:
+        try:
+            ssl.create_default_context(cafile=str(options.ca_file))
+        except OSError as error:
+            why = f"{options.ca_file} is not a file of certificates: {error.strerror or error}"
+            raise SystemExit(f"{why}. Set --ca-file or TESSERA_CA_FILE to a PEM file.") from error
+    return PortalRoute(addresses, options.ca_file, proxy)
 
 
 def run_arguments(settings: AgentSettings, *, allow_plain_http: bool) -> list[str]:
-    """The arguments of `run` for these settings, but for the token; paths are absolute."""
-    found = ["--portal", settings.portal, "--name", settings.name]
+    """The arguments of `run` for these settings, but for the token and the proxy, which may have
+    secrets; paths are absolute."""
+    found = [word for address in settings.route.addresses for word in ("--portal", address)]
+    if settings.route.ca_file is not None:
+        found += ["--ca-file", str(settings.route.ca_file.absolute())]
+    found += ["--name", settings.name]
     found += ["--var", str(settings.var.absolute()), "--runtime", str(settings.runtime)]
     if settings.policy is not None:
         found += ["--policy", str(settings.policy.absolute())]

@@ -17,7 +17,7 @@ from agents.doctor.machine import RealMachine
 from agents.doctor.smoke import SmokeResult, SmokeVerdict, has_failed, smoke_test
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.session import Nvml
-from agents.settings import simulated_driver
+from agents.settings import portal_route, simulated_driver
 from agents.simdriver.install import install
 
 
@@ -27,14 +27,19 @@ def main(options: argparse.Namespace) -> int:
     except PolicyError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    simulated = simulated_driver()
+    route, simulated = portal_route(options), simulated_driver()
     if simulated is not None:
         install(simulated)
     nvml = _nvml()
     try:
         runtime = RuntimeKind(options.runtime)
         machine = RealMachine(
-            options.var, runtime, nvml, simulated=simulated is not None, policy=policy
+            options.var,
+            runtime,
+            nvml,
+            simulated=simulated is not None,
+            policy=policy,
+            route=route,
         )
         findings = examine(machine)
         smoke = smoke_test(machine, options.smoke_image) if options.smoke else ()

@@ -24,6 +24,7 @@ from agents.state.identity import AgentIdentity
 
 ENGINE_SECONDS = 10
 TOKEN = "TESSERA_JOIN_TOKEN"  # noqa: S105 - the name of a variable
+PROXY = "TESSERA_PROXY"
 # Variables that the agent and its libraries read, and that have no argument.
 KEPT_VARIABLES = (
     *("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"),
@@ -134,6 +135,9 @@ def _variables(settings: AgentSettings, service: ServiceInstallation) -> dict[st
     """Of the environment file. A token is kept until the node has enrolled. Raises
     ServiceRefused."""
     found = {name: os.environ[name] for name in KEPT_VARIABLES if os.environ.get(name)}
+    if settings.route.proxy:
+        # It may have a password, and a unit is public.
+        found[PROXY] = settings.route.proxy
     if AgentIdentity.is_enrolled(_agent_folder(settings, service)):
         return found
     token = settings.join_token or service.stored_variable(TOKEN)

@@ -105,7 +105,7 @@ async def run_agent(settings: AgentSettings) -> None:
     policy = read_policy(settings.policy)
     lock = lock_folder(settings.var)
     identity, journal = AgentIdentity(settings.var), Journal(settings.var / "journal.sqlite3")
-    nvml, client = Nvml(), PortalClient(settings.portal)
+    nvml, client = Nvml(), PortalClient(settings.route)
     await enrol(client, identity, settings.name, settings.join_token)
     shares = _shares(settings, policy, nvml)
     runtime = _runtime(settings, policy, identity.node_id, _grants(settings, policy, nvml, shares))
@@ -118,6 +118,7 @@ async def run_agent(settings: AgentSettings) -> None:
         settings.var,
         simulated=settings.simulated_driver is not None,
         policy=policy,
+        route=settings.route,
         wiring=WiringCache(lambda: _topology(nvml)),
         share_clients=shares.support.share_clients,
         job_disk=JobDisk(_job_folder(settings, runtime), settings.disk_reserve),

@@ -21,6 +21,8 @@ from agents.host.system_reserve import HostCapacity, host_capacity
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.processes import is_persistent
 from agents.nvml.session import Nvml
+from agents.route.portal_route import PortalRoute
+from agents.route.reading import AddressReading, read_route
 from agents.runtime.base import RuntimeFailure
 from agents.runtime.docker_engine import EngineApi, EngineConnection, connect_engine
 
@@ -118,6 +120,10 @@ class Machine(Protocol):
     @property
     def driver(self) -> DriverFacts | None: ...
 
+    @property
+    def portal(self) -> tuple[AddressReading, ...]:
+        """The portal by each of its addresses; empty if none is set."""
+
 
 class RealMachine(FileTree):
     """This machine, for one examination: each program and API is called at most once."""
@@ -130,6 +136,7 @@ class RealMachine(FileTree):
         *,
         simulated: bool,
         policy: NodePolicy | None = None,
+        route: PortalRoute | None = None,
     ) -> None:
         super().__init__(Path("/"))
         self.home, self.user = str(home.absolute()), os.geteuid()
@@ -137,6 +144,7 @@ class RealMachine(FileTree):
         self.simulated = simulated
         self.policy = policy or NodePolicy()
         self._nvml = nvml
+        self._route = route
         self._outputs: dict[ProbeCommand, CommandOutput | None] = {}
 
     def output(self, command: ProbeCommand) -> CommandOutput | None:
@@ -182,6 +190,10 @@ class RealMachine(FileTree):
             return failure.sentence
         found.client.close()
         return found
+
+    @cached_property
+    def portal(self) -> tuple[AddressReading, ...]:
+        return read_route(self._route) if self._route and self._route.addresses else ()
 
     @property
     def capacity(self) -> HostCapacity:

@@ -1,4 +1,8 @@
-"""The calls of the contract over HTTP. Tests replace the transport."""
+"""The calls of the contract over HTTP. Tests replace the transport.
+
+A call that gets no answer makes the next one go to the next address of the portal. The session
+stays the same: it is one with the portal, not with an address.
+"""
 
 import logging
 from dataclasses import replace
@@ -26,6 +30,8 @@ from agents.contract.codec import decode_leniently, encode
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.newer_documents import read_newer_desired
 from agents.contract.telemetry import TelemetryRequest, TelemetryResponse
+from agents.route.connection import failure_of, http_options
+from agents.route.portal_route import PortalRoute
 
 # The portal may keep a long poll open a fifth longer, and then needs time to respond.
 TIMEOUT = httpx.Timeout(MAX_LONG_POLL_SECONDS * 1.2 + 15, connect=5)
@@ -39,14 +45,23 @@ class PortalUnreachable(Exception):
     """The portal did not answer, or not as the contract says. Try again later."""
 
 
+class PortalBarred(PortalUnreachable):
+    """Nor will it: a person has to change the way to it first. The text says how."""
+
+
 class PortalClient:
     """The calls of one agent. After `hello`, each carries the access token and the epoch."""
 
-    def __init__(self, portal: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(
+        self, route: PortalRoute, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        """Raises OSError if the route's file of authorities cannot be used."""
         limits = httpx.Limits(max_connections=16, max_keepalive_connections=8)
-        self._http = httpx.AsyncClient(
-            base_url=portal, timeout=TIMEOUT, limits=limits, transport=transport, trust_env=False
-        )
+        options = http_options(route) if transport is None else {"transport": transport}
+        self._http = httpx.AsyncClient(timeout=TIMEOUT, limits=limits, **options)
+        self._route = route
+        # The one that answered last, or that is tried next.
+        self.address = route.addresses[0]
         self.epoch = 0
         self._token = ""
 
@@ -79,16 +94,28 @@ class PortalClient:
         return await self._send("POST", path, json=encode(body))
 
     async def _send(self, method: str, path: str, **options: Any) -> Any:
-        headers = {EPOCH_HEADER: str(self.epoch)}
+        address, headers = self.address, {EPOCH_HEADER: str(self.epoch)}
         if self._token:
             headers["Authorization"] = f"Agent {self._token}"
         try:
-            answer = await self._http.request(method, path, headers=headers, **options)
+            answer = await self._http.request(method, address + path, headers=headers, **options)
         except httpx.HTTPError as error:
-            raise PortalUnreachable(f"{method} {path}: {error or type(error).__name__}") from error
-        if answer.is_success:
-            return answer.json()
-        raise _refusal(answer)
+            self._leave(address)
+            failure = failure_of(error, address, self._route)
+            kind = PortalBarred if failure.mend else PortalUnreachable
+            raise kind(failure.sentence) from error
+        try:
+            return _content(answer)
+        except PortalUnreachable:
+            self._leave(address)
+            raise
+
+    def _leave(self, address: str) -> None:
+        """Go on to the next address, unless another call that failed has done so already."""
+        addresses = self._route.addresses
+        if address == self.address and len(addresses) > 1:
+            self.address = addresses[(addresses.index(address) + 1) % len(addresses)]
+            log.info("portal_address", extra={"address": self.address, "left": address})
 
 
 def _read(kind: type[Response], answer: Any) -> Response:
@@ -99,13 +126,23 @@ def _read(kind: type[Response], answer: Any) -> Response:
     return response
 
 
+def _content(answer: httpx.Response) -> Any:
+    """The JSON of a success. Raises ContractError or PortalUnreachable."""
+    if not answer.is_success:
+        raise _refusal(answer)
+    try:
+        return answer.json()
+    except ValueError as error:
+        raise PortalUnreachable(f"{answer.url} did not answer as a portal does") from error
+
+
 def _refusal(answer: httpx.Response) -> Exception:
     """The contract's error in a response; PortalUnreachable for any other response."""
     try:
         error = answer.json()["error"]
         code = ContractErrorCode(error["code"])
     except (ValueError, KeyError, TypeError):
-        return PortalUnreachable(f"the portal answered {answer.status_code}")
+        return PortalUnreachable(f"{answer.url} answered {answer.status_code}")
     if code is ContractErrorCode.UNAVAILABLE:
         return PortalUnreachable(error["sentence"])
     extra = {k: v for k, v in error.items() if k not in ("code", "sentence", "field")}

@@ -16,7 +16,7 @@ from agents.contract.calls import MAX_LOG_CHUNK_BYTES, MAX_LONG_POLL_SECONDS, Ev
 from agents.contract.documents import DesiredDocument, ObservedDocument, digest
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.loop.node import NodeLoop
-from agents.portal.client import PortalClient, PortalUnreachable
+from agents.portal.client import PortalBarred, PortalClient, PortalUnreachable
 from agents.runtime.base import ContainerPhase, Runtime
 from agents.state.identity import AgentIdentity
 from agents.state.journal import Journal
@@ -45,7 +45,7 @@ async def enrol(client: PortalClient, identity: AgentIdentity, name: str, join_t
         try:
             answer = await client.enrol(identity.enrol_request(name, join_token))
         except PortalUnreachable as away:
-            log.info("portal_away", extra={"why": str(away)})
+            log_unreachable(away)
             await asyncio.sleep(pause)
         except ContractError as refused:
             if refused.code is not ContractErrorCode.TOO_FREQUENT:
@@ -54,6 +54,14 @@ async def enrol(client: PortalClient, identity: AgentIdentity, name: str, join_t
         else:
             identity.record_enrolment(answer.node_id)
             return
+
+
+def log_unreachable(away: PortalUnreachable) -> None:
+    """A portal that is away comes back; what bars the way to it remains until somebody acts."""
+    if isinstance(away, PortalBarred):
+        log.error("portal_barred", extra={"why": str(away)})
+    else:
+        log.info("portal_away", extra={"why": str(away)})
 
 
 class PortalSession:
@@ -97,7 +105,7 @@ class PortalSession:
                     await self._hello()
                     await self._sync_forever()
                 except PortalUnreachable as away:
-                    log.info("portal_away", extra={"why": str(away)})
+                    log_unreachable(away)
                 except ContractError as refused:
                     self._refused(refused)
                     if refused.code is ContractErrorCode.TOO_FREQUENT:

@@ -52,6 +52,8 @@ class Stack:
     gpus: int = 2
     board: str = "H200-141GB"
     latency: str = "off"
+    # By which agents call the portal; empty: its own address.
+    agent_addresses: tuple[str, ...] = ()
     extra_env: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -164,7 +166,8 @@ class Stack:
             env["DOCKER_HOST"] = self.docker_url
         self._start(
             name,
-            *("agents", "run", "--portal", self.url, "--var", str(home / "agent")),
+            *("agents", "run", "--var", str(home / "agent")),
+            *(word for url in self.agent_addresses or (self.url,) for word in ("--portal", url)),
             *("--name", name, "--runtime", runtime),
             env=env,
         )

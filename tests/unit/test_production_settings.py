@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.settings import parser, portal_problem, settings_from
+from agents.route.portal_route import address_problem
+from agents.settings import parser, settings_from
 from portal import settings_choice as choice
 from portal.settings.strength import secret_problem
 from portal.settings_choice import SettingsNotChosen, choose_settings
@@ -111,7 +112,7 @@ def test_every_entry_point_chooses_its_settings_in_one_place():
     ],
 )
 def test_an_agent_speaks_tls_but_for_loopback(url, problem):
-    found = portal_problem(url, allow_plain_http=False)
+    found = address_problem(url, allow_plain_http=False)
     assert (problem in found) if problem else found == ""
 
 
@@ -121,6 +122,6 @@ def test_plain_http_needs_a_flag(monkeypatch):
     with pytest.raises(SystemExit, match="--allow-plain-http"):
         settings_from(parser().parse_args(words))
     allowed = settings_from(parser().parse_args([*words, "--allow-plain-http"]))
-    assert allowed.portal == "http://gpu.example.org"
+    assert allowed.route.addresses == ("http://gpu.example.org",)
     monkeypatch.setenv("TESSERA_AGENT_ALLOW_PLAIN_HTTP", "1")
-    assert settings_from(parser().parse_args(words)).portal == "http://gpu.example.org"
+    assert settings_from(parser().parse_args(words)).route == allowed.route

@@ -10,6 +10,7 @@ from agents.contract.codec import encode
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.portal.client import PortalClient
 from agents.portal.sync import PortalSession
+from agents.route.portal_route import PortalRoute
 from agents.runtime.base import ContainerPhase, ContainerStatus
 from agents.state.identity import AgentIdentity
 from tests.unit.agents.documents import an_observed
@@ -72,7 +73,7 @@ def talk(machine, scenario, refused=()):
 
     async def whole():
         portal, node = Portal(machine.runtime, refused), machine.agent()
-        client = PortalClient("http://portal", httpx.MockTransport(portal.answer))
+        client = PortalClient(PortalRoute(("http://portal",)), httpx.MockTransport(portal.answer))
         identity = AgentIdentity(machine.folder)
         identity.record_enrolment("n-1")
         conversation = PortalSession(client, identity, machine.journal, machine.runtime)

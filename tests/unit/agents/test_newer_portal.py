@@ -18,6 +18,7 @@ from agents.contract.documents import (
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.newer_documents import read_newer_desired
 from agents.portal.client import PortalClient
+from agents.route.portal_route import PortalRoute
 from agents.runtime.base import ContainerPhase
 from tests.unit.agents.documents import a_desired, a_replica
 from tests.unit.agents.nodes import a_document, obey, on_it
@@ -157,7 +158,7 @@ def test_a_response_with_a_new_field_is_read():
     transport = httpx.MockTransport(lambda request: httpx.Response(200, json=data))
 
     async def synced():
-        client = PortalClient("http://portal", transport)
+        client = PortalClient(PortalRoute(("http://portal",)), transport)
         try:
             return await client.sync(None)
         finally:

@@ -10,18 +10,22 @@ from pathlib import Path
 import pytest
 
 from agents.commands import install_service, uninstall_service
+from agents.route.portal_route import PortalRoute
 from agents.service.installation import InstallationFailed, ServiceInstallation
 from agents.service.unit import NAME
 from agents.settings import parser, settings_from
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
+from tests.support.certificates import pair
 from tests.support.unit_files import command_words, environment, unit_sections
 
 UNIT = f"etc/systemd/system/{NAME}"
 ENVIRONMENT = "etc/tessera/agent.env"
 WANTED = f"etc/systemd/system/multi-user.target.wants/{NAME}"
 TOKEN = "a-join-token"
-ARGUMENTS = ("--portal", "https://portal.example", "--name", "gpu01")
+PORTAL = ("--portal", "https://portal.example")
+NAME_OF_NODE = ("--name", "gpu01")
+ARGUMENTS = (*PORTAL, *NAME_OF_NODE)
 ROOT = Path(__file__).parents[3]
 
 
@@ -42,9 +46,9 @@ def root(tmp_path):
 
 
 def install(root, *arguments):
-    return install_service.main(
-        parser().parse_args(["install-service", "--root", str(root), *ARGUMENTS, *arguments])
-    )
+    portal = () if "--portal" in arguments else PORTAL
+    words = ["install-service", "--root", str(root), *portal, *NAME_OF_NODE, *arguments]
+    return install_service.main(parser().parse_args(words))
 
 
 def uninstall(root, *arguments):
@@ -128,7 +132,22 @@ def test_the_service_runs_with_the_arguments_that_were_given(root, tmp_path, mon
 
 def test_a_service_speaks_plain_http_only_where_that_was_allowed(root):
     assert install(root, "--portal", "http://portal.example", "--allow-plain-http") == 0
-    assert settings_from(run_options(root)).portal == "http://portal.example"
+    assert settings_from(run_options(root)).route.addresses == ("http://portal.example",)
+
+
+def test_the_service_takes_the_same_way_to_the_portal(root, tmp_path, monkeypatch):
+    """The proxy may have a password, which no unit and no list of processes shows."""
+    authority, proxy = tmp_path / "ca.pem", "http://me:pass%20word$@proxy.example:3128"
+    authority.write_text(pair("an authority").certificate)
+    monkeypatch.setenv("TESSERA_PROXY", proxy)
+    words = ("--portal", "https://b.example", *PORTAL, "--ca-file", str(authority))
+    assert install(root, *words) == 0
+    assert "proxy" not in (root / UNIT).read_text()
+    monkeypatch.delenv("TESSERA_PROXY")
+    for name, value in environment((root / ENVIRONMENT).read_text()).items():
+        monkeypatch.setenv(name, value)
+    addresses = ("https://b.example", "https://portal.example")
+    assert settings_from(run_options(root)).route == PortalRoute(addresses, authority, proxy)
 
 
 def test_relative_paths_become_absolute_for_the_service(root, monkeypatch):

@@ -20,6 +20,7 @@ from agents.portal.sync import (
     enrol,
     retry_pauses,
 )
+from agents.route.portal_route import PortalRoute
 from agents.state.identity import AgentIdentity
 from tests.unit.agents.documents import an_observed
 
@@ -67,7 +68,7 @@ def talk(machine, scenario, *, skew_ms=0):
     async def whole():
         portal, node = Portal(), machine.agent()
         portal.skew_ms = skew_ms
-        client = PortalClient("http://portal", httpx.MockTransport(portal.answer))
+        client = PortalClient(PortalRoute(("http://portal",)), httpx.MockTransport(portal.answer))
         identity = AgentIdentity(machine.folder)
         identity.record_enrolment("n-1")
         session = PortalSession(client, identity, machine.journal, machine.runtime)
@@ -203,7 +204,8 @@ def test_an_enrolment_that_comes_too_soon_is_tried_again(tmp_path, monkeypatch):
             httpx.Response(401, json=wrong.body()),
         )
     )
-    client = PortalClient("http://portal", httpx.MockTransport(lambda _: next(answers)))
+    transport = httpx.MockTransport(lambda _: next(answers))
+    client = PortalClient(PortalRoute(("http://portal",)), transport)
     identity, other = AgentIdentity(tmp_path / "one"), AgentIdentity(tmp_path / "two")
     asyncio.run(enrol(client, identity, "gpu-1", "ticket"))
     assert identity.node_id == "n-1"

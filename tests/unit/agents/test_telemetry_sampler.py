@@ -15,6 +15,7 @@ from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.telemetry import GpuSample, TelemetryResponse
 from agents.nvml.errors import NvmlCode, NvmlFailure
 from agents.portal.client import PortalClient
+from agents.route.portal_route import PortalRoute
 from agents.telemetry.endpoint import EndpointFailure, MetricsEndpoint
 from agents.telemetry.sampler import MIN_SECONDS, Sampler
 from agents.telemetry.service import Telemetry
@@ -192,7 +193,7 @@ def test_each_look_is_sent_once_and_the_portal_says_when_the_next_may_come(sense
         return httpx.Response(200, json=encode(TelemetryResponse(30)))
 
     async def scenario():
-        client = PortalClient("http://portal", httpx.MockTransport(answer))
+        client = PortalClient(PortalRoute(("http://portal",)), httpx.MockTransport(answer))
         telemetry = Telemetry("host-1", sampler, None)
         assert await telemetry.send(client, 0) == (0, 0.0)
         client.epoch = 4
@@ -220,7 +221,7 @@ def test_a_look_that_was_not_taken_is_not_sent_again(senses, refusal, pause):
         def answer(request):
             return httpx.Response(refusal.status, json=refusal.body())
 
-        client = PortalClient("http://portal", httpx.MockTransport(answer))
+        client = PortalClient(PortalRoute(("http://portal",)), httpx.MockTransport(answer))
         client.epoch = 1
         telemetry = Telemetry("host-1", sampled(senses), None)
         assert await telemetry.send(client, 0) == (1, pause)

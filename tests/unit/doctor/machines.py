@@ -5,6 +5,7 @@ name a hole. Those of NVIDIA's programs are as their documentation and public is
 """
 
 import gzip
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from agents.admission.policy import NodePolicy
@@ -15,6 +16,7 @@ from agents.doctor.machine import CommandOutput, DiskUsage, DriverFacts, ProbeCo
 from agents.facts.gpus import DriverVersions, GpuFacts
 from agents.host.files import FileTree
 from agents.host.system_reserve import HostCapacity
+from agents.route.reading import AddressReading
 from agents.runtime.docker_engine import EngineApi
 
 GPU = "GPU-5f6cd0c1-9a51-4b1c-8d9e-1c0a6d2f0b11"
@@ -101,6 +103,7 @@ class PaperMachine(FileTree):
         self.disks = {}
         self.capacity = HostCapacity(cpu_milli=192_000, memory_mib=2_000_000)
         self.accesses = {}
+        self.portal = (a_portal(),)
 
     def output(self, command):
         return self.outputs.get(command)
@@ -138,6 +141,12 @@ def a_gpu(product_name="NVIDIA H200", uuid=GPU, mig=False):
 def a_driver(version="580.95.05", gpus=None, slices=()):
     versions = DriverVersions(version, f"13.{version}", "13.0")
     return DriverFacts(versions, (a_gpu(),) if gpus is None else tuple(gpus), tuple(slices))
+
+
+def a_portal(address="https://gpu.example.org", clock_seconds=0.4, expires_at=None):
+    """It answers, with a certificate of two months."""
+    ends = expires_at or datetime.now(UTC) + timedelta(days=60)
+    return AddressReading(address, expires_at=ends, clock_seconds=clock_seconds)
 
 
 def a_machine(root, driver="580.95.05", toolkit="1.19.1", runc="1.3.6"):

@@ -1,0 +1,1 @@
+"""The way from a node to its portal: addresses, trusted authorities, a proxy."""
