@@ -20,6 +20,7 @@ COPY manage.py ./
 COPY agents/__init__.py agents/
 COPY agents/contract agents/contract
 COPY scheduler scheduler
+COPY templates templates
 COPY portal portal
 ENV DJANGO_SETTINGS_MODULE=portal.settings.prod
 # Production settings require a secret and a database URL; these exist for this command only.

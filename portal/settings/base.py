@@ -13,8 +13,9 @@ from portal.settings.sign_in import SIGN_IN_APPS
 from portal.shared_cache import cache_settings
 from portal.task_queues import QUEUES, ROUTES, SWEEP
 
-# All that the portal serves lies in its package, so that a wheel has it.
 PORTAL_FOLDER = Path(__file__).resolve().parents[1]
+# Inside the package where a wheel is installed (setup.py), beside it in a checkout.
+TEMPLATE_FOLDERS = (PORTAL_FOLDER / "templates", PORTAL_FOLDER.parent / "templates")
 env = environ.Env()
 PLATFORM = platform_from(os.environ)
 
@@ -80,7 +81,7 @@ ASGI_APPLICATION = "portal.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [PORTAL_FOLDER / "templates"],
+        "DIRS": [folder for folder in TEMPLATE_FOLDERS if folder.is_dir()][:1],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [

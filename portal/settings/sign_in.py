@@ -2,7 +2,7 @@
 LDAP if their packages are installed.
 
 The pages are in `portal.web.account` and in `account`, `mfa` and `socialaccount` of
-`portal/templates`. Operators configure sign-in in `portal.platform`; see docs/accounts.md.
+`templates`. Operators configure sign-in in `portal.platform`; see docs/accounts.md.
 """
 
 import os

@@ -125,8 +125,8 @@ def test_the_page_has_an_input_a_label_and_a_default_for_every_field():
     shown = {field.form_name for field in ADVANCED}
     assert shown | PLACED >= names and not shown & PLACED
     page = (
-        "".join(path.read_text() for path in Path("portal/templates/web").rglob("request*/*.html"))
-        + Path("portal/templates/web/request.html").read_text()
+        "".join(path.read_text() for path in Path("templates/web").rglob("request*/*.html"))
+        + Path("templates/web/request.html").read_text()
     )
     for name in PLACED:
         assert f'name="{name}"' in page, name
