@@ -77,6 +77,11 @@ class OwnEngine(DockerEngine):
             self._holder.process.wait()
 
     @property
+    def holder_pid(self) -> int:
+        """The process that holds its namespaces; nsenter takes it."""
+        return self._holder.process.pid
+
+    @property
     def _pid(self) -> int:
         assert self._program
         return self._program.process.pid
@@ -89,7 +94,7 @@ class OwnEngine(DockerEngine):
         dockerd = debian.DOCKERD.path()
         command = super()._command()
         own = command[command.index(str(dockerd)) :]
-        inside = ["nsenter", "--target", str(self._holder.process.pid), "--net", "--mount"]
+        inside = ["nsenter", "--target", str(self.holder_pid), "--net", "--mount"]
         return [*inside, *own, *(["--live-restore"] if self.live_restore else [])]
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -23,21 +24,30 @@ def install(levels: list[str]) -> None:
 
 
 def _install(levels: list[str]) -> None:
-    wanted = {tool for level in levels for tool in debian.missing(level) if _worth_it(level)}
-    if wanted and debian.can_install():
-        print(f"tessera: installing {' '.join(sorted(t.package for t in wanted))}", flush=True)
-        try:
-            debian.install(wanted)
-        except debian.InstallFailed as failure:
-            sys.exit(f"tessera: {failure}")
+    optional = [level for level in levels if level in debian.OPTIONAL]
+    try:
+        _install_missing([level for level in levels if level not in optional])
+    except debian.InstallFailed as failure:
+        sys.exit(f"tessera: {failure}")
+    for level in optional:
+        with contextlib.suppress(debian.InstallFailed):
+            _install_missing([level])
     for level in levels:
         reason = debian.why_not(level)
         if reason:
             print(f"tessera: {level} tests that need it will be skipped: {reason}", flush=True)
 
 
+def _install_missing(levels: list[str]) -> None:
+    """Raises InstallFailed."""
+    wanted = {tool for level in levels for tool in debian.missing(level) if _worth_it(level)}
+    if wanted and debian.can_install():
+        print(f"tessera: installing {' '.join(sorted(t.package for t in wanted))}", flush=True)
+        debian.install(wanted)
+
+
 def _worth_it(level: str) -> bool:
-    return level != "docker" or debian.may_start_containers()
+    return level not in debian.STARTS_CONTAINERS or debian.may_start_containers()
 
 
 def size() -> None:

@@ -36,8 +36,17 @@ SWIFT_BACKENDS = tuple(
     Tool(f"swift-{kind}", f"swift-{kind}-server") for kind in ("account", "container", "object")
 )
 DOCKERD = Tool("docker.io", "dockerd")
+COMPOSE = Tool("docker-compose", "docker-compose")
+NGINX = Tool("nginx-light", "nginx")
+DOCKER = (
+    DOCKERD,
+    Tool("busybox-static", "busybox"),
+    Tool("iproute2", "ip"),
+    Tool("iptables", "iptables"),
+)
 LEVELS: dict[str, tuple[Tool, ...]] = {
     "integration": (Tool("gettext", "msgfmt"),),
+<<<<<<< HEAD
     "services": (POSTGRES, PGBOUNCER, REDIS, SWIFT, *SWIFT_BACKENDS),
     "docker": (
         DOCKERD,
@@ -45,8 +54,17 @@ LEVELS: dict[str, tuple[Tool, ...]] = {
         Tool("iproute2", "ip"),
         Tool("iptables", "iptables"),
     ),
+=======
+    "services": (POSTGRES, REDIS, SWIFT, *SWIFT_BACKENDS),
+    "docker": DOCKER,
+    # A marker of tests in tests/docker/, which needs more than the others there.
+    "compose": (*DOCKER, COMPOSE, NGINX, POSTGRES, REDIS, Tool("curl", "curl")),
+>>>>>>> fd863c5 (deploy: docker compose up starts as shipped, scales, and is tested by killing each service)
     "browser": (CHROMIUM,),
 }
+STARTS_CONTAINERS = ("docker", "compose")
+# Not every release of Debian and Ubuntu has a docker-compose: without it these tests are skipped.
+OPTIONAL = ("compose",)
 
 
 class InstallFailed(RuntimeError):
@@ -60,7 +78,7 @@ def missing(level: str) -> tuple[Tool, ...]:
 
 def why_not(level: str) -> str:
     """Why the level cannot run on this machine; empty if it can."""
-    if level == "docker" and not may_start_containers():
+    if level in STARTS_CONTAINERS and not may_start_containers():
         return "this process may not start a Docker Engine (no CAP_SYS_ADMIN)"
     absent = ", ".join(tool.package for tool in missing(level))
     return f"not installed: {absent}" if absent else ""

@@ -1,0 +1,56 @@
+"""docker-compose.yml and the Dockerfile agree with the rest of the repository, for both composes."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES = COMPOSE["services"]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+OURS = ("migrate", "web", "worker", "beat")
+
+
+def test_the_image_has_the_version_of_the_project():
+    assert f"\nARG VERSION={VERSION}\n" in (ROOT / "Dockerfile").read_text()
+    tags = {SERVICES[name]["image"] for name in OURS}
+    assert tags == {f"tessera-portal:${{TESSERA_VERSION:-{VERSION}}}"}
+
+
+def test_keys_that_old_compose_refuses_are_not_used():
+    # docker-compose 1.29 of Debian 12; `name` is of compose 2.
+    assert set(COMPOSE) == {"x-portal", "services", "networks", "volumes"}
+
+
+def test_data_is_found_whatever_the_project_is_called():
+    assert {kept["name"] for kept in COMPOSE["volumes"].values()} == {
+        "tessera_database",
+        "tessera_logs",
+    }
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_each_service_that_stays_has_a_check_and_comes_back(name):
+    service = SERVICES[name]
+    if name == "migrate":
+        assert service["restart"] == "on-failure:5"
+        return
+    assert service["restart"] == "unless-stopped"
+    assert service["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
+
+
+def test_one_service_has_the_port_so_that_all_others_can_be_scaled():
+    assert [name for name, service in SERVICES.items() if "ports" in service] == ["entry"]
+    conf = (ROOT / "deploy" / "entry.conf").read_text()
+    assert re.findall(r"listen (\d+);", conf) == ["8000"]
+    assert SERVICES["entry"]["ports"] == ["127.0.0.1:8000:8000"]
+
+
+@pytest.mark.parametrize("name", [*OURS, "entry", "redis"])
+def test_services_may_change_nothing_of_their_container(name):
+    service = SERVICES[name]
+    assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+    assert service["security_opt"] == ["no-new-privileges:true"]
