@@ -110,7 +110,10 @@ DATABASE: dict[str, Any] = (
 DATABASE["CONN_MAX_AGE"] = 0
 if "postgresql" in DATABASE["ENGINE"]:
     # Connections return to a small pool between requests and tasks.
-    DATABASE["OPTIONS"] = {"pool": {"min_size": 1, "max_size": 16, "timeout": 10}}
+    # A connection that cannot be made is given up soon: each request tries anew, so that the first
+    # one after an outage of the database does not wait for a pause that has grown.
+    pool = {"min_size": 1, "max_size": 16, "timeout": 10, "reconnect_timeout": 3}
+    DATABASE["OPTIONS"] = {"pool": pool}
 DATABASES = {"default": DATABASE}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "accounts.User"
