@@ -147,8 +147,8 @@ class ComposeStack:
             raise AssertionError(f"{seen}\n{self.logs()}") from late
 
     def logs(self) -> str:
-        """The last lines of each container."""
-        found = self.client.containers.list(all=True, ignore_removed=True)
+        """The last lines of each container that was started."""
+        found = [c for name in ("migrate", *SERVICES) for c in self.containers(name, all=True)]
         return "\n".join(
             f"--- {c.name} {c.status}\n{c.logs(tail=25).decode(errors='replace')}" for c in found
         )
@@ -266,6 +266,13 @@ class ComposeStack:
         except AssertionError as late:
             raise AssertionError(f"{job}: {json.dumps(seen)}\n{self.logs()}") from late
         return seen
+
+    def job_log(self, job: str) -> str:
+        """The log as the portal keeps it, page by page. It is ASCII, so bytes are characters."""
+        log = ""
+        while page := self.call("GET", f"/jobs/{job}/logs", params={"offset": len(log)}):
+            log += page
+        return log
 
     def job_container(self, job: str) -> tuple[str, str]:
         """Its id and when it was started: both change if it is started again."""

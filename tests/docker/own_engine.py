@@ -35,6 +35,8 @@ class OwnEngine(DockerEngine):
         self.is_frozen = False
         command = (*NAMESPACES, *LOOPBACK_THEN, "sleep", "infinity")
         self._holder = Program(command, log=home / "holder.log", environ=os.environ)
+        # Whoever enters its namespaces before it has them stays in those of the machine.
+        self._holder.wait_ready(lambda: program_name(self.holder_pid) == "sleep")
         self._make_gpu_hook()
 
     def start(self) -> None:
@@ -96,6 +98,10 @@ class OwnEngine(DockerEngine):
         own = command[command.index(str(dockerd)) :]
         inside = ["nsenter", "--target", str(self.holder_pid), "--net", "--mount"]
         return [*inside, *own, *(["--live-restore"] if self.live_restore else [])]
+
+
+def program_name(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 def container_processes(base_url: str) -> list[int]:

@@ -5,10 +5,10 @@ import contextlib
 import json
 import os
 import signal
-import tomllib
 
 import pytest
 
+from agents.contract.version import VERSION
 from tests.docker.compose_stack import (
     SCALED,
     SECONDS,
@@ -18,7 +18,6 @@ from tests.docker.compose_stack import (
 )
 from tests.docker.own_engine import own_engine
 from tests.environment import debian
-from tests.environment.base_images import ROOT
 from tests.services.stack import until
 
 # Images are built and imported, and half a dozen services start several times.
@@ -35,7 +34,6 @@ for number in itertools.count():
     time.sleep(0.05)
 print("saved", flush=True)
 """
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +75,7 @@ def test_the_image_is_small_versioned_and_runs_as_nobody(stack, figures):
 def test_a_mig_job_runs_and_its_log_arrives(stack, figures):
     job = stack.submit("python3", "-c", "print('here')")
     figures["first_job_s"] = seconds_of(lambda: stack.until_status(job, "succeeded"))
-    until(lambda: stack.call("GET", f"/jobs/{job}/logs") == "here\n", what="its log")
+    until(lambda: stack.job_log(job) == "here\n", what="its log")
 
 
 def test_each_service_is_killed_while_a_job_runs(stack, figures):
@@ -99,7 +97,7 @@ def test_each_service_is_killed_while_a_job_runs(stack, figures):
     stack.until_status(job, "cancelled")
 
     def lines():
-        return stack.call("GET", f"/jobs/{job}/logs").split("\n")[:-1]
+        return stack.job_log(job).split("\n")[:-1]
 
     until(lambda: lines()[-1:] == ["saved"], seconds=SECONDS, what="the last word of the job")
     *numbers, _ = lines()

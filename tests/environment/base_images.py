@@ -8,6 +8,7 @@ made once for a version of this file, and kept below `var/cache`.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import shutil
 import subprocess
@@ -34,8 +35,13 @@ SHELL = {
     *("true", "useradd"),
 }
 FOLDERS = ("tmp", "etc", "proc", "var/lib", "var/log", "run", "usr/sbin", "srv")
+# Neither Python nor Debian's PostgreSQL has time zones of its own.
+ZONES = Path("/usr/share/zoneinfo")
 # What wheels for Linux expect of any machine (PEP 599), beyond what Python itself needs.
-LIBRARIES = ("libstdc++.so.6", "libgcc_s.so.1")
+LIBRARIES = (
+    *("libstdc++.so.6", "libgcc_s.so.1", "libz.so.1", "libm.so.6", "libdl.so.2", "librt.so.1"),
+    *("libpthread.so.0", "libutil.so.1", "libresolv.so.2"),
+)
 USERS = (("root", 0), ("redis", 999), ("postgres", 998), ("nginx", 101), ("nobody", 65534))
 PIP = b"""#!/usr/local/bin/python
 import sys
@@ -97,18 +103,10 @@ class BaseImage:
         for name, folder in self.folders:
             entries += files_below(name, folder)
         binaries = [source for name, source in entries if is_binary(name, source)]
-        entries += example.shared_objects(binaries)
-        made = {
-            "tmp/x",
-            "etc/x",
-            "proc/x",
-            "var/lib/x",
-            "var/log/x",
-            "run/x",
-            "usr/sbin/x",
-            "srv/x",
-        }
-        example.add_folders(tar, {name for name, _ in entries} | made | set(self.files))
+        # By name: two of them may bring the same library.
+        entries = list(dict([*entries, *example.shared_objects(binaries)]).items())
+        names = {name for name, _ in entries} | set(self.files)
+        example.add_folders(tar, names | {f"{folder}/x" for folder in FOLDERS})
         example.add_link(tar, "bin", "usr/bin")
         example.add_link(tar, "sbin", "usr/sbin")
         for name, source in entries:
@@ -143,6 +141,7 @@ def python_image() -> BaseImage:
             (lib, example.STDLIB),
             (f"{lib}/site-packages/pip", Path(pip.__file__).parent),
             (WHEELS, wheels()),
+            ("usr/share/zoneinfo", ZONES),
             *((f"lib/{name}", library(name)) for name in LIBRARIES),
         ),
         files={"usr/local/bin/pip": PIP},
@@ -167,6 +166,7 @@ def postgres_image() -> BaseImage:
             *((f"{folder}/{name}".lstrip("/"), folder / name) for name in names),
             (f"{folder.parent}/lib".lstrip("/"), folder.parent / "lib"),
             (str(share).lstrip("/"), share),
+            ("usr/share/zoneinfo", ZONES),
         ),
         files={"usr/local/bin/docker-entrypoint.sh": POSTGRES, "var/lib/postgresql/.keep": b""},
         changes=(
@@ -231,7 +231,7 @@ def shell_programs() -> list[Path]:
 def files_below(name: str, folder: Path) -> Iterator[Entry]:
     """The files of a folder by their names in the image; `folder` may be one file."""
     if folder.is_file():
-        yield name, folder
+        yield name, folder.resolve()
         return
     for source in sorted(folder.rglob("*")):
         parts = source.relative_to(folder).parts
@@ -268,4 +268,4 @@ def add_file(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     entry = tarfile.TarInfo(name)
     entry.size = len(content)
     entry.mode = 0o755 if content.startswith(b"#!") else 0o644
-    tar.addfile(entry, example.io.BytesIO(content))
+    tar.addfile(entry, io.BytesIO(content))

@@ -46,20 +46,10 @@ DOCKER = (
 )
 LEVELS: dict[str, tuple[Tool, ...]] = {
     "integration": (Tool("gettext", "msgfmt"),),
-<<<<<<< HEAD
     "services": (POSTGRES, PGBOUNCER, REDIS, SWIFT, *SWIFT_BACKENDS),
-    "docker": (
-        DOCKERD,
-        Tool("busybox-static", "busybox"),
-        Tool("iproute2", "ip"),
-        Tool("iptables", "iptables"),
-    ),
-=======
-    "services": (POSTGRES, REDIS, SWIFT, *SWIFT_BACKENDS),
     "docker": DOCKER,
     # A marker of tests in tests/docker/, which needs more than the others there.
     "compose": (*DOCKER, COMPOSE, NGINX, POSTGRES, REDIS, Tool("curl", "curl")),
->>>>>>> fd863c5 (deploy: docker compose up starts as shipped, scales, and is tested by killing each service)
     "browser": (CHROMIUM,),
 }
 STARTS_CONTAINERS = ("docker", "compose")
