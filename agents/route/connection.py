@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import certifi
 import httpx
 
 from agents.route.portal_route import PortalRoute
@@ -53,8 +52,8 @@ def trust_context(ca_file: Path | None) -> ssl.SSLContext:
     that has none those that the package certifi brings. Raises OSError."""
     if ca_file is not None:
         return ssl.create_default_context(cafile=str(ca_file))
-    own = None if _has_system_authorities() else certifi.where()
-    return ssl.create_default_context(cafile=own)
+    # httpx brings certifi's.
+    return ssl.create_default_context() if _has_system_authorities() else httpx.create_ssl_context()
 
 
 def failure_of(error: Exception, address: str, route: PortalRoute) -> RouteFailure:

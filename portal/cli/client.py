@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import httpx
 
 from portal.cli.config import PortalAccess
+from portal.cli.connection import http_options, lasting_failure
 from portal.cli.exit_codes import CommandFailed, ExitCode, failure_from_problem
 
 BUSY_STATUSES = frozenset((429, 502, 503, 504))
@@ -34,6 +35,8 @@ class Client:
         if not (token.isascii() and token.isprintable() and " " not in token):
             sentence = "The token contains characters that tokens never have"
             raise CommandFailed("token_invalid", sentence, "tessera login", ExitCode.DENIED)
+        # A transport, which only tests pass, has its own way.
+        options = http_options(access) if transport is None else {"transport": transport}
         # Redirects are not followed: the token goes only to the address it was saved for.
         self.http = httpx.Client(
             base_url=f"{access.url}/api/v1/",
@@ -43,7 +46,7 @@ class Client:
                 "User-Agent": f"tessera-cli/{version}",
             },
             timeout=TIMEOUT,
-            transport=transport,
+            **options,
         )
 
     def get(self, path: str, hint: str = "", **params: Any) -> Any:
@@ -102,6 +105,8 @@ class Client:
             try:
                 answer = self.http.send(request)
             except httpx.TransportError as error:
+                if failure := lasting_failure(self.access.url, error):
+                    raise failure from error
                 if not left:
                     raise _unreachable(self.access.url, error) from error
                 self.pause(2.0 ** (MAX_TRIES - left) / 4)

@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,6 +19,10 @@ class PortalAccess:
     url: str = ""
     token: str = ""
     project: str = ""
+    # A file of certificate authorities (PEM). Empty: those of the system.
+    ca_file: str = ""
+    # URL of an HTTP proxy. Empty: that of the environment, if it has one.
+    proxy: str = field(default="", repr=False)
 
 
 def config_path(env: Mapping[str, str]) -> Path:
@@ -29,9 +33,9 @@ def config_path(env: Mapping[str, str]) -> Path:
 
 
 def load_access(env: Mapping[str, str]) -> PortalAccess:
-    """The address, token and default project. Raises CommandFailed(not_signed_in).
+    """The address, token, default project and the way there. Raises CommandFailed(not_signed_in).
 
-    A saved token is only used with its own address: another TESSERA_URL needs another token.
+    What is saved for an address is only used with it: another TESSERA_URL needs another token.
     """
     saved = stored_access(env)
     url = parse_url(env["TESSERA_URL"]) if env.get("TESSERA_URL") else saved.url
@@ -40,7 +44,15 @@ def load_access(env: Mapping[str, str]) -> PortalAccess:
     if not url or not token:
         missing = "No portal address is configured" if not url else f"No token is saved for {url}"
         raise CommandFailed("not_signed_in", missing, "tessera login URL", ExitCode.DENIED)
-    return PortalAccess(url, token, project)
+    own = saved if url == saved.url else PortalAccess()
+    return with_environment(env, PortalAccess(url, token, project, own.ca_file, own.proxy))
+
+
+def with_environment(env: Mapping[str, str], access: PortalAccess) -> PortalAccess:
+    """`access` with the authorities and the proxy of the environment, where it has them."""
+    ca_file = env.get("TESSERA_CA_FILE", "").strip() or access.ca_file
+    proxy = env.get("TESSERA_PROXY", "").strip() or access.proxy
+    return replace(access, ca_file=ca_file, proxy=proxy)
 
 
 def stored_access(env: Mapping[str, str]) -> PortalAccess:
@@ -58,7 +70,7 @@ def stored_access(env: Mapping[str, str]) -> PortalAccess:
         raise CommandFailed(
             "config_invalid", f"{path} is not a configuration file", f"rm {path}; tessera login URL"
         )
-    return PortalAccess(*(str(data.get(name) or "") for name in ("url", "token", "project")))
+    return PortalAccess(*(str(data.get(saved.name) or "") for saved in fields(PortalAccess)))
 
 
 def store_access(env: Mapping[str, str], access: PortalAccess) -> Path:

@@ -133,6 +133,13 @@ def test_the_agent_knows_boards_and_examines_a_node(agent, tmp_path):
     assert found["driver.answers"] == "ok" and found["host.agent_folder"] == "ok", doctor.stdout
 
 
+def test_the_agent_finds_the_installed_portal(agent, portal_url, tmp_path):
+    words = ("--runtime", "process", "--var", str(tmp_path / "agent"), "--portal", portal_url)
+    doctor = agent.run("tessera-agent", "doctor", "--json", *words)
+    found = {row["code"]: row["verdict"] for row in json.loads(doctor.stdout)["findings"]}
+    assert (found["portal.reach"], found["portal.clock"]) == ("ok", "ok"), doctor.stdout
+
+
 def test_the_service_of_a_node_runs_the_installed_agent(agent):
     options = ("--portal", "https://portal.example", "--name", "gpu01")
     unit = agent.run("tessera-agent", "install-service", "--print", *options)

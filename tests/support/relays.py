@@ -1,10 +1,12 @@
-"""What stands between a node and its portal: a TLS front, and a proxy for CONNECT. On loopback."""
+"""What stands before a portal: a TLS front and a proxy for CONNECT; and a server in its place."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import contextlib
+import json
+import re
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -15,6 +17,25 @@ from pathlib import Path
 from tests.support.certificates import Pair
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@contextmanager
+def json_server(answers: Mapping[str, tuple[int, object]]) -> Iterator[int]:
+    """Answers every call of a method with that status and body; yields its port."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        if length := re.search(r"content-length: (\d+)", head, re.IGNORECASE):
+            await reader.readexactly(int(length[1]))
+        status, value = answers[head.split(" ", 1)[0]]
+        body = json.dumps(value).encode()
+        ends = f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        writer.write(f"HTTP/1.1 {status} Answer\r\n{ends}".encode() + body)
+        await writer.drain()
+        writer.close()
+
+    with _serving(handle) as own:
+        yield own
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """Commands about the session: login, logout, whoami."""
 
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +16,7 @@ from portal.cli.config import (
     parse_url,
     store_access,
     stored_access,
+    with_environment,
 )
 from portal.cli.context import CliContext, cli_context
 from portal.cli.exit_codes import CommandFailed, ExitCode
@@ -41,6 +44,10 @@ def login(
         bool, typer.Option("--token-stdin", help="read the token from standard input")
     ] = False,
     project: Annotated[str, typer.Option(help="default project of submit")] = "",
+    ca_file: Annotated[
+        Path | None, typer.Option(help="trust these certificate authorities (PEM)")
+    ] = None,
+    proxy: Annotated[str, typer.Option(help="call the portal through this HTTP proxy")] = "",
 ) -> None:
     """Store the portal's address and your API token (created on its Account page)."""
     cli = cli_context(context)
@@ -48,11 +55,19 @@ def login(
     address = parse_url(url or cli.env.get("TESSERA_URL", "") or saved.url or _prompt_for_url(cli))
     if is_unencrypted(address):
         print_message(f"Note: {address} is not HTTPS: the token can be read in transit.")
+    if "@" in proxy:
+        sentence = "A password on a command line is public"
+        raise CommandFailed(
+            "usage", sentence, "TESSERA_PROXY=URL tessera login URL", ExitCode.USAGE
+        )
     token = _token(cli, token_stdin, address)
-    access = PortalAccess(
-        address, token, project or (saved.project if address == saved.url else "")
-    )
-    projects = cli.client_for(access).get("me")["projects"]
+    own = saved if address == saved.url else PortalAccess()
+    way = {"ca_file": str(ca_file.absolute()) if ca_file else "", "proxy": proxy}
+    chosen = {name: value for name, value in way.items() if value}
+    access = replace(own, url=address, token=token, project=project or own.project, **chosen)
+    # What is chosen here wins over the environment, which wins over what was saved.
+    tried = replace(with_environment(cli.env, access), **chosen)
+    projects = cli.client_for(tried).get("me")["projects"]
     if project and project not in {row["slug"] for row in projects}:
         sentence = f"{project!r} is not one of your projects: {_names(projects)}"
         raise CommandFailed(

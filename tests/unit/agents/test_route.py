@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
+import ssl
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -16,12 +15,13 @@ from agents.contract.calls import EnrolRequest
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.portal.client import PortalBarred, PortalClient, PortalUnreachable
 from agents.portal.sync import enrol
+from agents.route.connection import trust_context
 from agents.route.portal_route import PortalRoute, address_problem
 from agents.route.reading import read_route
 from agents.settings import parser, settings_from
 from agents.state.identity import AgentIdentity
 from tests.support.certificates import Pair, pair
-from tests.support.relays import connect_proxy, tls_front
+from tests.support.relays import connect_proxy, json_server, tls_front
 
 FIRST, SECOND = "https://a.example", "https://b.example"
 REQUEST = EnrolRequest("gpu01", "t", "k", "m")
@@ -81,6 +81,14 @@ def test_a_proxys_loopback_is_not_this_machines():
     local = "http://127.0.0.1:8000"
     assert address_problem(local, allow_plain_http=False) == ""
     assert "plain HTTP" in address_problem(local, allow_plain_http=False, is_proxied=True)
+
+
+def test_a_system_without_authorities_gets_those_of_certifi(monkeypatch, tmp_path):
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    nowhere = ssl.get_default_verify_paths()._replace(cafile=None, capath=str(tmp_path))
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: nowhere)
+    assert trust_context(None).cert_store_stats()["x509_ca"] > 50
 
 
 class Addresses:
@@ -151,35 +159,15 @@ def test_a_refusal_is_the_portals_answer_at_any_address():
     assert client.address == FIRST
 
 
-class PlainPortal(BaseHTTPRequestHandler):
-    """Enrols everybody; refuses any other call as a portal does."""
-
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self._send(200, b'{"node_id": "n-1"}')
-
-    def do_GET(self):
-        self._send(404, b'{"error": {"code": "not_found", "sentence": "", "field": ""}}')
-
-    def _send(self, status, body):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+ENROLLED = {"node_id": "n-1"}
+REFUSED = {"error": {"code": "not_found", "sentence": "", "field": ""}}
 
 
 @pytest.fixture
 def plain_port():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), PlainPortal)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server.server_address[1]
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    """Enrols everybody; refuses any other call as a portal does."""
+    with json_server({"POST": (200, ENROLLED), "GET": (404, REFUSED)}) as port:
+        yield port
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,18 @@ def test_a_wider_mode_does_not_stay_when_it_is_written_again(env):
     store_access(env, KEPT).chmod(0o644)
     assert store_access(env, KEPT).stat().st_mode & 0o777 == 0o600
     assert len(list(config_path(env).parent.iterdir())) == 1
+
+
+def test_the_way_there_is_that_of_its_address_unless_the_environment_has_another(env):
+    way = replace(KEPT, ca_file="/etc/ca.pem", proxy="http://proxy.example:3128")
+    store_access(env, way)
+    assert load_access(env) == way
+    other = {"TESSERA_URL": "https://other.example", "TESSERA_TOKEN": "tsr_other"}
+    elsewhere = load_access(env | other)
+    assert (elsewhere.ca_file, elsewhere.proxy) == ("", "")
+    named = load_access(env | {"TESSERA_CA_FILE": "/ca", "TESSERA_PROXY": "http://p:1"})
+    assert (named.ca_file, named.proxy) == ("/ca", "http://p:1")
+    assert stored_access(env) == way
 
 
 def test_the_environment_wins(env):

@@ -42,6 +42,26 @@ def test_a_token_from_standard_input_is_tried_and_kept(env):
     assert "tsr_x" not in done.output
 
 
+def test_the_way_to_the_portal_is_kept_as_it_was_named(env, tmp_path, monkeypatch):
+    """A password of the environment is used and not kept."""
+    monkeypatch.chdir(tmp_path)
+    words = ("--ca-file", "ca.pem", "--proxy", "http://proxy.example:3128")
+    shell = env | {"TESSERA_PROXY": "http://me:word@other.example:3128"}
+    done = a_rest().run("login", URL, "--token-stdin", *words, env=shell, input="tsr_x\n")
+    assert done.exit_code == 0, done.stderr
+    way = {"ca_file": str(tmp_path / "ca.pem"), "proxy": "http://proxy.example:3128"}
+    assert kept(env) == {"url": URL, "token": "tsr_x"} | way
+    again = a_rest().run("login", URL, "--token-stdin", env=shell, input="tsr_y\n")
+    assert again.exit_code == 0 and kept(env) == {"url": URL, "token": "tsr_y"} | way
+
+
+def test_a_password_on_the_command_line_is_refused(env):
+    words = ("login", URL, "--token-stdin", "--proxy", "http://me:word@proxy.example")
+    done = a_rest().run(*words, env=env, input="tsr_x\n")
+    assert done.exit_code == 2 and "TESSERA_PROXY" in done.stderr
+    assert not Path(env["TESSERA_CONFIG"]).exists()
+
+
 def test_a_prompt_does_not_echo_the_token(env):
     done = a_rest().run("login", URL, env=env, asks=True, input="tsr_secret\n")
     assert done.exit_code == 0 and kept(env)["token"] == "tsr_secret"
