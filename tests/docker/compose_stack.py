@@ -1,4 +1,4 @@
-"""docker-compose.yml as it is shipped, on an engine of its own, behind a proxy, with one agent.
+"""docker-compose.yml as it is shipped, on an engine of its own, behind a TLS proxy, with an agent.
 
 Everything runs in the engine's network namespace, where port 8000 is free; the test itself calls
 through a Unix socket of the proxy.
@@ -29,6 +29,7 @@ from tests.environment.base_images import ROOT, import_base_images
 from tests.environment.docker_engine import OLDEST_API
 from tests.environment.programs import Program
 from tests.services.stack import until
+from tests.support.certificates import pair
 
 HOST = "portal.example"
 NODE = "gpu01"
@@ -36,7 +37,7 @@ PROJECT = "vision"
 SCALED = {"web": 2, "worker": 3}
 # A busy machine is slow; nothing here is waited for without its event.
 SECONDS = 300
-# What the operator's TLS proxy does, but for TLS, which ends before it.
+# The operator's TLS proxy. The test itself calls through a Unix socket of it.
 PROXY = """
 daemon off;
 user root;
@@ -48,8 +49,10 @@ http {{
     client_body_temp_path {home}/body;
     proxy_temp_path {home}/proxied;
     server {{
-        listen 127.0.0.1:8080;
+        listen 127.0.0.1:8443 ssl;
         listen unix:{home}/proxy.sock;
+        ssl_certificate {home}/proxy.crt;
+        ssl_certificate_key {home}/proxy.key;
         client_max_body_size 2m;
         location / {{
             proxy_pass http://127.0.0.1:8000;
@@ -173,6 +176,11 @@ class ComposeStack:
         return self.compose("exec", "-T", "-e", env, "web", "python", "manage.py", *arguments)
 
     def _start_proxy(self) -> None:
+        authority = pair("authority")
+        served = pair("127.0.0.1", authority)
+        (self.home / "authority.crt").write_text(authority.certificate)
+        (self.home / "proxy.crt").write_text(served.certificate)
+        (self.home / "proxy.key").write_text(served.key)
         conf = self.home / "proxy.conf"
         conf.write_text(PROXY.format(home=self.home))
         nginx = debian.NGINX.path()
@@ -202,12 +210,13 @@ class ComposeStack:
 
     def start_agent(self) -> None:
         """What the unit of systemd does."""
-        options = ("--portal", "http://127.0.0.1:8080", "--name", NODE, "--runtime", "docker")
+        options = ("--portal", "https://127.0.0.1:8443", "--name", NODE, "--runtime", "docker")
+        trusted = ("--ca-file", str(self.home / "authority.crt"))
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         self._agent = Program(
             [
                 *self._inside,
-                *(sys.executable, "-m", "agents", "run", *options),
+                *(sys.executable, "-m", "agents", "run", *options, *trusted),
                 *("--var", str(self.home / "agent")),
             ],
             log=self.home / "agent.log",
