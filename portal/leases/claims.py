@@ -1,5 +1,5 @@
 """How a worker claims a lease: on PostgreSQL by a lock that ends with its connection, on SQLite by
-the lease's row and the clock of the machine."""
+the lease's row and the clock of the database."""
 
 import hashlib
 import logging
@@ -106,6 +106,7 @@ class SessionClaim:
             except psycopg.OperationalError as error:
                 log.info("a connection for leases is renewed: %s", error)
                 session.close()
+                self._session = None
         return None
 
     def _lock(self, session: Session) -> bool:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from agents.contract.codec import encode
 from agents.contract.documents import GpuMode
 from portal.allocations.disputes import disputed_claim_accept
+from portal.allocations.holding import node_allow_mass_removal
 from portal.errors import Refused
 from portal.inventory.models import DisputedClaim, Gpu, Node
-from portal.inventory.services import node_allow_mass_removal
 from portal.jobs.models import DesiredState, Job, Replica
 from portal.jobs.services import job_cancel
 from portal.submission.extensions import job_extend
