@@ -6,13 +6,20 @@ import sys
 
 import pytest
 
+from tests.environment.debian import POSTGRES, REDIS
+from tests.environment.levels import skip_without
 from tests.services.stack import ROOT
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 
-# Both start servers of their own; the fixtures skip where those are not installed.
-@pytest.mark.usefixtures("postgres_server", "redis_server")
+@pytest.fixture(autouse=True)
+def servers():
+    """Both benchmarks start their own."""
+    skip_without(POSTGRES)
+    skip_without(REDIS)
+
+
 def test_throughput_measures_real_and_coroutine_agents():
     found = printed("throughput", "--jobs=12", "--alone=1", "--runs=alone,real,queued")
 
@@ -29,7 +36,6 @@ def test_throughput_measures_real_and_coroutine_agents():
     assert found["bare_spawn"]["before"]["jobs_per_s"] > found["jobs_per_s"] > 0
 
 
-@pytest.mark.usefixtures("postgres_server", "redis_server")
 def test_scale_measures_a_restart_a_burst_and_steady_submits():
     found = printed("scale", "--restart", "--burst=8", "--minutes=0.1", "--rate=4", "--seconds=0.5")
 

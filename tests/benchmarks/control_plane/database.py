@@ -218,7 +218,7 @@ class DatabaseReader:
 
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         self._own_transactions += 1
-        return self._connection.execute(statement, values or None).fetchall()  # type: ignore[call-overload,no-any-return]
+        return self._connection.execute(statement, values or None).fetchall()
 
 
 @contextmanager
