@@ -18,23 +18,24 @@ UV = Path(sys.executable).with_name("uv")
 PINNED = re.compile(r"^([a-z0-9._-]+)==", re.MULTILINE)
 
 
-class NotBuilt(Exception):
-    """Why there is no wheel: its build needs setuptools from the index that pip is set up for."""
+class NoIndex(Exception):
+    """There is no setuptools for a build: the index that pip is set up for does not answer."""
 
 
 def build_wheel(home: Path) -> Path:
-    """In the folder `home`, from a copy: a build leaves folders behind. Raises NotBuilt."""
+    """In the folder `home`, from a copy: a build leaves folders behind. Raises NoIndex."""
     source = home / "source"
     source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    for package in ("agents", "portal", "scheduler"):
+    for folder in ("agents", "portal", "scheduler", "templates"):
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / package, source / package, ignore=ignored)
+        shutil.copytree(ROOT / folder, source / folder, ignore=ignored)
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(home), str(source)]
     done = subprocess.run(build, cwd="/", capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise NotBuilt(done.stderr)
+    if "No matching distribution found for setuptools" in done.stderr:
+        raise NoIndex(done.stderr)
+    assert done.returncode == 0, done.stderr
     (wheel,) = home.glob("*.whl")
     return wheel
 
