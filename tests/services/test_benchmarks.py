@@ -50,6 +50,7 @@ def test_scale_measures_a_restart_a_burst_and_steady_submits():
     assert steady["running_ms"]["p50"] > steady["placed_ms"]["p50"] > 0
     assert steady["reports_probed"] > 0
     for run in (burst, steady):
+        assert run["settled"]
         assert run["broken"] == {}
         assert run["submit_failures"] == {}
         assert run["submit_ms"]["p99"] > 0

@@ -44,6 +44,11 @@ class Watch:
         self.until(lambda: self.held() == nodes)
         return {"seconds": round(time.monotonic() - begun, 1), "held": self.held(), "nodes": nodes}
 
+    def until_settled(self, after: int) -> bool:
+        """All jobs behind this one have ended, and all devices are released."""
+        ended = self.until(lambda: self.reader.unended(after) == 0)
+        return self.until(lambda: self.reader.held_devices() == 0) and ended
+
     def held(self) -> int:
         assert self.cluster.agents
         return int(self.cluster.agents.ask("state")["held"])
@@ -81,8 +86,7 @@ def steady(watch: Watch, rate: float, seconds: float) -> dict[str, Any]:
     took = time.monotonic() - begun
     cores = {name: round((now - cpu[name]) / took, 2) for name, now in cluster.cpu().items()}
     figures = watch.tasks.figures()
-    watch.until(lambda: watch.reader.unended(after) == 0)
-    watch.until(lambda: watch.reader.held_devices() == 0)
+    is_settled = watch.until_settled(after)
     return {
         "submits": jobs,
         "submit_ms": spread(submitted["ms"]),
@@ -92,6 +96,7 @@ def steady(watch: Watch, rate: float, seconds: float) -> dict[str, Any]:
         **figures,
         "cores": cores,
         "memory_mib": _memory(watch.memory),
+        "settled": is_settled,
         "broken": _broken(watch, after),
     }
 
@@ -113,8 +118,7 @@ def burst(watch: Watch, jobs: int) -> dict[str, Any]:
         people.end()
     placed = sorted(life.placed_at.timestamp() for life in reader.lives(after) if life.placed_at)
     last = placed[min(jobs, len(placed)) - 1] if placed else begun_at
-    watch.until(lambda: reader.unended(after) == 0)
-    watch.until(lambda: reader.held_devices() == 0)
+    is_settled = watch.until_settled(after)
     return {
         "jobs": jobs,
         "placed": min(jobs, len(placed)),
@@ -124,6 +128,7 @@ def burst(watch: Watch, jobs: int) -> dict[str, Any]:
         "submit_failures": submitted["failures"],
         **figures,
         "memory_mib": _memory(watch.memory),
+        "settled": is_settled,
         "broken": _broken(watch, after),
     }
 
