@@ -17,6 +17,7 @@ class ErrorCode(StrEnum):
     AUTHENTICATION_FAILED = "authentication_failed"
     BUDGET = "budget"
     BUDGET_INVALID = "budget_invalid"
+    BULK_REFUSED = "bulk_refused"
     BUSY = "busy"
     CHANGE_INVALID = "change_invalid"
     CHANGES_UNKNOWN = "changes_unknown"
@@ -112,6 +113,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.AUTHENTICATION_FAILED: ErrorKind(401, "Authentication failed"),
     ErrorCode.BUDGET: ErrorKind(409, "Budget used up"),
     ErrorCode.BUDGET_INVALID: ErrorKind(400, "Invalid budget"),
+    ErrorCode.BULK_REFUSED: ErrorKind(400, "Not every job can be submitted"),
     ErrorCode.BUSY: ErrorKind(409, "Another what-if is running"),
     ErrorCode.CHANGE_INVALID: ErrorKind(400, "Invalid change"),
     ErrorCode.CHANGES_UNKNOWN: ErrorKind(400, "Unknown changes"),

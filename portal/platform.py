@@ -82,8 +82,8 @@ class Platform:
     """Database threads for agents' calls in one web process."""
     rate_calls: str = "1200/min"
     """REST calls allowed for one user: a number per s, min, hour or day."""
-    rate_submits: str = "120/min"
-    """Submits over REST allowed for one user."""
+    rate_submits: str = "1200/min"
+    """Jobs that one user may submit over REST; a call that submits many counts each."""
     webhook_networks: str = ""
     """Comma-separated private networks that webhooks may reach, such as 10.20.0.0/16. Empty: public
     addresses only."""

@@ -12,7 +12,7 @@ from portal.api.devices import views as devices
 from portal.api.disputes import views as disputes
 from portal.api.images import views as images
 from portal.api.jobs import action_views as job_actions
-from portal.api.jobs import bulk_cancel_views, event_stream
+from portal.api.jobs import bulk_cancel_views, bulk_submit_views, event_stream
 from portal.api.jobs import views as jobs
 from portal.api.me import views as me
 from portal.api.nodes import views as nodes
@@ -48,6 +48,7 @@ DOCS = csp_replace({"style-src": ["'self'", "'unsafe-inline'"]})(
 
 urlpatterns = [
     path("jobs", jobs.JobList.as_view(), name="jobs"),
+    path("jobs/bulk", bulk_submit_views.BulkSubmit.as_view(), name="jobs-bulk"),
     path("jobs/cancel", bulk_cancel_views.BulkCancel.as_view(), name="jobs-cancel"),
     path("jobs/<str:job>", jobs.JobDetail.as_view(), name="job"),
     path("jobs/<str:job>/cancel", job_actions.JobCancel.as_view(), name="job-cancel"),

@@ -100,6 +100,10 @@ class Transitions:
         moved.columns |= columns
         self._events.append(event)
 
+    def record(self, row: Any, code: str, message: Message, *, actor: str = SYSTEM) -> None:
+        """As the function `event_record`, but only in memory until `write`."""
+        self._events.append(_recorded(row, code, message, actor, {}))
+
     def write(self) -> None:
         """Write what was gathered. Call this in the transaction that locked the rows: if one of
         them is no longer in the status that was read, StaleStatusError has to roll back all of it.
@@ -124,14 +128,20 @@ def event_record(
     data: dict[str, Any] | None = None,
 ) -> Event:
     """Write an event about `row` that changes no status."""
-    return Event.objects.create(
+    event = _recorded(row, code, message, actor, data or {})
+    event.save(force_insert=True)
+    return event
+
+
+def _recorded(row: Any, code: str, message: Message, actor: str, data: dict[str, Any]) -> Event:
+    return Event(
         at=timezone.now(),
         noun=row.NOUN,
         noun_id=str(row.pk),
         code=code,
         sentence=message.text[:1024],
         actor=actor,
-        data=_with_message(data or {}, message),
+        data=_with_message(data, message),
         **_links(row),
     )
 

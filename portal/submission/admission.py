@@ -32,7 +32,8 @@ UNSATISFYING = frozenset(JOB_FINAL - {JobStatus.SUCCEEDED})
 class RequestCheck:
     """What a submit would find out about a request that it does not refuse outright."""
 
-    project: Project
+    membership: Membership
+    """Of the user, in the request's project."""
     units: int
     """What all replicas together would have, served the cheapest way."""
     board: str
@@ -42,71 +43,113 @@ class RequestCheck:
     approval: Reason | None
     """Why an admin has to approve the job first."""
 
-
-def request_check(
-    *, user: User, request: JobRequest, capacity: ClusterCapacity | None = None
-) -> RequestCheck:
-    """Check project, image, feasibility and approval. `capacity`: of the cluster, if the caller has
-    read it already.
-
-    Raises Refused(project_unknown), and what `require_image_allowed` raises.
-    """
-    project = _project(user, request.project)
-    require_image_allowed(project, request.image)
-    now = timezone.now()
-    waiting = waiting_job_from_request(
-        request,
-        id="check",
-        project=project.slug,
-        user=user.username,
-        queued_at=int(now.timestamp()),
-    )
-    capacity = capacity or current_inventory().capacity.with_quotas(quota_views())
-    units, board = cheapest(request, capacity.boards)
-    approval = approval_needed(
-        project,
-        units=units,
-        seconds=request.time_limit_seconds,
-        priority=Priority(request.priority),
-    )
-    return RequestCheck(project, units, board, capacity.infeasible_reason(waiting), approval)
+    @property
+    def project(self) -> Project:
+        return self.membership.project
 
 
-def _project(user: User, slug: str) -> Project:
-    """A project in which the user may start work. Unknown and foreign ones read the same."""
-    roles = [Role.MEMBER, Role.ADMIN]
-    own = Membership.objects.filter(user=user, role__in=roles, project__archived=False)
-    membership = own.filter(project__slug=slug).select_related("project").first()
-    if membership is None:
-        names = ", ".join(own.values_list("project__slug", flat=True)) or "none"
-        sentence = Message(
-            "%(slug)s is not a project you can start work in. Yours: %(names)s",
-            slug=repr(slug),
-            names=names,
+class Admission:
+    """The checks of one user's requests. Memberships, quotas and the inventory are read once for
+    all of them, when first needed."""
+
+    def __init__(self, user: User, capacity: ClusterCapacity | None = None) -> None:
+        """`capacity`: of the cluster, if the caller has it already."""
+        self.user = user
+        self._capacity = capacity
+        self._memberships: dict[str, Membership | None] = {}
+
+    @property
+    def capacity(self) -> ClusterCapacity:
+        if self._capacity is None:
+            self._capacity = current_inventory().capacity.with_quotas(quota_views())
+        return self._capacity
+
+    def check(self, request: JobRequest) -> RequestCheck:
+        """Check project, image, feasibility and approval.
+
+        Raises Refused(project_unknown), and what `require_image_allowed` raises.
+        """
+        membership = self._membership(request.project)
+        project = membership.project
+        require_image_allowed(project, request.image)
+        waiting = waiting_job_from_request(
+            request,
+            id="check",
+            project=project.slug,
+            user=self.user.username,
+            queued_at=int(timezone.now().timestamp()),
         )
-        raise Refused(ErrorCode.PROJECT_UNKNOWN, sentence, "project")
-    return membership.project
+        units, board = cheapest(request, self.capacity.boards)
+        approval = approval_needed(
+            project,
+            units=units,
+            seconds=request.time_limit_seconds,
+            priority=Priority(request.priority),
+        )
+        infeasible = self.capacity.infeasible_reason(waiting)
+        return RequestCheck(membership, units, board, infeasible, approval)
+
+    def require_feasible(self, request: JobRequest) -> RequestCheck:
+        """`check`. Raises what it raises, and the reason why the request can never run."""
+        check = self.check(request)
+        if reason := check.infeasible:
+            raise Refused(ErrorCode(reason.code), reason.message, "device")
+        return check
+
+    def _membership(self, slug: str) -> Membership:
+        """In a project in which the user may start work. Unknown and foreign ones read the same."""
+        roles = [Role.MEMBER, Role.ADMIN]
+        own = Membership.objects.filter(user=self.user, role__in=roles, project__archived=False)
+        if slug not in self._memberships:
+            # With the project's image policy, which every check reads.
+            rows = own.filter(project__slug=slug).select_related("project__image_policy")
+            self._memberships[slug] = rows.first()
+        membership = self._memberships[slug]
+        if membership is None:
+            names = ", ".join(own.values_list("project__slug", flat=True)) or "none"
+            sentence = Message(
+                "%(slug)s is not a project you can start work in. Yours: %(names)s",
+                slug=repr(slug),
+                names=names,
+            )
+            raise Refused(ErrorCode.PROJECT_UNKNOWN, sentence, "project")
+        return membership
 
 
-def require_pending_room(user: User, project: Project, *, is_locking: bool = True) -> None:
-    """Raises Refused(pending_limit) if the user or the project has as many waiting jobs as allowed.
+@dataclass(slots=True)
+class PendingRoom:
+    """How many more jobs may wait: of the user in the project, and of the project."""
 
-    A submit locks the project's row, so that two submits count each other; a dry run does not.
-    """
-    own = Membership.objects.get(project=project, user=user).max_pending
-    if not own and not project.max_pending:
-        return
+    membership: Membership
+    mine: int
+    """Of the user, waiting now."""
+    all: int
+
+    def take(self) -> None:
+        """Count one more waiting job. Raises Refused(pending_limit) if there are as many as
+        allowed."""
+        own, project = self.membership.max_pending, self.membership.project
+        if own and self.mine >= own:
+            raise _full(
+                Message("You have %(n)s jobs waiting in %(project)s", n=own, project=project.slug)
+            )
+        if project.max_pending and self.all >= project.max_pending:
+            has = {"project": project.slug, "n": project.max_pending}
+            raise _full(Message("%(project)s has %(n)s jobs waiting", **has))
+        self.mine, self.all = self.mine + 1, self.all + 1
+
+
+def pending_room(membership: Membership, *, is_locking: bool = True) -> PendingRoom:
+    """A submit locks the project's row, so that two submits count each other; a dry run does not.
+    Nothing is read where there is no limit."""
+    project = membership.project
+    if not membership.max_pending and not project.max_pending:
+        return PendingRoom(membership, 0, 0)
     if is_locking:
         Project.objects.select_for_update(no_key=True).get(pk=project.pk)
     waiting = Job.objects.waiting().filter(project=project)
-    mine = waiting.filter(owner=user)
-    if own and mine.count() >= own:
-        raise _full(
-            Message("You have %(n)s jobs waiting in %(project)s", n=own, project=project.slug)
-        )
-    if project.max_pending and waiting.count() >= project.max_pending:
-        has = {"project": project.slug, "n": project.max_pending}
-        raise _full(Message("%(project)s has %(n)s jobs waiting", **has))
+    mine = waiting.filter(owner_id=membership.user_id).count() if membership.max_pending else 0
+    return PendingRoom(membership, mine, waiting.count() if project.max_pending else 0)
 
 
 def _full(waiting: Message) -> Refused:
@@ -119,6 +162,8 @@ def _full(waiting: Message) -> Refused:
 
 def dependencies_of(request: JobRequest, project: Project) -> list[Job]:
     """The jobs that must succeed first. Raises Refused(after_unknown, after_failed)."""
+    if not request.after:
+        return []
     ids = {int(label.removeprefix("J-")): label for label in request.after}
     found = {job.pk: job for job in Job.objects.filter(project=project, pk__in=ids)}
     for pk, label in ids.items():

@@ -19,10 +19,10 @@ from portal.planning.snapshot_cache import CachedSnapshot, current_snapshot
 from portal.planning.visible_reasons import visible_projects, visible_reason
 from portal.quotas.limits import LimitEffect, limit_effects
 from portal.submission.admission import (
+    Admission,
     RequestCheck,
     dependencies_of,
-    request_check,
-    require_pending_room,
+    pending_room,
 )
 from scheduler.core.explain.alternatives import Alternative, alternatives
 from scheduler.core.forecast.pass_estimates import PassEstimate
@@ -122,8 +122,8 @@ class RequestStart:
 def dry_run(*, user: User, request: JobRequest) -> DryRunResult:
     """Raises Refused, as the submit of this request would."""
     with current_snapshot().locked() as cached:
-        check = request_check(user=user, request=request, capacity=cached.capacity)
-        require_pending_room(user, check.project, is_locking=False)
+        check = Admission(user, cached.capacity).check(request)
+        pending_room(check.membership, is_locking=False).take()
         dependencies_of(request, check.project)
         job = waiting_job_from_request(
             request,

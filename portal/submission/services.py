@@ -1,5 +1,11 @@
-"""Submit a request: it becomes a job in the queue, or one that awaits approval."""
+"""Submit requests: they become jobs in the queue, or jobs that await approval.
 
+job_submit(request)  ─▶ one job
+jobs_submit(bodies)  ─▶ many at once: all of them, or none and the problems of each
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,43 +15,182 @@ from django.utils import timezone
 from agents.contract.message import Message
 from portal.accounts.models import User
 from portal.audit.codes import EventCode
-from portal.audit.transitions import advance, event_record
+from portal.audit.transitions import Transitions
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.live.bell import ring, ring_plan
-from portal.submission.admission import dependencies_of, request_check, require_pending_room
+from portal.submission.admission import (
+    Admission,
+    PendingRoom,
+    RequestCheck,
+    dependencies_of,
+    pending_room,
+)
+from scheduler.core.model.reasons import Reason
 from scheduler.core.model.states import JobStatus
-from scheduler.core.request import JobRequest, request_as_dict
+from scheduler.core.request import (
+    InvalidRequest,
+    JobRequest,
+    RequestLimits,
+    parse_request,
+    request_as_dict,
+)
+
+MAX_JOBS = 1_000
+"""In one call."""
+Problem = Refused | InvalidRequest
+
+
+class BulkRefusedError(Exception):
+    """Nothing was submitted."""
+
+    def __init__(self, problems: Mapping[int, Problem], total: int) -> None:
+        """`problems`: of each refused request, by its index among `total` of them."""
+        super().__init__(f"{len(problems)} of {total} requests are refused")
+        self.problems, self.total = problems, total
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRequest:
+    """A request that nothing refuses so far."""
+
+    request: JobRequest
+    check: RequestCheck
 
 
 def job_submit(*, user: User, request: JobRequest, actor: str = "") -> Job:
     """Create the job and ring the planner. A full cluster never refuses: the job is queued.
 
-    Raises what `request_check` raises, the code of a reason why the request can never run, and
+    Raises what `Admission.check` raises, the code of a reason why the request can never run, and
     Refused(pending_limit, after_unknown, after_failed).
     """
-    check = request_check(user=user, request=request)
-    if reason := check.infeasible:
-        raise Refused(ErrorCode(reason.code), reason.message, "device")
-    actor = actor or user.username
+    checked = CheckedRequest(request, Admission(user).require_feasible(request))
     with transaction.atomic():
-        require_pending_room(user, check.project)
-        before = dependencies_of(request, check.project)
-        job = Job.objects.create(project=check.project, owner=user, **_columns(request))
-        job.after.set(before)
-        event_record(
-            job, EventCode.SUBMITTED, Message("submitted by %(user)s", user=actor), actor=actor
-        )
-        if check.approval:
-            advance(job, JobStatus.AWAITING_APPROVAL, actor=actor, reason=check.approval)
-            job.reason = check.approval.as_dict()
-            Job.objects.filter(pk=job.pk).update(reason=job.reason)
-        else:
-            advance(job, JobStatus.QUEUED, actor=actor, queued_at=timezone.now())
-            ring_plan()
-        ring(f"job:{job.pk}")
+        pending_room(checked.check.membership).take()
+        before = dependencies_of(request, checked.check.project)
+        (job,) = _create(user, actor, [(checked, before)])
     return job
+
+
+def jobs_submit(
+    *, user: User, bodies: Sequence[Any], limits: RequestLimits, actor: str = ""
+) -> list[Job]:
+    """Create a job for each request in one transaction, in their order, and ring the planner once.
+    Each is checked as if those before it had been submitted one by one.
+
+    Raises BulkRefusedError, and Refused(too_many).
+    """
+    checked = bulk_check(user=user, bodies=bodies, limits=limits)
+    with transaction.atomic():
+        return _create(user, actor, _admitted(checked, is_locking=True))
+
+
+def bulk_check(*, user: User, bodies: Sequence[Any], limits: RequestLimits) -> list[CheckedRequest]:
+    """What `jobs_submit` would check, as far as that needs no lock. A body that is there several
+    times, as one object, is read once. Raises what `jobs_submit` raises."""
+    if len(bodies) > MAX_JOBS:
+        sentence = Message("Submit at most %(n)s jobs at once", n=MAX_JOBS)
+        raise Refused(ErrorCode.TOO_MANY_ITEMS, sentence, "jobs")
+    admission = Admission(user)
+    outcomes: dict[int, CheckedRequest | Problem] = {}
+    for body in bodies:
+        if id(body) not in outcomes:
+            outcomes[id(body)] = _outcome(admission, body, limits)
+    found = [outcomes[id(body)] for body in bodies]
+    problems = {n: each for n, each in enumerate(found) if not isinstance(each, CheckedRequest)}
+    if problems:
+        raise BulkRefusedError(problems, len(found))
+    checked = [each for each in found if isinstance(each, CheckedRequest)]
+    _admitted(checked, is_locking=False)
+    return checked
+
+
+def _outcome(admission: Admission, body: Any, limits: RequestLimits) -> CheckedRequest | Problem:
+    try:
+        request = parse_request(body, limits)
+        return CheckedRequest(request, admission.require_feasible(request))
+    except (Refused, InvalidRequest) as problem:
+        return problem
+
+
+def _admitted(
+    checked: Sequence[CheckedRequest], *, is_locking: bool
+) -> list[tuple[CheckedRequest, list[Job]]]:
+    """Each request with the jobs that must succeed first, as far as waiting jobs have room.
+
+    Raises BulkRefusedError.
+    """
+    rooms = dict(_rooms(checked, is_locking=is_locking))
+    admitted, problems = [], {}
+    for index, each in enumerate(checked):
+        try:
+            rooms[each.check.project.pk].take()
+            admitted.append((each, dependencies_of(each.request, each.check.project)))
+        except Refused as refused:
+            problems[index] = refused
+    if problems:
+        raise BulkRefusedError(problems, len(checked))
+    return admitted
+
+
+def _rooms(
+    checked: Sequence[CheckedRequest], *, is_locking: bool
+) -> Iterator[tuple[int, PendingRoom]]:
+    """By project, locked in the order of their keys, as all submits do."""
+    memberships = {each.check.project.pk: each.check.membership for each in checked}
+    for project_id in sorted(memberships):
+        yield project_id, pending_room(memberships[project_id], is_locking=is_locking)
+
+
+def _create(
+    user: User, actor: str, admitted: Sequence[tuple[CheckedRequest, list[Job]]]
+) -> list[Job]:
+    """The jobs with their events, in a fixed number of statements."""
+    actor = actor or user.username
+    jobs = [
+        Job(
+            project=each.check.project,
+            owner=user,
+            reason=each.check.approval.as_dict() if each.check.approval else None,
+            **_columns(each.request),
+        )
+        for each, _ in admitted
+    ]
+    if len(jobs) == 1:
+        jobs[0].save(force_insert=True)
+    else:
+        Job.objects.bulk_create(jobs)
+    _depend(jobs, [before for _, before in admitted])
+    _begin(jobs, [each.check.approval for each, _ in admitted], actor)
+    # One ring is enough: nobody waits for a job that is new, and streams of all jobs read on.
+    ring(f"job:{jobs[-1].pk}")
+    return jobs
+
+
+def _depend(jobs: Sequence[Job], before: Sequence[list[Job]]) -> None:
+    links = [
+        Job.after.through(from_job=job, to_job=first)
+        for job, all_first in zip(jobs, before, strict=True)
+        for first in all_first
+    ]
+    if links:
+        Job.after.through.objects.bulk_create(links)
+
+
+def _begin(jobs: Sequence[Job], approvals: Sequence[Reason | None], actor: str) -> None:
+    """Queue each job, or let it await approval."""
+    message = Message("submitted by %(user)s", user=actor)
+    now, transitions = timezone.now(), Transitions()
+    for job, reason in zip(jobs, approvals, strict=True):
+        transitions.record(job, EventCode.SUBMITTED, message, actor=actor)
+        if reason:
+            transitions.advance(job, JobStatus.AWAITING_APPROVAL, actor=actor, reason=reason)
+        else:
+            transitions.advance(job, JobStatus.QUEUED, actor=actor, queued_at=now)
+    transitions.write()
+    if not all(approvals):
+        ring_plan()
 
 
 def _columns(request: JobRequest) -> dict[str, Any]:

@@ -42,6 +42,7 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int]] = {
     ("job-retry", "post"): (403, 409, 404, 409, 409),
     ("jobs", "get"): (200, 200, 200, 200, 200),
     ("jobs", "post"): (400, 201, 400, 201, 400),
+    ("jobs-bulk", "post"): (400, 201, 400, 201, 400),
     ("jobs-cancel", "post"): (200, 200, 200, 200, 200),
     ("me", "get"): (200, 200, 200, 200, 200),
     ("node", "get"): (200, 200, 200, 200, 200),
@@ -109,6 +110,7 @@ def body_of(world: World, route: str) -> dict[str, Any]:
     }
     return {
         "jobs": request,
+        "jobs-bulk": {"jobs": [request, request | {"name": "other"}]},
         "jobs-cancel": {"ids": [world.job.label]},
         "job-extend": {"by": "1h"},
         "job-replace": {"changes": {"time_limit": "2h"}},

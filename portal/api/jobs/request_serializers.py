@@ -7,7 +7,9 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from portal.api.jobs.filters import JobQuerySerializer
+from portal.api.jobs.submit_serializer import JobSubmitRequestSerializer
 from portal.jobs.bulk_cancel import MAX_JOBS
+from portal.submission.services import MAX_JOBS as MAX_SUBMITTED
 from scheduler.core.request.quantities import read_seconds
 
 
@@ -54,6 +56,30 @@ class BulkCancelRequestSerializer(serializers.Serializer[Any]):
             raise serializers.ValidationError({"ids": "Send either ids or filter"})
         if "filter" in attrs and not any(attrs["filter"].values()):
             raise serializers.ValidationError({"filter": "Set at least one field"})
+        return attrs
+
+
+@extend_schema_field(JobSubmitRequestSerializer(many=True))
+class RequestListField(serializers.ListField):
+    """Requests as they were sent: `scheduler.core.request` reads and checks each."""
+
+    child = serializers.DictField()
+
+
+class BulkSubmitRequestSerializer(serializers.Serializer[Any]):
+    """Requests of jobs, each as for one submit, and how often each is submitted."""
+
+    jobs = RequestListField(min_length=1, max_length=MAX_SUBMITTED, help_text="at most 1,000")
+    count = serializers.IntegerField(
+        min_value=1,
+        max_value=MAX_SUBMITTED,
+        default=1,
+        help_text="submit each request so many times; at most 1,000 jobs in all",
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if len(attrs["jobs"]) * attrs["count"] > MAX_SUBMITTED:
+            raise serializers.ValidationError({"count": f"At most {MAX_SUBMITTED} jobs in all"})
         return attrs
 
 

@@ -261,6 +261,36 @@ class EventSerializer(serializers.Serializer[Any]):
     data = serializers.DictField()  # type: ignore[assignment]  # a field, not the property
 
 
+class NewJobLinksSerializer(serializers.Serializer[Any]):
+    self = serializers.CharField()
+
+
+class NewJobSerializer(serializers.Serializer[Any]):
+    """One of many new jobs; its address has the rest."""
+
+    id = serializers.CharField(help_text="such as J-12")
+    uid = serializers.UUIDField()
+    name = serializers.CharField()
+    project = serializers.CharField()
+    status = serializers.CharField(help_text="queued or awaiting_approval")
+    links = NewJobLinksSerializer()
+
+
+class BulkSubmitSerializer(serializers.Serializer[Any]):
+    results = NewJobSerializer(many=True, help_text="in the order of the requests")
+    submitted = serializers.IntegerField()
+
+
+class BulkDryRunSerializer(serializers.Serializer[Any]):
+    """What all jobs of a bulk submit would have together. Where a job would start is answered for
+    one request at a time."""
+
+    jobs = serializers.IntegerField()
+    awaiting_approval = serializers.IntegerField(help_text="jobs that an admin has to approve")
+    units = serializers.IntegerField(help_text="if all ran at once; 56,000 units are one GPU")
+    gpu_hours = serializers.CharField(help_text="at most, rounded up to four decimals")
+
+
 class CancelResultSerializer(serializers.Serializer[Any]):
     """The outcome for one job: its status now, or why it was refused."""
 

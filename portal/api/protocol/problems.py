@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from portal.error_codes import ERROR_KINDS, ErrorCode
 from portal.errors import Refused
 from portal.request_id import request_id
+from portal.submission.services import BulkRefusedError
 from scheduler.core.request import InvalidRequest
 
 CONTENT_TYPE = "application/problem+json"
@@ -67,6 +68,9 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         case InvalidRequest():
             fields = [_field(e.field, e.code, e.sentence, e.suggestion) for e in error.errors]
             response = _problem(400, ErrorCode.REQUEST_INVALID, _join(fields), path, fields)
+        case BulkRefusedError():
+            fields = list(_bulk_fields(error))
+            response = _problem(400, ErrorCode.BULK_REFUSED, _bulk_detail(error), path, fields)
         case exceptions.ValidationError():
             fields = list(_flat(error.get_full_details()))
             response = _problem(400, ErrorCode.INVALID, _join(fields), path, fields)
@@ -132,6 +136,23 @@ def _field(
     """`suggestion`: fields of the request with corrected values."""
     corrected = {"suggestion": dict(suggestion)} if suggestion else {}
     return {"field": field, "code": str(code), "message": message} | corrected
+
+
+def _bulk_fields(error: BulkRefusedError) -> Iterator[dict[str, Any]]:
+    """The problems of each refused request, with its index: `jobs.3.device`."""
+    for index, problem in error.problems.items():
+        if isinstance(problem, Refused):
+            field = f"jobs.{index}.{problem.field}".rstrip(".")
+            yield _field(field, problem.code, problem.sentence)
+        else:
+            for each in problem.errors:
+                field = f"jobs.{index}.{each.field}".rstrip(".")
+                yield _field(field, each.code, each.sentence, each.suggestion)
+
+
+def _bulk_detail(error: BulkRefusedError) -> str:
+    refused = len(error.problems)
+    return f"{refused} of {error.total} requests are refused, so none was submitted"
 
 
 def _join(fields: list[dict[str, Any]]) -> str:

@@ -6,8 +6,11 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.throttling import UserRateThrottle
 
+from agents.contract.message import Message
 from portal.audit.codes import AuditAction
 from portal.audit.security_events import security_event_record
+from portal.error_codes import ErrorCode
+from portal.errors import Refused
 
 
 class SharedThrottle(UserRateThrottle):
@@ -24,14 +27,19 @@ class SharedThrottle(UserRateThrottle):
         self.left = self.duration - passed
         # Two counters take turns: each has expired before its turn comes again.
         key = f"{self.get_cache_key(request, view)}:{int(window) % 2}"
+        cost = self.cost(request, view)
         self.cache.add(key, 0, math.ceil(self.left))
-        if self._add(key, 1) <= self.num_requests:
+        if self._add(key, cost) <= self.num_requests:
             return True
-        self._add(key, -1)
+        self._add(key, -cost)
         security_event_record(
             AuditAction.THROTTLED, noun="rest", noun_id=str(getattr(request.user, "username", ""))
         )
         return False
+
+    def cost(self, request: Request, view: Any) -> int:
+        """What this call counts as."""
+        return 1
 
     def wait(self) -> float:
         return self.left
@@ -41,7 +49,7 @@ class SharedThrottle(UserRateThrottle):
             return int(self.cache.incr(key, amount))
         except ValueError:
             # The counter expired between `add` and `incr`.
-            return 1
+            return amount
 
 
 class CallThrottle(SharedThrottle):
@@ -51,6 +59,17 @@ class CallThrottle(SharedThrottle):
 
 
 class SubmitThrottle(SharedThrottle):
-    """How often one user may submit."""
+    """How many jobs one user may submit. A view of many at once has a `throttle_cost`."""
 
     scope = "submit"
+
+    def cost(self, request: Request, view: Any) -> int:
+        """Raises Refused(too_many) for a call that could never be allowed."""
+        jobs = int(view.throttle_cost(request)) if hasattr(view, "throttle_cost") else 1
+        if jobs > self.num_requests:
+            sentence = Message(
+                "This portal takes at most %(n)s jobs in one call: submit the rest a minute later",
+                n=self.num_requests,
+            )
+            raise Refused(ErrorCode.TOO_MANY_ITEMS, sentence, "jobs")
+        return jobs
