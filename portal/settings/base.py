@@ -20,6 +20,8 @@ env = environ.Env()
 PLATFORM = platform_from(os.environ)
 
 SECRET_KEY = env("TESSERA_SECRET_KEY", default="")
+# Earlier keys, the latest first: what they signed or sealed goes on working.
+SECRET_KEY_FALLBACKS: list[str] = env.list("TESSERA_SECRET_KEY_FALLBACKS", default=[])
 DEBUG = False
 ALLOWED_HOSTS: list[str] = env.list("TESSERA_ALLOWED_HOSTS", default=["127.0.0.1", "localhost"])
 
@@ -48,6 +50,7 @@ INSTALLED_APPS = [
     "portal.leases",
     "portal.availability",
     "portal.storage",
+    "portal.backup",
     "portal.what_if",
     "portal.webhooks",
     "portal.usage",

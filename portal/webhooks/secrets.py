@@ -5,7 +5,7 @@ import hashlib
 import hmac
 import secrets
 
-from cryptography.fernet import Fernet
+from cryptography.fernet import Fernet, MultiFernet
 from django.conf import settings
 
 PREFIX = "whs_"
@@ -31,6 +31,12 @@ def signature(secret: str, timestamp: int, body: bytes) -> str:
     return "v1=" + hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
 
 
-def _cipher() -> Fernet:
-    key = hashlib.sha256(b"tessera webhooks\0" + settings.SECRET_KEY.encode()).digest()
-    return Fernet(base64.urlsafe_b64encode(key))
+def _cipher() -> MultiFernet:
+    """Seals with the present key, and also opens what an earlier one sealed."""
+    known = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+    return MultiFernet([Fernet(_key(secret)) for secret in known])
+
+
+def _key(secret: str) -> bytes:
+    digest = hashlib.sha256(b"tessera webhooks\0" + secret.encode()).digest()
+    return base64.urlsafe_b64encode(digest)
