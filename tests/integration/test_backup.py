@@ -115,10 +115,11 @@ def test_what_cannot_be_restored_changes_nothing(archive, changes, why):
     assert Replica.objects.get().status == "running"
 
 
-@pytest.mark.parametrize("kept", [0, 100, -2_000])
+@pytest.mark.parametrize("kept", [0, 0.01, 0.5])
 def test_an_archive_that_was_cut_short_is_refused(archive, kept):
     backup(archive)
-    archive.write_bytes(archive.read_bytes()[:kept])
+    data = archive.read_bytes()
+    archive.write_bytes(data[: int(len(data) * kept)])
     with pytest.raises(BackupError), archive_reader(archive):
         pass
 
@@ -131,7 +132,8 @@ def test_a_database_with_rows_is_not_replaced_without_a_word(archive):
 
 
 def test_a_failure_in_the_middle_leaves_the_target_as_it_was(archive, monkeypatch):
-    alice, home = a_user("alice"), a_project("vision")
+    alice = a_user("alice")
+    home = a_project("vision", alice)
     backup(archive)
     job = a_job(alice, home)
 
