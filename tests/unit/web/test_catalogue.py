@@ -5,7 +5,7 @@ import re
 
 from tests.support.chinese import FOLDER, PORTAL
 
-TEMPLATES = PORTAL / "templates"
+TEMPLATES = PORTAL.parent / "templates"
 TAGGED = re.compile(r"""\{%\s*translate\s+(?:"([^"]+)"|'([^']+)')""")
 WHOLE = re.compile(r"\{%\s*blocktranslate[^%]*%\}(.+?)\{%\s*endblocktranslate", re.S)
 VALUE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
