@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -15,7 +16,6 @@ from portal.allocations.services import allocations_mark_releasing
 from portal.audit.codes import EventCode
 from portal.inventory.models import Node
 from portal.inventory.reports import gpu_reports_apply, slice_reports_apply
-from portal.jobs.lifecycle import job_rollup
 from portal.jobs.models import Replica
 from portal.live.bell import ring, ring_plan
 from portal.sites.observations import Observation, observations_apply
@@ -28,7 +28,7 @@ ELIGIBILITY = ("launchers", "share_clients", "blocks")
 def node_report(
     node_id: UUID, observed: ObservedDocument, applied_revision: int | None = None
 ) -> None:
-    """Apply a whole observed document. Repeats are harmless.
+    """Apply a whole observed document. Repeats are harmless, and write nothing.
 
     Absence means something only for replicas that the node was to remove. `applied_revision`: the
     revision that the node had applied when it observed this; by default the last one it reported.
@@ -43,19 +43,28 @@ def node_report(
         # A revision of a node that is ahead of us is not the one of the same number here.
         applied = 0 if node.is_document_withheld else applied
         seen = chain(_observations(observed, applied), _ended_unseen(node, ended))
-        jobs = observations_apply(seen, node=node, actor=f"node:{node.name}").jobs
+        observations_apply(seen, node=node, actor=f"node:{node.name}")
         changed |= allocations_mark_releasing(node=node, listed={r.id for r in observed.replicas})
         ring("cluster")
-    for job_id in sorted(jobs):
-        job_rollup(job_id=job_id)
     if changed:
         ring_plan()
 
 
 def _facts_report(node: Node, observed: ObservedDocument) -> bool:
-    """True if other jobs may be placed on the node than before."""
-    facts, before = observed.facts, node.facts
-    node.facts = {
+    """Write what differs. True if other jobs may be placed on the node than before."""
+    before = node.facts
+    columns = _facts_columns(observed)
+    changed = {name: value for name, value in columns.items() if getattr(node, name) != value}
+    for name, value in changed.items():
+        setattr(node, name, value)
+    if changed:
+        node.save(update_fields=list(changed))
+    return any(before.get(name) != node.facts[name] for name in ELIGIBILITY)
+
+
+def _facts_columns(observed: ObservedDocument) -> dict[str, Any]:
+    facts = observed.facts
+    seen = {
         "runtime": str(facts.runtime),
         "runtime_version": facts.runtime_version,
         "driver_version": facts.driver_version,
@@ -73,13 +82,14 @@ def _facts_report(node: Node, observed: ObservedDocument) -> bool:
             {"gpu": p.gpu_uuid, "code": p.code, "sentence": p.sentence} for p in observed.problems
         ],
     }
-    node.topology = encode(observed.topology)
-    node.fabric = facts.fabric
-    node.cpu_milli = facts.cpu_milli
-    node.memory_mib = facts.memory_mib
-    node.disk_mib = facts.disk_mib
-    node.save(update_fields=["facts", "topology", "fabric", "cpu_milli", "memory_mib", "disk_mib"])
-    return any(before.get(name) != node.facts[name] for name in ELIGIBILITY)
+    return {
+        "facts": seen,
+        "topology": encode(observed.topology),
+        "fabric": facts.fabric,
+        "cpu_milli": facts.cpu_milli,
+        "memory_mib": facts.memory_mib,
+        "disk_mib": facts.disk_mib,
+    }
 
 
 def _ended_unseen(node: Node, ended: Iterable[Replica]) -> Iterator[Observation]:

@@ -75,9 +75,9 @@ def sync_accept(*, authorization: str, request: SyncRequest) -> SyncState:
     if observed is not None:
         check_protocol(observed.protocol)
         node_report(node.pk, observed, request.applied_revision)
-        Node.objects.filter(pk=node.pk, epoch=request.epoch).update(
-            observed_hash=request.observed_hash
-        )
+        stored = Node.objects.filter(pk=node.pk, epoch=request.epoch)
+        if request.observed_hash != node.observed_hash:
+            stored.update(observed_hash=request.observed_hash)
     return SyncState(
         node_id=node.pk,
         epoch=node.epoch,

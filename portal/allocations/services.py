@@ -122,11 +122,13 @@ def gang_reserve(
     return attempt
 
 
-def allocations_bind(*, replica: Replica, at: datetime) -> None:
-    """The replica has its devices: their time counts from `at`."""
-    rows = replica.allocations.filter(status=AllocationStatus.RESERVED)
-    for row in rows.select_related("replica__attempt").lock_rows():
-        advance(row, AllocationStatus.BOUND, at=at, bound_at=at)
+def allocations_bind(
+    *, replicas: Iterable[Replica], transitions: Transitions, at: datetime
+) -> None:
+    """The replicas have their devices: their time counts from `at`. Gathered in `transitions`."""
+    reserved = Allocation.objects.filter(replica__in=replicas, status=AllocationStatus.RESERVED)
+    for row in reserved.select_related("replica__attempt").lock_rows():
+        transitions.advance(row, AllocationStatus.BOUND, at=at, bound_at=at)
 
 
 def is_release_due(*, node: Node) -> bool:
@@ -138,8 +140,10 @@ def allocations_mark_releasing(*, node: Node, listed: set[str]) -> bool:
     """Mark the allocations of replicas that the node was to remove and no longer lists."""
     rows = _to_be_removed(node).select_related("replica__attempt").lock_rows()
     gone = [row for row in rows if str(row.replica_id) not in listed]
+    transitions = Transitions()
     for row in gone:
-        advance(row, AllocationStatus.RELEASING)
+        transitions.advance(row, AllocationStatus.RELEASING)
+    transitions.write()
     return bool(gone)
 
 

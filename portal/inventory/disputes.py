@@ -41,4 +41,6 @@ def claim_dispute(*, gpu: Gpu, claimant: Node) -> None:
 def claims_withdraw(*, claimant: Node, reported: Iterable[str]) -> None:
     """The node no longer reports these GPUs of other nodes."""
     claims = DisputedClaim.objects.current().filter(claimant=claimant)
-    claims.exclude(gpu__uuid__in=list(reported)).update(withdrawn_at=timezone.now())
+    withdrawn = claims.exclude(gpu__uuid__in=list(reported))
+    if withdrawn.exists():
+        withdrawn.update(withdrawn_at=timezone.now())

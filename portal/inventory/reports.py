@@ -1,7 +1,7 @@
 """Apply the GPUs and slices that a node reports. Slices match by position, never by device UUID."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +19,7 @@ from agents.contract.documents import (
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.message import Message, verbatim
 from portal.audit.codes import EventCode
-from portal.audit.transitions import Transitions, advance, event_record
+from portal.audit.transitions import Transitions, event_record
 from portal.inventory.disputes import claim_dispute, claims_withdraw
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.live.bell import ring_drive
@@ -57,7 +57,13 @@ def slice_reports_apply(node: Node, observed: ObservedDocument) -> bool:
     seen = {(s.gpu_uuid, s.profile, s.start, s.size): s for s in observed.slices}
     modes = {g.uuid: g.mode for g in observed.gpus}
     live = Slice.objects.live().filter(gpu__node=node)
-    moved = [_slice_report(row, seen, modes) for row in live.select_related("gpu").lock_rows()]
+    transitions, deleted = Transitions(), list[Slice]()
+    moved = [
+        _slice_report(row, seen, modes, transitions, deleted)
+        for row in live.select_related("gpu").lock_rows()
+    ]
+    transitions.write()
+    slices_delete(deleted)
     return any(moved)
 
 
@@ -116,44 +122,58 @@ def _health(row: Gpu, health: GpuHealth, reason: str) -> bool:
     return True
 
 
-def _slice_report(row: Slice, seen: dict[Place, ObservedSlice], modes: dict[str, GpuMode]) -> bool:
+def _slice_report(
+    row: Slice,
+    seen: Mapping[Place, ObservedSlice],
+    modes: Mapping[str, GpuMode],
+    transitions: Transitions,
+    deleted: list[Slice],
+) -> bool:
+    """True if the slice was freed or became ready. Its transition is gathered in `transitions`, or
+    itself in `deleted`."""
+    if row.status == SliceStatus.DELETING and _is_gone(row, seen):
+        deleted.append(row)
+        return True
     if row.kind != SliceKind.MIG:
-        return _unpartitioned_report(row, modes)
+        return _unpartitioned_report(row, modes, transitions)
     observed = seen.get((row.gpu.uuid, row.profile, row.start, row.size))
     status = SliceStatus(row.status)
     if observed is None:
-        return _missing_report(row, status)
+        if status is SliceStatus.READY:
+            # Lost (reboot, reset), so that it must be carved again.
+            transitions.advance(
+                row,
+                SliceStatus.CREATING,
+                code=EventCode.VANISHED,
+                device_uuid="",
+                ready_at=None,
+            )
+        return False
     uuid, was_busy = observed.uuid, row.busy
     if observed.busy != was_busy:
         Slice.objects.filter(pk=row.pk).update(busy=observed.busy)
     if status in (SliceStatus.PLANNED, SliceStatus.CREATING, SliceStatus.FAILED):
-        advance(row, SliceStatus.READY, device_uuid=uuid, ready_at=timezone.now())
+        transitions.advance(row, SliceStatus.READY, device_uuid=uuid, ready_at=timezone.now())
         return True
     if row.device_uuid != uuid:
         Slice.objects.filter(pk=row.pk).update(device_uuid=uuid)
     return bool(was_busy) and not observed.busy
 
 
-def _missing_report(row: Slice, status: SliceStatus) -> bool:
-    """A slice that the node does not have: deleted as desired, or lost (reboot, reset), so that it
-    must be carved again."""
-    if status is SliceStatus.DELETING:
-        slice_delete(row)
-        return True
-    if status is SliceStatus.READY:
-        advance(row, SliceStatus.CREATING, code=EventCode.VANISHED, device_uuid="", ready_at=None)
-    return False
+def _is_gone(row: Slice, seen: Mapping[Place, ObservedSlice]) -> bool:
+    """A whole GPU, or a share of one, is nothing that a node would still have."""
+    place = (row.gpu.uuid, row.profile, row.start, row.size)
+    return row.kind != SliceKind.MIG or place not in seen
 
 
-def _unpartitioned_report(row: Slice, modes: dict[str, GpuMode]) -> bool:
+def _unpartitioned_report(
+    row: Slice, modes: Mapping[str, GpuMode], transitions: Transitions
+) -> bool:
     """A whole GPU, or an MPS share of one: ready as soon as the GPU is not partitioned."""
-    status = SliceStatus(row.status)
-    if status is SliceStatus.DELETING:
-        slice_delete(row)
-        return True
     is_whole = modes.get(row.gpu.uuid) in (GpuMode.WHOLE, GpuMode.MPS)
-    if is_whole and status in (SliceStatus.PLANNED, SliceStatus.CREATING):
-        advance(row, SliceStatus.READY, device_uuid=row.gpu.uuid, ready_at=timezone.now())
+    if is_whole and row.status in (SliceStatus.PLANNED, SliceStatus.CREATING):
+        device = row.gpu.uuid
+        transitions.advance(row, SliceStatus.READY, device_uuid=device, ready_at=timezone.now())
         return True
     return False
 
@@ -172,6 +192,8 @@ def slices_delete(rows: Iterable[Slice]) -> None:
     for row in rows:
         transitions.advance(row, SliceStatus.DELETED, device_uuid="", deleted_at=now)
     transitions.write()
+    if not rows:
+        return
     SlotClaim.objects.filter(slice__in=rows).delete()
     shares: dict[UUID, list[Slice]] = defaultdict(list)
     for row in rows:

@@ -4,6 +4,7 @@ Called after what sites report, and by the sweeper. Every function re-reads its 
 may be called twice.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -15,7 +16,7 @@ from agents.contract.end_causes import END_CAUSES
 from agents.contract.message import Message
 from portal.audit.codes import EventCode
 from portal.audit.models import Event
-from portal.audit.transitions import SYSTEM, advance, event_record
+from portal.audit.transitions import SYSTEM, Transitions, event_record
 from portal.database.intervals import SECOND
 from portal.jobs.failures import failure_message
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
@@ -47,25 +48,62 @@ FINAL_STATUS: dict[str, JobStatus] = {
 def job_rollup(*, job_id: int) -> None:
     """Advance a job to where its replicas are, and act on it: barrier, run, stop, end."""
     with transaction.atomic():
-        job = next(iter(Job.objects.filter(pk=job_id).lock_rows()), None)
-        if job is None or JobStatus(job.status) not in JOB_ALLOCATED:
-            return
-        attempt = job.attempts.latest("number")
-        replicas = attempt.replicas.all().lock_rows()
-        _roll(job, attempt, replicas)
-        ring(f"job:{job.pk}")
+        jobs = Job.objects.filter(pk=job_id).lock_rows()
+        replicas = Replica.objects.filter(attempt__in=latest_attempts(jobs))
+        jobs_rollup(jobs=jobs, replicas=replicas.select_related("attempt__job").lock_rows())
+
+
+def latest_attempts(jobs: Iterable[Job]) -> list[int]:
+    """The primary key of the latest attempt of each job that has devices."""
+    ids = [job.pk for job in jobs if JobStatus(job.status) in JOB_ALLOCATED]
+    attempts = Attempt.objects.filter(job__in=ids).order_by("number")
+    # The last one of each job is what stays.
+    return list(dict(attempts.values_list("job_id", "pk")).values())
+
+
+def jobs_rollup(*, jobs: Iterable[Job], replicas: Iterable[Replica]) -> None:
+    """`job_rollup` of several jobs, whose transitions are written together.
+
+    The caller has locked them and then the replicas of their `latest_attempts`, and has written
+    which of these moved.
+    """
+    of_job: dict[int, list[Replica]] = defaultdict(list)
+    for replica in replicas:
+        of_job[replica.attempt.job_id].append(replica)
+    transitions = Transitions()
+    for job in jobs:
+        if gang := of_job[job.pk]:
+            _roll(job, gang[0].attempt, gang, transitions)
+            ring(f"job:{job.pk}")
+    transitions.write()
 
 
 def job_stop(*, job: Job, stop_reason: StopReason, message: Message, actor: str = SYSTEM) -> None:
     """Begin to stop a placed job, locked by the caller. The first reason wins; but a job that would
     be queued again can still be cancelled."""
-    if JobStatus(job.status) is JobStatus.STOPPING:
-        if job.stop_reason in MAKES_WAY and stop_reason is StopReason.CANCELLED:
-            Job.objects.filter(pk=job.pk).update(stop_reason=stop_reason)
-            job.stop_reason = stop_reason
-            event_record(job, stop_reason, message, actor=actor)
-    else:
-        advance(
+    cancels = stop_reason is StopReason.CANCELLED and job.stop_reason in MAKES_WAY
+    if JobStatus(job.status) is JobStatus.STOPPING and cancels:
+        Job.objects.filter(pk=job.pk).update(stop_reason=stop_reason)
+        job.stop_reason = stop_reason
+        event_record(job, stop_reason, message, actor=actor)
+    attempt = job.attempts.latest("number")
+    replicas = attempt.replicas.all().lock_rows()
+    transitions = Transitions()
+    _stop(job, attempt, replicas, transitions, stop_reason, message, actor)
+    transitions.write()
+
+
+def _stop(
+    job: Job,
+    attempt: Attempt,
+    replicas: list[Replica],
+    transitions: Transitions,
+    stop_reason: StopReason,
+    message: Message,
+    actor: str = SYSTEM,
+) -> None:
+    if JobStatus(job.status) is not JobStatus.STOPPING:
+        transitions.advance(
             job,
             JobStatus.STOPPING,
             actor=actor,
@@ -73,11 +111,9 @@ def job_stop(*, job: Job, stop_reason: StopReason, message: Message, actor: str 
             message=message,
             stop_reason=stop_reason,
         )
-    attempt = job.attempts.latest("number")
-    replicas = attempt.replicas.all().lock_rows()
     for replica in replicas:
-        _replica_stop(replica)
-    _finish_when_ended(job, attempt, replicas)
+        _replica_stop(replica, transitions)
+    _finish_when_ended(job, attempt, replicas, transitions)
     ring_replicas(replicas)
 
 
@@ -89,38 +125,38 @@ def ring_replicas(replicas: Iterable[Replica]) -> None:
         ring_site(site)
 
 
-def _roll(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
+def _roll(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Transitions) -> None:
     outcome = attempt_state([(ReplicaStatus(r.status), r.exit_code) for r in replicas])
     if JobStatus(job.status) is JobStatus.STOPPING:
-        _finish_when_ended(job, attempt, replicas)
+        _finish_when_ended(job, attempt, replicas, transitions)
     elif outcome in (AttemptState.FAILED, AttemptState.LOST):
-        _fail(job, attempt, replicas)
+        _fail(job, attempt, replicas, transitions)
     elif outcome is AttemptState.SUCCEEDED:
-        _prepared(job)
-        _running(job, replicas)
+        _prepared(job, transitions)
+        _running(job, replicas, transitions)
         job.stop_reason = StopReason.SUCCEEDED
-        _end(job, attempt, replicas)
+        _end(job, attempt, replicas, transitions)
     elif outcome is AttemptState.READY:
-        _prepared(job)
+        _prepared(job, transitions)
         _release_barrier(replicas)
     elif outcome is AttemptState.RUNNING:
-        _prepared(job)
-        _running(job, replicas)
+        _prepared(job, transitions)
+        _running(job, replicas, transitions)
     elif outcome is AttemptState.PREPARING:
-        _prepared(job)
+        _prepared(job, transitions)
 
 
-def _prepared(job: Job) -> None:
+def _prepared(job: Job, transitions: Transitions) -> None:
     if JobStatus(job.status) is JobStatus.PLACED:
-        advance(job, JobStatus.PREPARING)
+        transitions.advance(job, JobStatus.PREPARING)
 
 
-def _running(job: Job, replicas: list[Replica]) -> None:
+def _running(job: Job, replicas: list[Replica], transitions: Transitions) -> None:
     if JobStatus(job.status) is not JobStatus.PREPARING:
         return
     started = min((r.started_at for r in replicas if r.started_at), default=timezone.now())
     deadline = started + timedelta(seconds=seconds_left(job))
-    advance(job, JobStatus.RUNNING, started_at=started, deadline_at=deadline)
+    transitions.advance(job, JobStatus.RUNNING, started_at=started, deadline_at=deadline)
 
 
 def seconds_left(job: Job) -> int:
@@ -138,14 +174,14 @@ def _release_barrier(replicas: list[Replica]) -> None:
     ring_replicas(waiting)
 
 
-def _fail(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
+def _fail(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Transitions) -> None:
     """Record the attempt's first failure, then stop the other replicas."""
     first = _first_failure(replicas)
     attempt.first_failure = first
     attempt.save(update_fields=["first_failure"])
     is_lost = first["status"] == ReplicaStatus.LOST
     stop_reason = StopReason.LOST if is_lost else StopReason.FAILED
-    job_stop(job=job, stop_reason=stop_reason, message=failure_message(first))
+    _stop(job, attempt, replicas, transitions, stop_reason, failure_message(first))
 
 
 def _cause_of_end(attempt: Attempt, replicas: list[Replica]) -> dict[str, Any] | None:
@@ -194,7 +230,7 @@ def _failure(first: Replica) -> dict[str, Any]:
     }
 
 
-def _replica_stop(replica: Replica) -> None:
+def _replica_stop(replica: Replica, transitions: Transitions) -> None:
     status = ReplicaStatus(replica.status)
     if status in REPLICA_ENDED:
         return
@@ -202,7 +238,7 @@ def _replica_stop(replica: Replica) -> None:
         replica.desired_state = DesiredState.STOP
         replica.save(update_fields=["desired_state"])
         return
-    advance(
+    transitions.advance(
         replica,
         ReplicaStatus.FAILED,
         code=EventCode.NEVER_STARTED,
@@ -218,12 +254,14 @@ def _may_run(replica: Replica) -> bool:
     return replica.node_id is not None and replica.desired_state != DesiredState.PREPARE
 
 
-def _finish_when_ended(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
+def _finish_when_ended(
+    job: Job, attempt: Attempt, replicas: list[Replica], transitions: Transitions
+) -> None:
     if not all(ReplicaStatus(r.status) in REPLICA_ENDED for r in replicas):
         return
     if job.stop_reason in MAKES_WAY and _succeeded(replicas):
         job.stop_reason = StopReason.SUCCEEDED
-    _end(job, attempt, replicas)
+    _end(job, attempt, replicas, transitions)
 
 
 def _succeeded(replicas: list[Replica]) -> bool:
@@ -234,17 +272,17 @@ def _succeeded(replicas: list[Replica]) -> bool:
     return by_itself and attempt_state(ends) is AttemptState.SUCCEEDED
 
 
-def _end(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
+def _end(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Transitions) -> None:
     """End the attempt: no node keeps its replicas, and the job ends or is queued again."""
     now = timezone.now()
     Replica.objects.filter(pk__in=[r.pk for r in replicas]).update(desired_state=DesiredState.GONE)
     attempt.ended_at, attempt.outcome = now, job.stop_reason
     attempt.first_failure = _cause_of_end(attempt, replicas)
     attempt.save(update_fields=["ended_at", "outcome", "first_failure"])
-    if not _requeue(job, attempt):
+    if not _requeue(job, attempt, transitions):
         end = FINAL_STATUS.get(job.stop_reason, JobStatus.FAILED)
         failure = attempt.first_failure or {}
-        advance(
+        transitions.advance(
             job,
             end,
             code=job.stop_reason,
@@ -256,10 +294,10 @@ def _end(job: Job, attempt: Attempt, replicas: list[Replica]) -> None:
     ring_plan()
 
 
-def _requeue(job: Job, attempt: Attempt) -> bool:
+def _requeue(job: Job, attempt: Attempt, transitions: Transitions) -> bool:
     """Queue it again, at its old position, if it was preempted or a retry is left."""
     if job.stop_reason == StopReason.PREEMPTED:
-        return _requeue_preempted(job)
+        return _requeue_preempted(job, transitions)
     if job.stop_reason not in RETRIED:
         return False
     failure = attempt.first_failure or {}
@@ -268,7 +306,7 @@ def _requeue(job: Job, attempt: Attempt) -> bool:
     left = getattr(job, column)
     if left < 1:
         return False
-    advance(
+    transitions.advance(
         job,
         JobStatus.QUEUED,
         code=EventCode.RETRY,
@@ -285,11 +323,11 @@ def _requeue(job: Job, attempt: Attempt) -> bool:
     return True
 
 
-def _requeue_preempted(job: Job) -> bool:
+def _requeue_preempted(job: Job, transitions: Transitions) -> bool:
     """Queue it again with the time it has run; this spends no retry."""
     ran = max(0, (timezone.now() - job.started_at) // SECOND) if job.started_at else 0
     max_attained = max(0, job.time_limit_seconds - MIN_SECONDS_LEFT)
-    advance(
+    transitions.advance(
         job,
         JobStatus.QUEUED,
         code=StopReason.PREEMPTED,

@@ -6,8 +6,9 @@ late, repeated or out of order changes nothing: no edge of the state machine lea
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import chain
 from typing import Any
 from uuid import UUID
@@ -20,9 +21,10 @@ from agents.contract.codec import encode
 from agents.contract.message import NO_MESSAGE, Message
 from agents.contract.pulls import ObservedPull
 from portal.allocations.services import allocations_bind
-from portal.audit.transitions import advance
+from portal.audit.transitions import Transitions
 from portal.inventory.models import Node
-from portal.jobs.models import OWN_NODES, Replica
+from portal.jobs.lifecycle import jobs_rollup, latest_attempts
+from portal.jobs.models import OWN_NODES, Job, Replica
 from portal.live.bell import ring
 from scheduler.core.model.states import REPLICA_EDGES, REPLICA_ENDED, ReplicaStatus, is_allowed
 
@@ -68,22 +70,26 @@ def observations_apply(
     site: str = OWN_NODES,
     node: Node | None = None,
 ) -> ObservationResult:
-    """Apply the report of a site, or of one of Tessera's own nodes, in its order, in one
-    transaction."""
+    """Apply the report of a site, or of one of Tessera's own nodes, and advance the jobs whose
+    replicas moved: one transaction, in which what moves alike is written together."""
     by_replica: dict[UUID, list[Observation]] = defaultdict(list)
     for observation in observations:
         by_replica[observation.replica].append(observation)
     result = ObservationResult()
+    own = Q(node=node) if node else Q(attempt__site=site)
+    rows = Replica.objects.filter(own, pk__in=list(by_replica)).select_related("attempt__job")
     # No savepoint inside a report's own transaction.
     with transaction.atomic(savepoint=False):
-        own = Q(node=node) if node else Q(attempt__site=site)
-        rows = Replica.objects.filter(own, pk__in=list(by_replica)).select_related("attempt__job")
-        for row in rows.lock_rows():
-            for observation in by_replica.pop(row.pk):
-                if observation.fence != row.attempt.fence:
-                    result.refused.append(observation)
-                elif _observe(row, observation, actor):
-                    result.jobs.add(row.attempt.job_id)
+        seen = {row.pk: by_replica.pop(row.pk) for row in rows}
+        # A replica that would not move now will not once it is locked: whatever edges reach in
+        # steps, they reach at once. So these are all the jobs that can change.
+        moving = {row.attempt.job_id for row in rows if _would_move(row, seen[row.pk])}
+        jobs = Job.objects.filter(pk__in=moving).lock_rows()
+        attempts = latest_attempts(jobs)
+        gangs = Replica.objects.filter(Q(pk__in=list(seen)) | Q(attempt__in=attempts))
+        locked = gangs.select_related("attempt__job").lock_rows()
+        _observe_all(locked, seen, actor, result)
+        jobs_rollup(jobs=jobs, replicas=[row for row in locked if row.attempt_id in attempts])
     result.refused += chain.from_iterable(by_replica.values())
     if result.refused:
         place = node.name if node else site
@@ -91,25 +97,55 @@ def observations_apply(
     return result
 
 
-def _observe(row: Replica, observation: Observation, actor: str) -> bool:
+def _would_move(row: Replica, observations: Iterable[Observation]) -> bool:
+    return any(
+        observation.fence == row.attempt.fence
+        and is_allowed(REPLICA_EDGES, ReplicaStatus(row.status), observation.status)
+        for observation in observations
+    )
+
+
+def _observe_all(
+    rows: Iterable[Replica],
+    seen: Mapping[UUID, list[Observation]],
+    actor: str,
+    result: ObservationResult,
+) -> None:
+    """Apply what is reported about these rows, which are locked. Among them are replicas of other
+    nodes: `seen` has nothing about these."""
+    transitions, now = Transitions(), timezone.now()
+    holders = []
+    for row in rows:
+        for observation in seen.get(row.pk, ()):
+            if observation.fence != row.attempt.fence:
+                result.refused.append(observation)
+            elif _observe(row, observation, actor, transitions, now):
+                result.jobs.add(row.attempt.job_id)
+                if observation.status in (ReplicaStatus.READY, ReplicaStatus.RUNNING):
+                    holders.append(row)
+    if holders:
+        allocations_bind(replicas=holders, transitions=transitions, at=now)
+    transitions.write()
+
+
+def _observe(
+    row: Replica, observation: Observation, actor: str, transitions: Transitions, now: datetime
+) -> bool:
     """True if the replica moved."""
     old, new = ReplicaStatus(row.status), observation.status
     if old is new is ReplicaStatus.PREPARING:
         _pull_update(row, observation)
     if old is new or not is_allowed(REPLICA_EDGES, old, new):
         return False
-    now = timezone.now()
-    advance(
+    transitions.advance(
         row,
         new,
         actor=actor,
         code=observation.code,
         message=observation.message,
         at=now,
-        **_columns(row, observation),
+        **_columns(row, observation, now),
     )
-    if new in (ReplicaStatus.READY, ReplicaStatus.RUNNING):
-        allocations_bind(replica=row, at=now)
     return True
 
 
@@ -130,9 +166,9 @@ def _pull_columns(row: Replica, observation: Observation) -> dict[str, Any]:
     return {"pull": pull} | ({"pull_moved_at": timezone.now()} if is_further else {})
 
 
-def _columns(row: Replica, observation: Observation) -> dict[str, Any]:
+def _columns(row: Replica, observation: Observation, now: datetime) -> dict[str, Any]:
     """The columns that change with the status. Times are ours: a site's clock is advisory."""
-    now, new = timezone.now(), observation.status
+    new = observation.status
     columns: dict[str, Any] = {"container": observation.container}
     columns |= _pull_columns(row, observation)
     if observation.address:

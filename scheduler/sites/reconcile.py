@@ -7,7 +7,6 @@ from functools import partial
 
 from django.utils import timezone
 
-from portal.jobs.lifecycle import job_rollup
 from portal.jobs.models import OWN_NODES, Attempt
 from portal.leases.services import run_exclusively
 from portal.live.bell import ring_plan, ring_site
@@ -56,10 +55,8 @@ def site_observe(site: Site, now: datetime) -> None:
     except SiteUnreachableError:
         _all_silent(site.name, now)
         raise
-    result = observations_apply(report.observations, site=site.name, actor=report.actor)
+    observations_apply(report.observations, site=site.name, actor=report.actor)
     silence_note(site=site.name, silent=report.silent, at=now)
-    for job_id in sorted(result.jobs):
-        job_rollup(job_id=job_id)
 
 
 def _drive(site: Site) -> None:
