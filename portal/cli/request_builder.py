@@ -28,6 +28,21 @@ def read_request_file(text: str, name: str, arguments: list[str]) -> ImportedScr
     return ImportedScript(dict(fields) | ({"command": arguments} if arguments else {}))
 
 
+def read_request_stream(text: str, name: str) -> list[dict[str, Any]]:
+    """The requests of a YAML file with several: documents between lines of `---`, or a list. Empty
+    for a file with one. Raises CommandFailed(request_unreadable)."""
+    try:
+        documents = [each for each in yaml.safe_load_all(text) if each is not None]
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        where = " ".join(str(error).split())
+        raise _unreadable(f"{name} is not valid YAML: {where}") from error
+    if len(documents) == 1:
+        documents = documents[0] if isinstance(documents[0], list) else []
+    if not all(isinstance(each, dict) for each in documents):
+        raise _unreadable(f"{name} has a document that is not a request with fields such as image")
+    return documents
+
+
 def merge_flags(base: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
     """The file's fields, overridden by flags. Device flags replace the file's device, except that
     models and isolation only narrow it."""

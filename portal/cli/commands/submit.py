@@ -11,6 +11,7 @@ import typer
 
 from portal.cli.as_command import as_command
 from portal.cli.commands import submit_options as opt
+from portal.cli.commands.bulk_submit import BulkSubmitMode, bulk_submit
 from portal.cli.context import CliContext, cli_context
 from portal.cli.dry_run_text import dry_run_facts, verdict_name
 from portal.cli.exit_codes import CommandFailed, ExitCode, exit_code_for
@@ -26,7 +27,11 @@ from portal.cli.output import (
     print_row,
 )
 from portal.cli.progress import has_started, is_over, wait_for_job
-from portal.cli.request_builder import merge_flags, read_request_file
+from portal.cli.request_builder import (
+    merge_flags,
+    read_request_file,
+    read_request_stream,
+)
 from portal.cli.sbatch import is_script
 from portal.cli.text import single_line
 from scheduler.core.request_fields import SPELLINGS
@@ -48,6 +53,7 @@ def submit(
     file: opt.File = "",
     dry_run: opt.DryRun = False,
     yes: opt.Yes = False,
+    count: opt.Count = 1,
     detach: opt.Detach = False,
     wait: opt.Wait = False,
     timeout: opt.Timeout = None,
@@ -60,7 +66,14 @@ def submit(
     tessera submit --gpus 2 --time 4h --image pytorch:2.7 -- python train.py
     """
     cli = cli_context(context)
-    body = _request(cli, file, command or [], opt.request_fields(options, cli.env))
+    flags = opt.request_fields(options, cli.env)
+    if (stream := _stream(file)) or count > 1:
+        _refuse_for_many(command if stream else None, is_waiting=wait)
+        bodies = [_completed(cli, merge_flags(base, flags)) for base in stream]
+        bodies = bodies or [_request(cli, file, command or [], flags)]
+        bulk_submit(cli, bodies, count, BulkSubmitMode(dry_run, yes, key, output))
+        return
+    body = _request(cli, file, command or [], flags)
     with _corrected_command(body, cli.env):
         if dry_run:
             _show_dry_run(cli, body, output)
@@ -103,7 +116,28 @@ def _request(
     base, arguments = _read_base(file, command)
     if not file and not base:
         flags = flags | {"command": arguments}
-    body = merge_flags(base, flags)
+    return _completed(cli, merge_flags(base, flags))
+
+
+def _refuse_for_many(command: list[str] | None, *, is_waiting: bool) -> None:
+    """Raises CommandFailed(usage) for what makes sense for one job only."""
+    sentence = "--wait follows one job: see many with tessera ps" if is_waiting else ""
+    if command:
+        sentence = "A file of several requests takes no command: write it in each of them"
+    if sentence:
+        raise CommandFailed("usage", sentence, "tessera submit --help", ExitCode.USAGE)
+
+
+def _stream(file: str) -> list[dict[str, Any]]:
+    """The requests of a file with more than one; empty for any other. Standard input is one."""
+    if not file or file == "-":
+        return []
+    text = _read_text(file)
+    return [] if is_script(text) else read_request_stream(text, Path(file).name)
+
+
+def _completed(cli: CliContext, body: dict[str, Any]) -> dict[str, Any]:
+    """The request with the defaults of the environment."""
     if "project" not in body:
         body["project"] = _default_project(cli)
     if "image" not in body and (image := cli.env.get("TESSERA_IMAGE")):

@@ -29,6 +29,9 @@ File = Annotated[
 DryRun = Annotated[
     bool, Option("--dry-run", help="show what a submit would do", rich_help_panel=AFTER)
 ]
+Count = Annotated[
+    int, Option("--count", min=1, max=1_000, help="submit it so many times, all or none")
+]
 Yes = Annotated[bool, Option("--yes", "-y", help="do not ask to confirm", rich_help_panel=AFTER)]
 Detach = Annotated[
     bool, Option("--detach", "-d", help="do not follow the job", rich_help_panel=AFTER)
