@@ -49,7 +49,6 @@ def stack(figures):
     if reason := debian.why_not("compose"):
         pytest.skip(reason)
     with own_engine() as engine, contextlib.ExitStack() as ending:
-        engine.start()
         stack = ComposeStack(engine)
         ending.callback(stack.close)
         figures["build_s"] = seconds_of(stack.build)
