@@ -113,9 +113,9 @@ def _measured(node: Node) -> None:
 
 
 def _image_pulls() -> Job:
-    """Of a gang that prepares: one rank pulls its image, one waits for its next try."""
-    rows = Replica.objects.filter(status=ReplicaStatus.PREPARING, attempt__job__replica_count=2)
-    job = rows.earliest("pk").attempt.job
+    """Of a job that prepares: one rank pulls its image; a second one waits for its next try."""
+    rows = Replica.objects.filter(status=ReplicaStatus.PREPARING)
+    job = rows.order_by("-rank", "pk")[0].attempt.job
     pulls = (
         ObservedPull(
             layers_done=7, layers_total=19, bytes_done=3_400 << 20, bytes_total=9_100 << 20
