@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from portal.job_logs.storage import stream_name
 from portal.jobs.models import Replica
-from portal.storage.errors import ObjectMissing, StoreError
+from portal.storage.errors import ObjectMissing
 from portal.storage.models import Segment
 from portal.storage.stores import store_by_key
 
@@ -22,7 +22,8 @@ class BrokenStream:
 
 
 def broken_streams() -> list[BrokenStream]:
-    """Each stream once, by the first of its segments that the store does not have whole."""
+    """Each stream once, by the first of its segments that the store does not have whole. Raises
+    StoreUnavailable: a store that does not answer has lost nothing."""
     found: dict[str, BrokenStream] = {}
     rows = Segment.objects.select_related("store").order_by("stream", "start")
     for row in rows.iterator():
@@ -54,8 +55,6 @@ def _problem(row: Segment) -> str:
         size = store_by_key(row.store.key).size(row.object_name)
     except ObjectMissing:
         return "missing"
-    except StoreError as error:
-        return error.detail
     return f"{size} bytes instead of {needed}" if size < needed else ""
 
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from portal.backup.archive import ArchiveReader, ArchiveWriter
-from portal.storage.errors import ObjectMissing, StoreError
+from portal.storage.errors import ObjectMissing, StoreError, StoreUnavailable
 from portal.storage.models import ByteStore, Segment
 from portal.storage.objects import ObjectStore
 from portal.storage.stores import current_store, store_by_key, store_row
@@ -21,7 +21,8 @@ def named_segments() -> list[Row]:
 
 
 def objects_save(rows: Iterable[Row], archive: ArchiveWriter) -> list[str]:
-    """Copy the object of each segment. Returns the names of those that cannot be read."""
+    """Copy the object of each segment. Returns the names of those that the store does not have.
+    Raises StoreUnavailable."""
     by_object: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_object[row[4]].append(row)
@@ -29,6 +30,8 @@ def objects_save(rows: Iterable[Row], archive: ArchiveWriter) -> list[str]:
     for name, segments in by_object.items():
         try:
             archive.add_bytes(f"{FOLDER}/{name}", b"".join(_parts(segments)))
+        except StoreUnavailable:
+            raise
         except StoreError:
             missing.append(name)
     return missing

@@ -1,6 +1,8 @@
 """Back up and restore: what the two commands do."""
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from portal.backup.keys import key_print, present_keys
 from portal.backup.objects import named_segments, objects_load, objects_save
 from portal.inventory.models import Node
 from portal.jobs.models import Job
+from portal.storage.errors import StoreUnavailable
 from portal.storage.models import Segment
 
 # More jobs, attempts or events than a portal makes between two backups.
@@ -44,7 +47,10 @@ class RestoreResult:
 
 def backup_write(target: Path, *, with_keys: bool = False) -> Manifest:
     """Write an archive of one moment. Raises BackupError."""
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder:
+    with (
+        _store_required(),
+        tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder,
+    ):
         dumped = Path(folder) / DATABASE
         with archive_writer(target) as archive:
             with database_dump(dumped):
@@ -60,6 +66,7 @@ def backup_restore(source: Path, *, replace: bool, margin: int = MARGIN) -> Rest
     """Replace database and objects by those of the archive. Raises BackupError; then the database
     is as it was."""
     with (
+        _store_required(),
         archive_reader(source) as archive,
         tempfile.TemporaryDirectory(dir=source.parent, prefix=".restore-") as folder,
     ):
@@ -74,6 +81,16 @@ def backup_restore(source: Path, *, replace: bool, margin: int = MARGIN) -> Rest
         except BaseException:
             database_load(old)
             raise
+
+
+@contextmanager
+def _store_required() -> Iterator[None]:
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise BackupError(
+            f"the log store does not answer ({error.detail}): nothing was changed, try again later"
+        ) from error
 
 
 def _settle(archive: ArchiveReader, before: list[Counter], margin: int) -> RestoreResult:

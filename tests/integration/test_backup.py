@@ -11,11 +11,13 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
-from portal.backup import services
+from portal.backup import consistency, services
 from portal.backup.archive import BackupError, archive_reader
+from portal.inventory.models import Node
 from portal.job_logs.storage import read_log
 from portal.jobs.models import Job, Replica
 from portal.platform import Platform
+from portal.storage.errors import StoreUnavailable
 from portal.storage.models import Segment
 from portal.storage.stores import current_store, forget_stores
 from tests.support.restores import append_log, assert_three_more_jobs_and_a_restore, restore
@@ -74,7 +76,7 @@ def test_a_restore_on_another_host_has_the_logs(archive, tmp_path):
 
 
 def test_the_key_is_in_it_only_on_demand(archive, tmp_path):
-    assert "is not in it" in backup(archive)
+    assert "does not contain TESSERA_SECRET_KEY" in backup(archive)
     with archive_reader(archive) as opened:
         assert opened.manifest.keys == []
     whole = tmp_path / "whole.tar"
@@ -156,3 +158,36 @@ def test_a_lost_object_is_listed_and_its_log_cut_to_what_exists(archive):
     assert f"{lost.object_name} is missing" in said and "1 logs were cut" in said
     replica.refresh_from_db()
     assert replica.log_bytes == 8 and read_log(replica, 0, 100) == b"one\ntwo\n"
+
+
+def unavailable(*_: object) -> None:
+    raise StoreUnavailable("no route to the store")
+
+
+def test_a_backup_without_its_store_is_refused(archive, monkeypatch):
+    """An archive that lacks every log must not pass for a complete one."""
+    a_running_replica()
+    monkeypatch.setattr(type(current_store()), "get", unavailable)
+    with pytest.raises(CommandError, match="no route to the store"):
+        backup(archive)
+    assert not archive.exists()
+
+
+def test_a_store_that_does_not_answer_cuts_no_log(archive, monkeypatch):
+    replica = a_running_replica()
+    backup(archive)
+    monkeypatch.setattr(consistency, "store_by_key", unavailable)
+    with pytest.raises(CommandError, match="no route to the store"):
+        restore(archive)
+    replica.refresh_from_db()
+    assert read_log(replica, 0, 100) == b"one\ntwo\n"
+    assert Node.objects.get().restored_at is None
+
+
+def test_a_file_of_keys_that_exists_is_refused_before_anything_is_replaced(archive, tmp_path):
+    backup(archive, "--with-keys")
+    keys = tmp_path / "keys"
+    keys.write_text("of another portal")
+    with pytest.raises(CommandError, match="exists already"):
+        call_command("restore", str(archive), "--yes-replace", "--keys-to", str(keys))
+    assert keys.read_text() == "of another portal"

@@ -18,7 +18,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--with-keys",
             action="store_true",
-            help="also the secret keys, in clear: who has the archive can then read every secret",
+            help="include the secret keys in clear: the archive then reveals every secret",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -31,4 +31,6 @@ class Command(BaseCommand):
         for name in manifest.missing:
             self.stderr.write(f"the store does not have {name}")
         if not manifest.keys:
-            self.stdout.write("TESSERA_SECRET_KEY is not in it: keep it elsewhere, it is needed")
+            self.stdout.write(
+                "The archive does not contain TESSERA_SECRET_KEY: keep a copy, a restore needs it"
+            )

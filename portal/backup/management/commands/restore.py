@@ -16,18 +16,22 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", type=Path)
-        parser.add_argument("--yes-replace", action="store_true", help="the database has rows")
+        parser.add_argument(
+            "--yes-replace", action="store_true", help="replace a database that is not empty"
+        )
         parser.add_argument(
             "--margin",
             type=int,
             default=MARGIN,
-            help="job numbers and other numbers to leave out, as they may have been given since",
+            help="how many numbers of jobs and attempts to skip: they may have been used since",
         )
-        parser.add_argument("--keys-to", type=Path, help="write the archive's secret keys here")
+        parser.add_argument("--keys-to", type=Path, help="a new file for the archive's secret keys")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["margin"] < 1:
             raise CommandError("--margin is at least 1")
+        if options["keys_to"] and options["keys_to"].exists():
+            raise CommandError(f"{options['keys_to']} exists already: give another name")
         try:
             result = backup_restore(
                 options["file"].resolve(), replace=options["yes_replace"], margin=options["margin"]
