@@ -181,7 +181,7 @@ def postgres_image() -> BaseImage:
 def redis_image() -> BaseImage:
     return BaseImage(
         "redis:7",
-        programs=(found("redis-server"), found("redis-cli")),
+        programs=(program_path("redis-server"), program_path("redis-cli")),
         changes=("WORKDIR /var/lib", 'CMD ["redis-server"]'),
     )
 
@@ -189,7 +189,7 @@ def redis_image() -> BaseImage:
 def nginx_image() -> BaseImage:
     return BaseImage(
         "nginx:1",
-        programs=(found("nginx"), found("curl")),
+        programs=(program_path("nginx"), program_path("curl")),
         changes=('CMD ["nginx", "-g", "daemon off;"]',),
     )
 
@@ -210,7 +210,7 @@ def wheels() -> Path:
     return folder
 
 
-def found(program: str) -> Path:
+def program_path(program: str) -> Path:
     path = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     assert path, f"{program} is not installed"
     return Path(path)
@@ -225,7 +225,7 @@ def library(name: str) -> Path:
 
 
 def shell_programs() -> list[Path]:
-    return [found(name) for name in sorted(SHELL)]
+    return [program_path(name) for name in sorted(SHELL)]
 
 
 def files_below(name: str, folder: Path) -> Iterator[Entry]:

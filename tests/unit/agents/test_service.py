@@ -14,8 +14,6 @@ from agents.route.portal_route import PortalRoute
 from agents.service.installation import InstallationFailed, ServiceInstallation
 from agents.service.unit import NAME
 from agents.settings import parser, settings_from
-from agents.simdriver.state import new_node
-from agents.simdriver.store import Store
 from tests.support.certificates import pair
 from tests.support.unit_files import command_words, environment, unit_sections
 
@@ -371,27 +369,6 @@ def test_uninstalling_removes_what_was_written_and_keeps_the_agents_folder(root,
     capsys.readouterr()
     assert uninstall(root) == 0
     assert "is not installed" in capsys.readouterr().out
-
-
-def test_an_agent_without_its_engine_ends_with_what_to_do(tmp_path):
-    """And the service starts it again."""
-    var = tmp_path / "agent"
-    var.mkdir(mode=0o700)
-    (var / "node-id").write_text("4f5d")
-    state = tmp_path / "driver.json"
-    Store(state).create(new_node(board="H200-141GB", gpus=1, seed=7, latency=False))
-    command = [sys.executable, "-m", "agents", "run", *ARGUMENTS, "--var", str(var)]
-    env = {
-        "PATH": os.environ["PATH"],
-        "TESSERA_SIMULATED_DRIVER": str(state),
-        "DOCKER_HOST": f"unix://{tmp_path}/no.sock",
-    }
-    done = subprocess.run(
-        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 1
-    assert "no Docker Engine answers" in done.stderr
-    assert "sudo systemctl start docker" in done.stderr
 
 
 def test_the_command_exists_without_the_tests(root):
