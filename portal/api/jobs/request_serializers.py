@@ -74,7 +74,7 @@ class BulkSubmitRequestSerializer(serializers.Serializer[Any]):
         min_value=1,
         max_value=MAX_SUBMITTED,
         default=1,
-        help_text="submit each request so many times; at most 1,000 jobs in all",
+        help_text="the number of times to submit each request; at most 1,000 jobs in all",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
