@@ -21,6 +21,7 @@ RUN python -m venv --without-pip /opt/tessera \
 
 COPY manage.py ./
 COPY agents/__init__.py agents/
+COPY agents/configuration agents/configuration
 COPY agents/contract agents/contract
 COPY agents/launchers agents/launchers
 COPY scheduler scheduler

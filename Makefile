@@ -1,6 +1,6 @@
 # Every command for people and CI. `make` lists them; with DEMO_EXIT=1, `make demo` ends by itself.
 .DEFAULT_GOAL := help
-.PHONY: help install lint type test test-slow pytest mutants test-gpu demo run migrate docs bench-latency bench-adoption bench-loop bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams bench-agent-door bench-throughput bench-scale screenshots lock wheel clean
+.PHONY: help install lint type test test-slow pytest mutants test-gpu demo run migrate docs bench-latency bench-adoption bench-loop bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams bench-agent-door bench-throughput bench-scale bench-rolling screenshots lock wheel clean
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 # Slow levels first, so that the workers of `make test` finish together.
@@ -91,6 +91,9 @@ bench-throughput: install ## whole jobs a second and what each costs, beside a b
 
 bench-scale: install ## 1,000 nodes: times of reports, submits, placements and sweeps, bursts and restarts, as JSON; ARGS=--help
 	$(BIN)/python -m tests.benchmarks.scale $(ARGS)
+
+bench-rolling: install ## requests and streams while two web hosts behind nginx or Caddy are restarted in turn, as JSON; as root; ARGS=--help
+	$(BIN)/python -m tests.benchmarks.rolling $(ARGS)
 
 screenshots: install ## write docs/screenshots/: every page of a seeded cluster in light, dark, zh, narrow
 	$(BIN)/python -m tests.browser.screenshots

@@ -8,6 +8,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from agents.configuration.agent_settings import AgentVariables
+from agents.configuration.reading import SettingsError, read_settings
 from agents.contract.documents import RuntimeKind
 from agents.contract.version import VERSION
 from agents.host.job_disk import DEFAULT_RESERVE, ENGINE_FOLDER, DiskReserve, JobDisk, parse_reserve
@@ -51,6 +53,8 @@ class AgentSettings:
     # Where jobs write; None to take it from the runtime.
     disk_folder: Path | None = None
     disk_reserve: DiskReserve = DEFAULT_RESERVE
+    # Of the log: json, text, or empty for text on a terminal and JSON elsewhere.
+    log_format: str = ""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -89,21 +93,25 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_run(run: argparse.ArgumentParser) -> None:
     _add_route(run)
-    run.add_argument("--name", default=os.environ.get("TESSERA_NODE_NAME") or os.uname().nodename)
+    run.add_argument("--name", default=_variables().node_name or os.uname().nodename)
     _add_place(run)
     _add_disk(run)
     _add_policy(run)
-    run.add_argument("--join-token-file", type=Path, help="else TESSERA_JOIN_TOKEN is read")
+    run.add_argument(
+        "--join-token-file",
+        type=Path,
+        help="else TESSERA_JOIN_TOKEN, or the file that TESSERA_JOIN_TOKEN_FILE names",
+    )
     run.add_argument(
         "--telemetry-seconds",
         type=sample_seconds,
-        default=os.environ.get("TESSERA_AGENT_TELEMETRY_SECONDS", "10"),
+        default=_variables().agent_telemetry_seconds,
         help="interval of sensor samples, 1 to 3600; 0 turns them off (default 10)",
     )
     run.add_argument(
         "--metrics",
         type=address,
-        default=os.environ.get("TESSERA_METRICS") or None,
+        default=_variables().metrics or None,
         metavar="HOST:PORT",
         help="serve Prometheus metrics, such as at 127.0.0.1:9400 (default: off)",
     )
@@ -122,7 +130,7 @@ def _add_route(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--ca-file",
         type=Path,
-        default=os.environ.get("TESSERA_CA_FILE") or None,
+        default=_variables().ca_file or None,
         help="trust these certificate authorities (PEM) instead of the system's",
     )
     command.add_argument(
@@ -134,7 +142,7 @@ def _add_route(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--allow-plain-http",
         action="store_true",
-        default=os.environ.get("TESSERA_AGENT_ALLOW_PLAIN_HTTP") == "1",
+        default=_variables().agent_allow_plain_http,
         help="call a portal that is not on this machine without TLS",
     )
 
@@ -145,7 +153,7 @@ def _add_service(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "install-service", help="install the agent as a service of systemd and start it; as root"
     )
     _add_run(install)
-    install.set_defaults(var=Path(os.environ.get("TESSERA_AGENT_VAR") or SERVICE_FOLDER))
+    install.set_defaults(var=Path(_variables().agent_var or SERVICE_FOLDER))
     install.add_argument("--no-start", action="store_true", help="enable it for the next boot only")
     install.add_argument("--print", action="store_true", help="print the unit, and change nothing")
     uninstall = commands.add_parser(
@@ -169,13 +177,13 @@ def _add_policy(command: argparse.ArgumentParser) -> None:
 
 def _add_place(command: argparse.ArgumentParser) -> None:
     """The agent's folder and its runtime."""
-    folder = os.environ.get("TESSERA_AGENT_VAR", "var/agent")
+    folder = _variables().agent_var or "var/agent"
     command.add_argument("--var", type=Path, default=folder, help="the agent's folder")
     command.add_argument(
         "--runtime",
         type=RuntimeKind,
         choices=list(RuntimeKind),
-        default=os.environ.get("TESSERA_RUNTIME") or RuntimeKind.DOCKER,
+        default=_variables().runtime,
     )
 
 
@@ -184,13 +192,13 @@ def _add_disk(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--disk-folder",
         type=Path,
-        default=os.environ.get("TESSERA_AGENT_DISK_FOLDER") or None,
+        default=_variables().agent_disk_folder or None,
         help="where jobs write (default: the engine's folder, or --var without an engine)",
     )
     command.add_argument(
         "--disk-reserve",
         type=parse_reserve,
-        default=os.environ.get("TESSERA_AGENT_DISK_RESERVE") or DEFAULT_RESERVE,
+        default=_variables().agent_disk_reserve or DEFAULT_RESERVE,
         metavar="20%|200GiB",
         help="kept free for images, logs and the system (default: 20%%, at least 10GiB)",
     )
@@ -243,7 +251,7 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
     route = portal_route(options)
     if not route.addresses:
         raise SystemExit("Set the portal's address: --portal URL or TESSERA_PORTAL_URL.")
-    token = os.environ.get("TESSERA_JOIN_TOKEN", "")
+    token = _required_variables().join_token
     if options.join_token_file:
         try:
             token = options.join_token_file.read_text("utf-8").strip()
@@ -258,19 +266,21 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
         join_token=token,
         simulated_driver=simulated_driver(),
         stop_jobs_on_exit=options.stop_jobs_on_exit,
-        mps_control=os.environ.get("TESSERA_MPS_CONTROL", ""),
+        mps_control=_variables().mps_control,
         telemetry_seconds=options.telemetry_seconds,
         metrics=options.metrics,
         disk_folder=options.disk_folder,
         disk_reserve=options.disk_reserve,
+        log_format=_variables().log_format,
     )
 
 
 def portal_route(options: argparse.Namespace) -> PortalRoute:
     """The way to the portal by arguments and environment; without an address if none is set. Raises
     SystemExit with a sentence about what cannot be used."""
-    urls = options.portal or re.split(r"[,\s]+", os.environ.get("TESSERA_PORTAL_URL", ""))
-    proxy = options.proxy or os.environ.get("TESSERA_PROXY", "")
+    variables = _required_variables()
+    urls = options.portal or re.split(r"[,\s]+", variables.portal_url)
+    proxy = options.proxy or variables.proxy
     if options.proxy and has_password(options.proxy):
         raise SystemExit("A password on a command line is public: set TESSERA_PROXY instead.")
     addresses = tuple(dict.fromkeys(url.rstrip("/") for url in urls if url))
@@ -311,5 +321,18 @@ def run_arguments(settings: AgentSettings, *, allow_plain_http: bool) -> list[st
 
 def simulated_driver() -> Path | None:
     """The state file that TESSERA_SIMULATED_DRIVER names; None for the real driver."""
-    path = os.environ.get("TESSERA_SIMULATED_DRIVER", "")
+    path = _variables().simulated_driver
     return Path(path) if path else None
+
+
+def _variables() -> AgentVariables:
+    """Those of the environment, with the default of each that is wrong."""
+    return read_settings(AgentVariables, os.environ).values
+
+
+def _required_variables() -> AgentVariables:
+    """Raises SystemExit with a sentence for each that is wrong."""
+    try:
+        return read_settings(AgentVariables, os.environ).required()
+    except SettingsError as error:
+        raise SystemExit(str(error)) from error

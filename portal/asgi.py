@@ -1,14 +1,8 @@
-"""The web process: Django, the agents' endpoint, probes, one listener for bells, and a quick
-shutdown."""
+"""The web process: Django, the agents' endpoint, probes, one listener for bells, and its end."""
 
 import gc
 import resource
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib import import_module
-from types import FrameType
 from typing import Any
 
 from django.conf import settings
@@ -22,16 +16,17 @@ django: Any = get_asgi_application()
 from portal.agentapi.endpoint import PREFIX, endpoint  # noqa: E402 - models need Django set up
 from portal.agentapi.http import Receive, Scope, Send, header  # noqa: E402
 from portal.client_address import scope_address, set_client_address  # noqa: E402
+from portal.draining import Drain  # noqa: E402
 from portal.health import PROBES, probe  # noqa: E402
-from portal.live.listener import Listener, listener  # noqa: E402
+from portal.live.listener import listener  # noqa: E402
+from portal.monitoring.exposition import PATH as METRICS  # noqa: E402
+from portal.monitoring.web_process import serve_metrics  # noqa: E402
 from portal.request_id import HEADER, set_request_id  # noqa: E402
-
-Handler = Callable[[int, FrameType | None], Any]
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "lifespan":
-        await _lifespan(receive, send)
+        await _lifespan(scope, receive, send)
     elif scope["type"] == "http" and scope["path"].startswith(PREFIX):
         # What Django's middleware does for all other calls.
         set_client_address(scope_address(scope))
@@ -39,21 +34,31 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await endpoint(scope, receive, send)
     elif scope["type"] == "http" and scope["path"] in PROBES:
         # Asked by address and without TLS, by engines and proxies on the way to this process.
-        await probe(scope, send, is_draining=listener().is_closing)
+        await probe(scope, send, is_draining=_is_draining(scope))
+    elif scope["type"] == "http" and scope["path"] == METRICS:
+        await serve_metrics(scope, send)
     else:
         await django(scope, receive, send)
 
 
-async def _lifespan(receive: Receive, send: Send) -> None:
+async def _lifespan(scope: Scope, receive: Receive, send: Send) -> None:
     await receive()
     _raise_open_files()
     _freeze_modules()
     ear = listener()
-    with _drained_by_signals(ear):
+    drain = Drain(ear, settings.PLATFORM.drain_seconds)
+    # The server passes it on to each request.
+    scope.get("state", {})["drain"] = drain
+    with drain.on_signals():
         await send({"type": "lifespan.startup.complete"})
         await receive()
     await ear.close()
     await send({"type": "lifespan.shutdown.complete"})
+
+
+def _is_draining(scope: Scope) -> bool:
+    drain = scope.get("state", {}).get("drain")
+    return listener().is_closing or (drain is not None and drain.is_begun)
 
 
 def _raise_open_files() -> None:
@@ -69,32 +74,3 @@ def _freeze_modules() -> None:
     import_module(settings.ROOT_URLCONF)
     gc.collect()
     gc.freeze()
-
-
-@contextmanager
-def _drained_by_signals(ear: Listener) -> Iterator[None]:
-    """End long polls and streams as soon as the signal arrives.
-
-    A server sends "lifespan.shutdown" only after the last open request has ended, and those would
-    stay open.
-    """
-    chained: dict[signal.Signals, Handler] = {}
-    for number in (signal.SIGTERM, signal.SIGINT):
-        before = signal.getsignal(number)
-        # A handler can be set in the main thread only, and is chained to the one of the server.
-        if callable(before) and threading.current_thread() is threading.main_thread():
-            signal.signal(number, _draining(ear, before))
-            chained[number] = before
-    try:
-        yield
-    finally:
-        for number, before in chained.items():
-            signal.signal(number, before)
-
-
-def _draining(ear: Listener, before: Handler) -> Handler:
-    def handle(number: int, frame: FrameType | None) -> None:
-        ear.drain_soon()
-        before(number, frame)
-
-    return handle

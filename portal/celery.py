@@ -1,9 +1,10 @@
 """The Celery application. A message is a bell: it carries primary keys and no data."""
 
+import logging
 from typing import Any
 
 from celery import Celery
-from celery.signals import after_task_publish, beat_init, heartbeat_sent
+from celery.signals import after_task_publish, beat_init, heartbeat_sent, setup_logging
 from django.conf import settings
 from kombu.transport import TRANSPORT_ALIASES
 
@@ -37,5 +38,12 @@ def beat_begins(**_: Any) -> None:
     after_task_publish.connect(beat_alive)
 
 
+def leave_logging(**_: Any) -> None:
+    """Django's settings have configured it; with this, Celery adds nothing and redirects nothing.
+    Its option `--loglevel` does nothing."""
+    logging.captureWarnings(True)
+
+
+setup_logging.connect(leave_logging)
 heartbeat_sent.connect(worker_alive)
 beat_init.connect(beat_begins)

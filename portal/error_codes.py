@@ -50,6 +50,7 @@ class ErrorCode(StrEnum):
     NAME_TAKEN = "name_taken"
     NO_JOBS = "no_jobs"
     NODE_BUSY = "node_busy"
+    NODE_NOT_FROZEN = "node_not_frozen"
     NODE_RETIRED = "node_retired"
     NONE_CHOSEN = "none_chosen"
     NOT_ACCEPTABLE = "not_acceptable"
@@ -146,6 +147,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.NAME_TAKEN: ErrorKind(409, "Name taken"),
     ErrorCode.NO_JOBS: ErrorKind(400, "No recorded jobs"),
     ErrorCode.NODE_BUSY: ErrorKind(409, "The node has work"),
+    ErrorCode.NODE_NOT_FROZEN: ErrorKind(409, "The key is not frozen"),
     ErrorCode.NODE_RETIRED: ErrorKind(409, "The node is retired"),
     ErrorCode.NONE_CHOSEN: ErrorKind(400, "Nothing selected"),
     ErrorCode.NOT_ACCEPTABLE: ErrorKind(406, "Not available in this format"),

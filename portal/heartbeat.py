@@ -15,12 +15,21 @@ import time
 from pathlib import Path
 
 VARIABLE = "TESSERA_HEARTBEAT_FILE"
+# When this process last gave one, and until then when it began.
+_signed_at = time.monotonic()
 
 
 def touch(path: str) -> None:
     """`path`: empty if nobody looks at it."""
+    global _signed_at
+    _signed_at = time.monotonic()
     if path:
         Path(path).touch(mode=0o600)
+
+
+def seconds_since_sign() -> float:
+    """Of this process; before the first sign, since it began."""
+    return time.monotonic() - _signed_at
 
 
 def problem(path: str, within: float, now: float) -> str:

@@ -3,11 +3,10 @@
 An `X-Request-Id` from a proxy is kept if it matches PLAIN; otherwise the portal makes one.
 """
 
-import logging
 import re
 import uuid
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -53,18 +52,19 @@ def request_id_middleware(get_response: Any) -> Sync | Async:
     return async_middleware if iscoroutinefunction(get_response) else sync_middleware
 
 
-class RequestIdFilter(logging.Filter):
-    """Adds `request_id` to every log record."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        request = getattr(record, "request", None)
-        record.request_id = getattr(request, "request_id", None) or request_id()
-        return True
-
-
 def set_request_id(sent: str) -> None:
     """For a call that does not pass the middleware; `sent`: its header, or ""."""
     _now.set(_kept_or_new(sent))
+
+
+def continue_request(sent: object) -> Token[str]:
+    """For work that a request has started elsewhere; `sent`: what came with it, from wherever."""
+    is_plain = isinstance(sent, str) and PLAIN.fullmatch(sent)
+    return _now.set(str(sent) if is_plain else NONE)
+
+
+def end_request(token: Token[str]) -> None:
+    _now.reset(token)
 
 
 def _assign_id(request: HttpRequest) -> str:

@@ -7,15 +7,16 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from django.conf import settings
 
 from portal.accounts.sessions import user_bell
 from portal.live.listener import Bell, subscribe
 
-# A session is looked up before an event is sent, if the last look is older than this.
+# Before an event is sent, the session is looked up if its last look is older than this.
 CHECK_SECONDS = 5.0
 # When a refused page asks again.
 RETRY_SECONDS = 30
@@ -58,25 +59,51 @@ _lock = threading.Lock()
 _places: defaultdict[int, set[StreamPlace]] = defaultdict(set)
 
 
+def open_stream_count() -> int:
+    """In this process, of all users."""
+    with _lock:
+        return sum(len(places) for places in _places.values())
+
+
+@dataclass(slots=True, weakref_slot=True)
+class SessionChecks:
+    """The looks at one session, shared by its streams in this process: ten idle pages of a browser
+    cost one look where each would make its own."""
+
+    checked_at: float = field(default_factory=time.monotonic)
+    """When the session was last known to live, by the monotonic clock."""
+
+    async def passes(self, is_live: Callable[[], Awaitable[bool]], max_age: float) -> bool:
+        """Whether the session lives, as of `max_age` seconds ago or later."""
+        begin = time.monotonic()
+        if begin - self.checked_at < max_age:
+            return True
+        if not await is_live():
+            return False
+        self.checked_at = max(self.checked_at, begin)
+        return True
+
+
+# By session; the streams keep them.
+_checks: WeakValueDictionary[StreamOwner, SessionChecks] = WeakValueDictionary()
+
+
 async def while_signed_in(
     events: AsyncIterator[T], owner: StreamOwner, is_live: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[T]:
     """The events until the session ends: at once if its bell is heard, at the latest before the
     next event. A browser that is still signed in, by a new session, connects again by itself."""
+    checks = _checks.setdefault(owner, SessionChecks())
     async with aclosing(events) as source:  # type: ignore[type-var]  # all are generators
         with subscribe(user_bell(owner.user_pk)) as bell:
-            checked_at = time.monotonic()
             while True:
                 event = asyncio.ensure_future(anext(source))
                 try:
                     while not await _is_first(event, bell):
-                        if not await is_live():
+                        if not await checks.passes(is_live, max_age=0):
                             return
-                        checked_at = time.monotonic()
-                    if time.monotonic() - checked_at > CHECK_SECONDS:
-                        if not await is_live():
-                            return
-                        checked_at = time.monotonic()
+                    if not await checks.passes(is_live, CHECK_SECONDS):
+                        return
                     yield event.result()
                 except StopAsyncIteration:
                     return

@@ -13,6 +13,7 @@ from django.utils import timezone
 from portal.planning.alternatives import alternatives_write
 from portal.planning.estimates import estimates_tidy, estimates_write, past_estimates
 from portal.planning.history_cache import process_history
+from portal.planning.node_cache import process_nodes
 from portal.planning.planner_input import planner_input
 from portal.quotas.policy import current_policy
 from scheduler.core.devices.options import gpu_board
@@ -84,7 +85,7 @@ def estimates_refresh(now: datetime | None = None) -> None:
     policy, history = current_policy(), process_history()
     with history.lock:
         history.refresh(now)
-    snapshot = planner_input(now=now, policy=policy, history=history)
+    snapshot = planner_input(now=now, policy=policy, history=history, nodes=process_nodes())
     model = RuntimeModel.from_snapshot(snapshot)
     plan, can_start = plan_and_can_start(snapshot, policy, model)
     alternatives_write(alternatives_of(snapshot, plan, can_start, _cache))

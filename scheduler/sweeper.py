@@ -14,6 +14,7 @@ from portal.jobs.lifecycle import job_rollup, job_stop
 from portal.jobs.models import Attempt, Job, StopReason
 from portal.jobs.querysets import values_of
 from portal.live.bell import ring, ring_plan
+from portal.planning.changes import changes_purge
 from portal.submission.admission import UNSATISFYING
 from scheduler.core.model.states import JobStatus
 from scheduler.sites.reconcile import sites_drive, sites_observe
@@ -112,6 +113,7 @@ def _rollups(now: datetime) -> None:
 
 def _tidy(now: datetime) -> None:
     HelloNonce.objects.filter(seen_at__lt=now - NONCE_RETENTION).delete()
+    changes_purge(now)
 
 
 STEPS = (

@@ -16,6 +16,7 @@ from django.utils import timezone
 from portal.allocations.services import RELEASED_TOGETHER, allocations_release
 from portal.availability.published import counts_publish
 from portal.celery import app
+from portal.desired.services import node_drive
 from portal.leases.services import (
     continuation_read,
     continuation_write,
@@ -23,18 +24,19 @@ from portal.leases.services import (
     run_exclusively,
 )
 from portal.live.bell import answer_drive, answer_plan, ring_estimates, ring_plan
+from portal.metrics import PASS_SECONDS, PLACEMENTS
 from portal.planning.history_cache import process_history
+from portal.planning.node_cache import process_nodes
 from portal.planning.planner_input import planner_input
 from portal.planning.snapshot_cache import row_count
 from portal.quotas.policy import current_policy
 from scheduler import sweeper
 from scheduler.commit.order import owners_in_turn
-from scheduler.commit.plan import commit
+from scheduler.commit.plan import CommitResult, commit
 from scheduler.core.availability.cluster import cluster_availability
 from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.model.decisions import Continuation
 from scheduler.core.plan import plan_and_places
-from scheduler.driver import drive as drive_node
 from scheduler.estimates import EstimatePace, estimates_refresh
 from scheduler.jit_warmup import before_fork
 from scheduler.sites.reconcile import site_lease, site_reconcile
@@ -42,12 +44,12 @@ from scheduler.sites.registry import own_nodes
 
 log = logging.getLogger(__name__)
 
-# Seconds that a pass may decide, and commit. What is left is done by the next pass, which is rung
-# at once. With reading (about 1 s at 1,000 nodes) and writing reasons (some seconds for 10,000
-# jobs) they have to stay well below CELERY_TASK_SOFT_TIME_LIMIT, which would end a pass at any
-# point, even within a query, with nothing to show for it.
-DECIDE_SECONDS = 8.0
-COMMIT_SECONDS = 6.0
+# Seconds that a pass may decide; and from its beginning, after which it begins no transaction but
+# its first one. What is left is done by the next pass, which is rung at once. With what follows a
+# commit (reasons, counts, history: below 2 s), nobody holds the lease for over 10 s, well below
+# CELERY_TASK_SOFT_TIME_LIMIT, which ends a pass at any point, even within a query.
+DECIDE_SECONDS = 2.5
+COMMIT_WITHIN_SECONDS = 7.0
 # No further pass begins in a task that has run this long.
 NEXT_ROUND_WITHIN_SECONDS = 4.0
 # A sweep that begins sooner after another one has nothing to find.
@@ -63,11 +65,14 @@ def plan_once() -> None:
     Estimates follow in a task of their own. What is free is counted, and the history that the next
     pass needs is read, after this one, so that they delay no placement.
     """
+    begun, commit_is_over = time.monotonic(), _deadline(COMMIT_WITHIN_SECONDS)
     if allocations_release() == RELEASED_TOGETHER:
         ring_plan()
-    begun, continued = time.monotonic(), continuation_read("plan")
+    continued = continuation_read("plan")
     policy, history = current_policy(), process_history()
-    snapshot = planner_input(now=timezone.now(), policy=policy, history=history)
+    snapshot = planner_input(
+        now=timezone.now(), policy=policy, history=history, nodes=process_nodes()
+    )
     with gc_paused():
         decide_until = _deadline(DECIDE_SECONDS)
         plan, places = plan_and_places(
@@ -83,7 +88,8 @@ def plan_once() -> None:
         # jobs that had no turn yet. Jobs that are to start now had one, but are not left out.
         continuation_write("plan", _continuation_as_json(plan.continuation))
     plan = replace(plan, placements=owners_in_turn(plan.placements, snapshot.jobs))
-    result = commit(plan, own_nodes.drive_nodes, should_stop=_deadline(COMMIT_SECONDS))
+    result = commit(plan, own_nodes.drive_nodes, should_stop=commit_is_over)
+    _count_placements(result, of=len(plan.placements))
     if plan.continuation or result.remaining:
         ring_plan()
     if plan.placements or plan.continuation or result.remaining:
@@ -120,6 +126,12 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
+def _count_placements(result: CommitResult, of: int) -> None:
+    PLACEMENTS.labels("placed").inc(result.placed)
+    PLACEMENTS.labels("stale").inc(result.stale)
+    PLACEMENTS.labels("left").inc(of - result.placed - result.stale)
+
+
 def _deadline(seconds: float) -> Callable[[], bool]:
     """A function that returns True once `seconds` have passed."""
     end = time.monotonic() + seconds
@@ -141,13 +153,19 @@ def _continuation_from_json(data: dict[str, list[str]] | None) -> Continuation |
     return Continuation(tuple(data["considered"]), tuple(data["considered_again"]))
 
 
+def _timed_pass() -> None:
+    begun = time.monotonic()
+    plan_once()
+    PASS_SECONDS.observe(time.monotonic() - begun)
+
+
 @app.task(name="scheduler.tasks.plan")
 def plan() -> bool:
     """A pass, if one was rung since the last one began: many rings are one pass."""
     return run_exclusively(
         name="plan",
         is_due=answer_plan,
-        work=plan_once,
+        work=_timed_pass,
         seconds=NEXT_ROUND_WITHIN_SECONDS,
         ring_again=partial(ring_plan, repeat=True),
     )
@@ -161,7 +179,7 @@ def estimate() -> bool:
 @app.task(name="scheduler.tasks.drive")
 def drive(node_id: str) -> bool:
     answer_drive(node_id)
-    return drive_node(node_id=UUID(node_id))
+    return node_drive(node_id=UUID(node_id))
 
 
 @app.task(name="scheduler.tasks.site")

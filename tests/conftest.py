@@ -5,8 +5,9 @@ from django.utils import translation
 
 from portal.audit.security_events import forget_refusals
 from portal.live import pending
-from portal.planning import history_cache, inventory_view, snapshot_cache
+from portal.planning import history_cache, inventory_view, node_cache, snapshot_cache
 from portal.storage.stores import forget_stores
+from scheduler.commit.notices import notice_pace
 from scheduler.tasks import estimate_pace
 
 pytest_plugins = [
@@ -19,6 +20,7 @@ pytest_plugins = [
     "tests.environment.object_store",
     "tests.environment.redis",
     "tests.environment.docker_engine",
+    "tests.environment.machines",
     "tests.environment.chromium",
 ]
 
@@ -28,9 +30,11 @@ def clear_caches() -> None:
     """A process remembers what it read from the database, and every test has its own database. A
     thread remembers the language of its last page."""
     history_cache.clear_all()
+    node_cache.clear_all()
     snapshot_cache.clear()
     inventory_view.clear()
     estimate_pace.reset()
+    notice_pace.reset()
     pending.forget_files()
     forget_stores()
     forget_refusals()

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -12,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from agents.admission.policy import NodePolicy, PolicyError, read_policy
 from agents.commands.hardware import network_of, read_numa_host
 from agents.contract.documents import DesiredReplica, RuntimeKind
 from agents.contract.errors import ContractError
+from agents.contract.log_lines import line_formatter, password_of
 from agents.contract.topology import NodeTopology
 from agents.facts.gpu_health import DriverEvent
 from agents.hardware import Hardware
@@ -59,33 +58,13 @@ START_ERRORS = (
     ContractError,
     FileNotFoundError,
 )
-STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({})))
-
-
-class JsonFormatter(logging.Formatter):
-    """Each record as one JSON line, with the values of `extra`."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        extra = {k: v for k, v in vars(record).items() if k not in STANDARD_FIELDS}
-        line: dict[str, Any] = {
-            "at": self.formatTime(record),
-            "level": record.levelname.lower(),
-            "event": record.getMessage(),
-            **extra,
-        }
-        if record.exc_info:
-            line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
 
 
 def main(options: argparse.Namespace) -> int:
     """Exit status 0 after a regular end, 1 if the agent could not start."""
     os.umask(PRIVATE_UMASK)
     settings = settings_from(options)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    configure_logging(settings)
     try:
         asyncio.run(run_agent(settings))
     except START_ERRORS as error:
@@ -95,6 +74,21 @@ def main(options: argparse.Namespace) -> int:
         logging.getLogger("agents").warning("retired", extra={"why": str(retired)})
         return 0
     return 0
+
+
+def configure_logging(settings: AgentSettings) -> None:
+    """To standard error, as the portal's lines are, each with the name of the node."""
+    secrets = [settings.join_token, *password_of(settings.route.proxy)]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(line_formatter(settings.log_format, sys.stderr, secrets))
+    handler.addFilter(partial(_name_node, settings.name))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def _name_node(name: str, record: logging.LogRecord) -> bool:
+    record.node = name
+    return True
 
 
 async def run_agent(settings: AgentSettings) -> None:

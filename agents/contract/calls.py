@@ -7,14 +7,15 @@ need no token; every later call carries `Authorization: Agent <token>` and the e
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agents.contract.codec import rule
+from agents.contract.codec import omitted_by_default, rule
 from agents.contract.documents import PROTOCOL, DesiredDocument, ObservedDocument
-from agents.contract.node_limits import MAX_EVENT_DATA, MAX_EVENTS
+from agents.contract.node_limits import MAX_EVENT_DATA, MAX_EVENTS, MAX_REPLICAS
 
 ENROL_PATH = "/agent/v1/enrol"
 HELLO_PATH = "/agent/v1/hello"
 SYNC_PATH = "/agent/v1/sync"
 LOG_PATH = "/agent/v1/replicas/{replica}/log"  # PUT ?offset=N, body = raw bytes
+LOGS_PATH = "/agent/v1/logs"  # POST, body: contract.log_batch
 TELEMETRY_PATH = "/agent/v1/telemetry"  # body: contract.telemetry
 EPOCH_HEADER = "X-Tessera-Epoch"
 
@@ -119,6 +120,17 @@ class SyncRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaOrigin:
+    """Where a replica comes from, for lines of the agent's log; nothing else depends on it."""
+
+    replica: str = field(metadata=rule(max_length=64))
+    # As people call the job, such as J-12.
+    job: str = field(metadata=rule(max_length=32))
+    # Of the call that submitted it.
+    request_id: str = field(default="", metadata=rule(max_length=64))
+
+
+@dataclass(frozen=True, slots=True)
 class SyncResponse:
     """The desired document if it changed, and what the portal has received."""
 
@@ -132,6 +144,10 @@ class SyncResponse:
     server_time: str
     # None when the agent's applied revision is current.
     desired: DesiredDocument | None = None
+    # Of replicas in the document that are to be prepared.
+    origins: tuple[ReplicaOrigin, ...] = field(
+        default=(), metadata=omitted_by_default(max_length=MAX_REPLICAS)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import contextlib
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from agents.drill.docker_script import COMPLETE_LOG, START_LINE
 from agents.drill.node import DrillNode
 from agents.drill.start_counts import StartCounter
 from agents.drill.threaded_kill_points import ThreadedKillSwitch, client_kill_points
+from agents.loop.workers import InlineWorkers, Workers
 from agents.runtime.base import ContainerPhase
 from agents.runtime.docker import PHASES, DockerRuntime
 from agents.runtime.docker_engine import connect_engine
@@ -51,6 +52,10 @@ class DockerDrillNode(DrillNode):
     def new_runtime(self) -> DrillRuntime:
         with client_kill_points(self.switch, self._clients):
             return DrillRuntime(self.home / "logs", self.name, NodePolicy())
+
+    def new_workers(self, on_done: Callable[[], None]) -> Workers:
+        """In place: its pulls are those of the engine, and fail at once."""
+        return InlineWorkers(on_done)
 
     def kill(self) -> None:
         """Ends its threads at their next request and closes its connections, as a kill would."""

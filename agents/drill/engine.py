@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
 from agents.contract.end_causes import EndCause
-from agents.contract.pulls import PullCause
+from agents.drill.images import SimulatedImages
+from agents.drill.turns import Turns
 from agents.facts.ends import REQUESTED
 from agents.runtime.base import ContainerPhase, ContainerStatus, RuntimeFailure, container_name
-from agents.runtime.image_pull import PullFailure, PullRequest
+from agents.runtime.image_pull import PullRequest
 
 PORT = 29_500
 # A container that its program ended.
@@ -24,9 +25,12 @@ class MemoryEngine:
     kind = RuntimeKind.PROCESS
     injection = None
 
-    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
-        """`now`: Unix seconds, as the drill has them."""
+    def __init__(
+        self, now: Callable[[], float] = lambda: 0.0, images: SimulatedImages | None = None
+    ) -> None:
+        """`now`: Unix seconds, as the drill has them. `images`: none has to be pulled without."""
         self.now = now
+        self.images = images or SimulatedImages(Turns(lambda: None), lambda: 0)
         self.by_replica: dict[str, ContainerStatus] = {}
         # Device UUIDs of each container.
         self.devices: dict[str, tuple[str, ...]] = {}
@@ -58,10 +62,11 @@ class MemoryEngine:
         return dict(self.by_replica)
 
     def require_image(self, image: str) -> None:
-        """Every image is present."""
+        self._require()
+        self.images.require(image)
 
     def new_pull(self, image: str) -> PullRequest:
-        raise PullFailure(PullCause.ENGINE_REFUSAL, "every image is present")
+        return self.images.new_pull(image)
 
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
         self._require()
@@ -136,6 +141,7 @@ class MemoryEngine:
         """It ends what runs, with exit code `code`, and serves again."""
         for replica_id in list(self.running()):
             self.exit(replica_id, code, cause)
+        self.images.break_off()
         self.started_at = self.now() + RESTART_SECONDS
 
     def running(self) -> dict[str, tuple[str, ...]]:

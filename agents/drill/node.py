@@ -4,9 +4,8 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,15 +14,19 @@ import agents.loop.node
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredDocument, DesiredReplica, ObservedDocument
 from agents.contract.lease import LeaseEnd
+from agents.drill.images import SimulatedImages, SimulatedPull
 from agents.drill.script import NodeEvent
+from agents.drill.turns import Turns, TurnWorkers
 from agents.hardware import Hardware
 from agents.loop.lease import FACT as LEASE_FACT
 from agents.loop.lease import Lease
 from agents.loop.node import NodeLoop
-from agents.loop.workers import InlineWorkers
+from agents.loop.workers import Workers
 from agents.nvml.session import Nvml
 from agents.runtime import process
 from agents.runtime.base import ContainerPhase, Runtime
+from agents.runtime.child_server import CHILD, ChildServer
+from agents.runtime.image_pull import PullRequest
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import install
 from agents.simdriver.state import new_node
@@ -36,12 +39,32 @@ START_SECONDS = 10.0
 # Every call by which the process runtime changes the machine.
 ENGINE_CALLS: list[tuple[Any, str]] = [
     (os, "mkfifo"),
-    (subprocess, "Popen"),
+    (ChildServer, "start_parent"),
     (process, "write"),
     (process, "_open_gate"),
     (shutil, "rmtree"),
     (os, "killpg"),
+    (SimulatedPull, "run"),
+    (SimulatedPull, "cancel"),
 ]
+
+
+class LoopWaits(BaseException):
+    """The agent's loop waits for a pull, and would for ever. No handler of the agent catches it."""
+
+
+class PullingProcesses(ProcessRuntime):
+    """Processes whose images have to be pulled, as if they were containers."""
+
+    def __init__(self, home: Path, images: SimulatedImages) -> None:
+        super().__init__(home)
+        self._images = images
+
+    def require_image(self, image: str) -> None:
+        self._images.require(image)
+
+    def new_pull(self, image: str) -> PullRequest:
+        return self._images.new_pull(image)
 
 
 class DrillNode:
@@ -68,6 +91,8 @@ class DrillNode:
         # The first run id of every replica; another start has another id.
         self.first_runs: dict[str, str] = {}
         self.boots = 0
+        # They arrive when the script says so.
+        self.images = SimulatedImages(Turns(_refuse_to_wait), lambda: float("inf"))
         # Replicas that had failed when contact was lost; None while there is contact.
         self._failures_before_cut: frozenset[str] | None = None
 
@@ -85,16 +110,20 @@ class DrillNode:
                 self.runtime,
                 self.policy,
                 self.reported.append,
-                new_workers=InlineWorkers,
+                new_workers=self.new_workers,
             )
         return self.loop
 
     def new_runtime(self) -> Runtime:
-        return ProcessRuntime(self.home / "replicas")
+        return PullingProcesses(self.home / "replicas", self.images)
+
+    def new_workers(self, on_done: Callable[[], None]) -> Workers:
+        return TurnWorkers(on_done, self.images.turns)
 
     def round(self, desired: DesiredDocument) -> None:
         """One round of the agent with this document, then its logs are shipped."""
         loop = self.loop or self.start_agent()
+        self.images.turns.give_each()
         if not self._is_cut_off(loop):
             loop.renew_lease(float("inf"))
             if loop.desired != desired:
@@ -103,11 +132,12 @@ class DrillNode:
         loop.round()
         for replica, seen in loop.runtime.containers().items():
             if seen.phase is not ContainerPhase.CREATED:
-                loop.journal.record_shipped(replica, len(loop.runtime.log(replica, 0, 1 << 20)))
+                loop.journal.record_shipped({replica: len(loop.runtime.log(replica, 0, 1 << 20))})
 
     def kill(self) -> None:
         """Nothing of the agent's memory is used again."""
         self.loop = None
+        self.images.turns.end()
 
     def suffer(self, event: NodeEvent) -> None:
         """Let it happen to the node, with all that runs there."""
@@ -161,6 +191,10 @@ class DrillNode:
         found = self.runtime.containers() if self.runtime else {}
         return {replica: seen.phase for replica, seen in found.items()}
 
+    def pulled_images(self) -> list[str]:
+        """Those that the engine pulls now, one for each request."""
+        return sorted(pull.image for pull in self.images.pulls)
+
     def problem(self) -> str:
         """Anything else that is wrong between two steps; empty if nothing is."""
         return ""
@@ -194,20 +228,21 @@ class DrillNode:
         return len(path.read_text("utf-8").splitlines()) if path.exists() else 0
 
     def count_leftovers(self) -> int:
-        """The number of processes, replicas and instances."""
+        """The number of processes, replicas, instances and pulls."""
         alive = sum(_is_alive(int(pid)) for pid in self.first_runs.values())
-        return alive + len(self.slices()) + len(self.phases())
+        return alive + len(self.slices()) + len(self.phases()) + self.images.turns.count()
 
     def end(self) -> None:
         """Removes everything of the drill, including processes that a faulty runtime lost."""
+        self.kill()
         for pid in {*map(int, self.run_ids().values()), *self._replica_parents()}:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         self._drop_journal()
 
     def _replica_parents(self) -> Iterator[int]:
-        """Every parent process of a replica in a folder of this node, recorded or not."""
-        ours = f"\0{process.CHILD}\0{self.home}/replicas/".encode()
+        """Every parent process of a replica of this node, recorded or not, and what forks them."""
+        ours = f"\0{CHILD}\0{self.home}/replicas\0".encode()
         for words in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 if ours in words.read_bytes():
@@ -218,6 +253,10 @@ class DrillNode:
         if self.journal is not None:
             self.journal.close()
             self.journal = None
+
+
+def _refuse_to_wait() -> None:
+    raise LoopWaits("the loop waits for a pull")
 
 
 def _is_alive(pid: int) -> bool:

@@ -18,10 +18,12 @@ from agents.contract.documents import (
 )
 from agents.contract.geometry import Placement, free_placements
 from agents.contract.lease import seconds_until_over
+from agents.drill.images import PULLED_IMAGES
 
 ENDED = (ReplicaState.EXITED, ReplicaState.FAILED)
 LEASE_SECONDS, KILL_SECONDS, MARGIN_SECONDS = 30, 5, 5
 GRACE_SECONDS = 10
+PRESENT_IMAGE = "none"
 
 
 @dataclass
@@ -109,7 +111,17 @@ class SimulatedPortal:
         idle = [h for h in self.slices.values() if h.replica is None]
         held = self.random.choice(idle) if idle and self.random.random() < 0.5 else self._carve()
         if held is not None:
-            self._allocate(held)
+            image = self.random.choice((PRESENT_IMAGE, self.random.choice(PULLED_IMAGES)))
+            self._allocate(held, image)
+
+    def crowd(self) -> None:
+        """As many new replicas as there is room for, each with an image of its own to pull."""
+        for image in PULLED_IMAGES:
+            idle = [h for h in self.slices.values() if h.replica is None]
+            held = idle[0] if idle else self._carve(is_small=True)
+            if held is None:
+                return
+            self._allocate(held, image)
 
     def stop(self) -> None:
         """Stop a replica, or remove it at once, as when its job is cancelled."""
@@ -133,7 +145,7 @@ class SimulatedPortal:
         # The next document is the first without it.
         held.removal_revision = self.revision + 1
 
-    def _carve(self) -> SimulatedSlice | None:
+    def _carve(self, *, is_small: bool = False) -> SimulatedSlice | None:
         taken = [
             Placement(h.slice.start, h.slice.size, h.slice.profile) for h in self.slices.values()
         ]
@@ -145,14 +157,16 @@ class SimulatedPortal:
         ]
         if not options:
             return None
-        place = self.random.choice(options)
+        smallest = min(place.size for place in options)
+        fitting = [p for p in options if p.size == smallest] if is_small else options
+        place = self.random.choice(fitting)
         self.numbers += 1
         key = f"s-{self.numbers}"
         piece = DesiredSlice(key, self.gpu, place.profile, place.start, place.size)
         self.slices[key] = SimulatedSlice(piece)
         return self.slices[key]
 
-    def _allocate(self, held: SimulatedSlice) -> None:
+    def _allocate(self, held: SimulatedSlice, image: str) -> None:
         """To a new job, or to another attempt at one that has none on the node."""
         self.numbers += 1
         live = {h.replica.job for h in self.slices.values() if h.replica}
@@ -175,7 +189,7 @@ class SimulatedPortal:
             job=job,
             fence=self.numbers,
             wish=DesiredReplicaState.RUN,
-            image="none",
+            image=image,
             command=("true",),
             devices=(device,),
             grace_seconds=GRACE_SECONDS,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agents.contract.documents import DesiredReplicaState, GpuMode
 from agents.drill.kill_points import Killed, KillSwitch, kill_points
-from agents.drill.node import ENGINE_CALLS, NODE, DrillNode
+from agents.drill.node import ENGINE_CALLS, NODE, DrillNode, LoopWaits
 from agents.drill.overlap import OverlappingRefresh
 from agents.drill.script import DrillStep, drill_script
 from agents.runtime.base import ContainerPhase
@@ -17,8 +17,8 @@ EXPECTED_PHASES = {
     DesiredReplicaState.PREPARE: ContainerPhase.CREATED,
     DesiredReplicaState.STOP: ContainerPhase.EXITED,
 }
-# Of a running replica: its run id, and the UUID of its device.
-Run = tuple[str, str]
+# Of a running replica: its run id, and the UUIDs of its devices.
+Run = tuple[str, ...]
 
 
 @dataclass
@@ -91,12 +91,17 @@ def _perform(node: DrillNode, step: DrillStep, switch: KillSwitch, outcome: Dril
             break
         try:
             rounds += 1
+            if step.images_arrive:
+                node.images.arrive()
             node.round(step.desired)
             if step.cleans_up and node.loop:
                 node.loop.stop_jobs()
         except Killed:
             node.kill()
             rounds, was_killed = 0, True
+        except LoopWaits as waits:
+            outcome.converged, outcome.stuck = False, f"{step.name}: {waits}"
+            break
     if was_killed:
         outcome.rounds = max(outcome.rounds, rounds)
 
@@ -119,12 +124,14 @@ def _missing(node: DrillNode, step: DrillStep) -> str:
     wanted = {
         r.id: EXPECTED_PHASES.get(r.wish, ContainerPhase.RUNNING)
         for r in desired.replicas
-        if r.id not in step.failing
+        if r.id not in step.failing and r.image not in step.pulling
     }
     # A replica that failed may have its container, until its log is shipped.
     phases = {key: phase for key, phase in node.phases().items() if key not in step.failing}
     if phases != wanted:
         return f"replicas, there are {phases}"
+    if node.pulled_images() != sorted(step.pulling):
+        return f"pulls, there are {node.pulled_images()}"
     if step.cleans_up and node.count_leftovers():
         return f"nothing, there are {node.count_leftovers()} things"
     return node.problem()
@@ -138,9 +145,8 @@ def _witness(node: DrillNode, step: DrillStep, outcome: DrillOutcome) -> None:
             continue
         if not node.wait_for_start(replica):
             outcome.converged, outcome.stuck = False, f"{step.name}: {replica.id} never began"
-        device = replica.devices[0]
-        uuid = slices.get((device.start, device.profile), device.gpu_uuid)
-        run = (run_ids.get(replica.id, ""), uuid)
+        given = [slices.get((d.start, d.profile), d.gpu_uuid) for d in replica.devices]
+        run = (run_ids.get(replica.id, ""), *given)
         if outcome.runs.setdefault(replica.id, run) != run:
             outcome.touched_running += 1
         node.first_runs.setdefault(replica.id, run[0])

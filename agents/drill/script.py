@@ -6,6 +6,7 @@ Each step is a complete desired document, as the portal would send it, and what 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from agents.contract.documents import (
     DesiredDocument,
@@ -18,6 +19,7 @@ from agents.contract.documents import (
     SliceKind,
 )
 from agents.contract.end_causes import EndCause
+from agents.drill.images import PULLED_IMAGES
 
 # Writes one line to a file that outlives it, and runs until it is stopped.
 PROGRAM = 'echo start >> "$DRILL_STARTS/$TESSERA_JOB"; exec sleep 1000'
@@ -52,10 +54,14 @@ class DrillStep:
     cleans_up: bool = False
     # What happens to the node before the document arrives.
     event: NodeEvent | None = None
+    # Images that are being pulled at its end, each once; no other is.
+    pulling: frozenset[str] = frozenset()
+    # All that is being pulled is there, once the document has arrived.
+    images_arrive: bool = False
 
 
 def drill_script(node: str, gpu: str, starts: str) -> list[DrillStep]:
-    """14 steps on one H200. The job `long` runs undisturbed from the second to the fifth."""
+    """18 steps on one H200. The job `long` runs undisturbed from the second to the seventh."""
     low = DesiredSlice("s-low", gpu, "3g.71gb", 0, 4)
     high = DesiredSlice("s-high", gpu, "2g.35gb", 4, 2)
     other = DesiredSlice("s-other", gpu, "1g.18gb", 5, 1)
@@ -84,11 +90,73 @@ def drill_script(node: str, gpu: str, starts: str) -> list[DrillStep]:
         "stop beside it", (low, high), long, replace(short, wish=DesiredReplicaState.STOP), mode=mig
     )
     step("carve anew beside it", (low, other), long, mode=mig)
+    steps += _full_pulls(len(steps), node, gpu, (low, other), long, starts)
     step("give all back", (), mode=mig)
     step("give the GPU as a whole", (), whole, mode=off)
     steps += _ends(len(steps), node, gpu, starts)
     step("leave nothing", (), mode=off)
     return steps
+
+
+def _full_pulls(
+    revision: int,
+    node: str,
+    gpu: str,
+    slices: tuple[DesiredSlice, DesiredSlice],
+    long: DesiredReplica,
+    starts: str,
+) -> list[DrillStep]:
+    """More images are pulled than download at a time. Meanwhile a replica is stopped, a slice is
+    carved, pulls are cancelled and the lease ends; then images arrive."""
+    steps: list[DrillStep] = []
+    beside = _replica("beside", slices[1], starts)
+    crowd = [replace(_job(f"pull{n}", starts), image=i) for n, i in enumerate(PULLED_IMAGES[:6])]
+    twin = replace(_job("twin", starts), image=crowd[1].image)
+    rest = (*crowd[1:-1], twin)
+    free = DesiredSlice("s-free", gpu, "1g.18gb", 6, 1)
+
+    def step(
+        name: str,
+        *replicas: DesiredReplica,
+        slices: tuple[DesiredSlice, ...] = (*slices, free),
+        **more: Any,
+    ) -> None:
+        document = DesiredDocument(
+            node=node,
+            revision=revision + len(steps) + 1,
+            gpus=(DesiredGpu(gpu, GpuMode.MIG),),
+            slices=slices,
+            replicas=replicas,
+        )
+        step = DrillStep(name, document, _running(replicas, more), **more)
+        steps.append(step)
+
+    pulling = frozenset(replica.image for replica in (*crowd, twin))
+    step("pull beside it", long, beside, *crowd, twin, slices=slices, pulling=pulling)
+    stopped = replace(beside, wish=DesiredReplicaState.STOP)
+    pulling = frozenset(replica.image for replica in rest)
+    step("stop, cancel and carve beside full pulls", long, stopped, *rest, pulling=pulling)
+    ends = {long.id: str(EndCause.LEASE_OVER)}
+    step(
+        "the lease ends beside full pulls",
+        long,
+        *rest,
+        pulling=pulling,
+        failing=ends,
+        event=NodeEvent.LEASE_END,
+    )
+    # Two at most: an end of more running work at once needs an admin's consent.
+    step("the images arrive, and half are cancelled", crowd[1], twin, images_arrive=True)
+    return steps
+
+
+def _running(replicas: tuple[DesiredReplica, ...], step: Mapping[str, Any]) -> frozenset[str]:
+    waiting, failing = step.get("pulling", ()), step.get("failing", ())
+    return frozenset(
+        r.id
+        for r in replicas
+        if r.wish is DesiredReplicaState.RUN and r.image not in waiting and r.id not in failing
+    )
 
 
 def _ends(revision: int, node: str, gpu: str, starts: str) -> list[DrillStep]:
@@ -119,14 +187,14 @@ def _replica(name: str, piece: DesiredSlice, starts: str) -> DesiredReplica:
         start=piece.start,
         size=piece.size,
     )
-    return _job(name, device, starts)
+    return _job(name, starts, device)
 
 
 def _whole(name: str, gpu: str, starts: str) -> DesiredReplica:
-    return _job(name, Device(f"a-{name}", f"s-{name}", SliceKind.GPU, gpu), starts)
+    return _job(name, starts, Device(f"a-{name}", f"s-{name}", SliceKind.GPU, gpu))
 
 
-def _job(name: str, device: Device, starts: str) -> DesiredReplica:
+def _job(name: str, starts: str, *devices: Device) -> DesiredReplica:
     return DesiredReplica(
         id=f"r-{name}",
         job=f"j-{name}",
@@ -134,6 +202,6 @@ def _job(name: str, device: Device, starts: str) -> DesiredReplica:
         image="none",
         command=("sh", "-c", PROGRAM),
         env={"DRILL_STARTS": starts},
-        devices=(device,),
+        devices=devices,
         grace_seconds=5,
     )

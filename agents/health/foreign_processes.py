@@ -72,16 +72,15 @@ def is_own_process(
     files: HostFiles, containers: Mapping[str, ContainerStatus], pid: int
 ) -> bool | None:
     """Whether a process belongs to one of the containers, by its control group, or to a replica
-    that is a plain process, by its session leader's arguments. None: it is not visible."""
+    that is a plain process, by its session. None: it is not visible."""
     groups = files.text(f"/proc/{pid}/cgroup")
     if groups is None:
         return None
     names = {s.container for s in containers.values() if s.container}
     if any(re.search(rf"\b{re.escape(name)}[0-9a-f]*\b", groups) for name in names):
         return True
-    leader = _session(files.text(f"/proc/{pid}/stat") or "")
-    arguments = (files.text(f"/proc/{leader}/cmdline") or "").split("\0") if leader else []
-    return any(word.endswith(f"/{replica}") for word in arguments for replica in containers)
+    leaders = {s.leader for s in containers.values() if s.leader}
+    return _session(files.text(f"/proc/{pid}/stat") or "") in leaders
 
 
 def _session(stat: str) -> int:

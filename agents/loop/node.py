@@ -25,6 +25,7 @@ from agents.facts.ends import RunRecord, StopRecord
 from agents.facts.failures import ReplicaFailure
 from agents.hardware import Hardware
 from agents.host.machine_ids import boot_id
+from agents.loop.action_log import ActionLog
 from agents.loop.ends import end_cause, end_failure
 from agents.loop.lease import Lease
 from agents.loop.observe import observed_document, silent_document
@@ -94,9 +95,11 @@ class NodeLoop:
             self.wake,
             stall_seconds=policy.pull_stall_seconds,
             max_tries=policy.pull_tries,
+            clock=_boot_seconds,
             start_thread=self._workers.start_thread,
         )
         self._last: ObservedDocument | None = None
+        self.action_log = ActionLog()
         runtime.watch(self.wake)
 
     def wake(self) -> None:
@@ -105,10 +108,7 @@ class NodeLoop:
     def accept(self, desired: DesiredDocument) -> bool:
         """Take a new desired document, which is written down first. False: it is refused, and an
         event says why."""
-        running = self._running()
-        went_back = desired.revision < self.desired.revision
-        too_much = is_mass_removal(desired.replicas, running, is_older=went_back)
-        if too_much and not desired.allow_mass_removal:
+        if not desired.allow_mass_removal and self._ends_most(desired):
             sentence = "this document would end most running work: an admin must allow it"
             self.journal.record_event(EventType.DOCUMENT_REFUSED, sentence)
             return False
@@ -116,6 +116,12 @@ class NodeLoop:
         self.desired = desired
         self.wake()
         return True
+
+    def _ends_most(self, desired: DesiredDocument) -> bool:
+        went_back = desired.revision < self.desired.revision
+        # Only then what runs matters, which the engine has to list.
+        is_suspect = went_back or not desired.replicas
+        return is_suspect and is_mass_removal(desired.replicas, self._running(), is_older=went_back)
 
     def _running(self) -> frozenset[str]:
         """The running replicas; as last reported, if the engine does not answer."""
@@ -166,13 +172,14 @@ class NodeLoop:
         self._share(ReplicaView(desired, seen, frozenset(self.journal.failures())))
         self._partition(desired, seen)
         actions = replica_actions(desired.replicas, self._local_state(desired, seen))
-        for action in self._ready_actions(actions):
+        for action in (ready := self._ready_actions(actions)):
             # A stop lasts for its grace period and waits for no other work.
             is_stop = isinstance(action, StopReplica)
             key = ("replica", _subject(action))
             self._workers.begin(key, partial(self._do, action), has_own_thread=is_stop)
         self.journal.forget_environments(self._ended(seen))
-        self._report(desired)
+        # What was begun may have changed them.
+        self._report(desired, self._settled_containers() if ready else seen)
 
     def _ready_actions(self, actions: list[ReplicaAction]) -> list[ReplicaAction]:
         """Without those that wait for an image, and with a failure where it cannot be pulled."""
@@ -219,11 +226,11 @@ class NodeLoop:
             if cause is None:
                 self.journal.record_own_end(status.replica)
             elif status.phase is ContainerPhase.EXITED:
-                log.info("replica_ended", extra={"replica": status.replica, "why": str(cause)})
+                fields = self.action_log.fields(status.replica) | {"why": str(cause)}
+                log.info("replica_ended", extra=fields)
                 self.journal.record_failure(status.replica, end_failure(cause))
 
-    def _report(self, desired: DesiredDocument) -> None:
-        seen = self._settled_containers()
+    def _report(self, desired: DesiredDocument, seen: dict[str, ContainerStatus]) -> None:
         document = observed_document(
             self.node_id,
             self.hardware,
@@ -295,6 +302,7 @@ class NodeLoop:
     def _do(self, action: ReplicaAction) -> None:
         try:
             self._act(action)
+            self.action_log.done(action)
         except ImageAbsent as absent:
             self._pulls.begin(absent.image)
         except RuntimeFailure as failure:
@@ -307,7 +315,7 @@ class NodeLoop:
             case PrepareReplica(replica, devices):
                 self.runtime.require_image(replica.image)
                 intent = self.journal.record_intent(f"prepare {replica.id} fence {replica.fence}")
-                self.shares.prepare_devices(replica, devices, self._view(), self.journal)
+                self.shares.prepare_devices(replica, devices, self._view, self.journal)
                 self.runtime.prepare(replica, devices)
                 self.wake()
                 self.journal.complete_intent(intent)
@@ -332,7 +340,7 @@ class NodeLoop:
         if replica.rendezvous is None:
             return
         self.journal.record_start(replica.id, RunRecord(self.boot_id, replica.grace_seconds))
-        self.shares.prepare_devices(replica, devices, self._view(), self.journal)
+        self.shares.prepare_devices(replica, devices, self._view, self.journal)
         self.runtime.start(replica, devices, replica.rendezvous)
 
     def _view(self) -> ReplicaView:

@@ -131,18 +131,22 @@ class NodeShares:
         return {key: ReplicaFailure(str(r.code), r.sentence, r.message) for key, r in found.items()}
 
     def prepare_devices(
-        self, replica: DesiredReplica, devices: Sequence[str], view: ReplicaView, journal: Journal
+        self,
+        replica: DesiredReplica,
+        devices: Sequence[str],
+        current_view: Callable[[], ReplicaView],
+        journal: Journal,
     ) -> None:
         """Prepare a replica's devices before its container is created or started.
 
         A share gets its daemon, and a device for exclusive use loses the one it had. May be
-        repeated. Raises RuntimeFailure."""
+        repeated. `current_view` is called only if a daemon is in the way. Raises RuntimeFailure."""
         with self._lock, _as_runtime_failure():
             home = None
             if share := share_device(replica):
                 home = daemon_folders(self.root, replica.project, device_key(share))
             for device in replica.devices:
-                self._clear(device_key(device), home, view, journal)
+                self._clear(device_key(device), home, current_view, journal)
             if share is None or home is None:
                 return
             record = DaemonRecord(replica.project, device_key(share), devices[0], self.support.uid)
@@ -238,13 +242,17 @@ class NodeShares:
                 )
 
     def _clear(
-        self, place: DeviceKey, mine: DaemonFolders | None, view: ReplicaView, journal: Journal
+        self,
+        place: DeviceKey,
+        mine: DaemonFolders | None,
+        current_view: Callable[[], ReplicaView],
+        journal: Journal,
     ) -> None:
         """Stop other daemons on this place. Raises RuntimeFailure if one still has a live share."""
         for daemon in list(self._daemons.values()):
             if daemon.folders == mine or not overlap(daemon.record.place, place):
                 continue
-            if set(daemon.record.holders) & view.live_replicas():
+            if set(daemon.record.holders) & current_view().live_replicas():
                 sentence = f"shares of project {daemon.record.project} run on GPU {place[0]}"
                 raise RuntimeFailure(ShareCode.MODE, sentence)
             self._end(daemon, journal)

@@ -251,10 +251,10 @@ class Carver:
             return modes.reset_required(gpu, "A call of the agent to the driver does not end")
 
     def _reset_now(self, gpu: GpuFacts, *, passed_through: bool) -> PartitionProblem | None:
-        intent = self.journal.record_intent(f"reset {gpu.uuid}")
         with self.hardware.without_handles():
+            intent = self.journal.record_intent(f"reset {gpu.uuid}")
             problem = modes.reset_gpu(self.policy.nvidia_smi, gpu)
-        self.journal.complete_intent(intent)
+            self.journal.complete_intent(intent)
         self.hardware.refresh()
         if problem is None:
             self._record_event(

@@ -5,6 +5,7 @@ stays the same: it is one with the portal, not with an address.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from agents.contract.calls import (
     EPOCH_HEADER,
     HELLO_PATH,
     LOG_PATH,
+    LOGS_PATH,
     MAX_LONG_POLL_SECONDS,
     SYNC_PATH,
     TELEMETRY_PATH,
@@ -28,6 +30,7 @@ from agents.contract.calls import (
 )
 from agents.contract.codec import decode_leniently, encode
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.log_batch import LogBatchResponse, LogChunkResult, NewLogBytes, pack_logs
 from agents.contract.newer_documents import read_newer_desired
 from agents.contract.telemetry import TelemetryRequest, TelemetryResponse
 from agents.route.connection import failure_of, http_options
@@ -35,7 +38,8 @@ from agents.route.portal_route import PortalRoute
 
 # The portal may keep a long poll open a fifth longer, and then needs time to respond.
 TIMEOUT = httpx.Timeout(MAX_LONG_POLL_SECONDS * 1.2 + 15, connect=5)
-
+# The code of a portal's 404 for a path that it does not know.
+NO_SUCH_CALL = "not_found"
 
 Response = TypeVar("Response")
 log = logging.getLogger("agents.portal.client")
@@ -43,6 +47,10 @@ log = logging.getLogger("agents.portal.client")
 
 class PortalUnreachable(Exception):
     """The portal did not answer, or not as the contract says. Try again later."""
+
+
+class PortalOlder(PortalUnreachable):
+    """The portal does not know this call."""
 
 
 class PortalBarred(PortalUnreachable):
@@ -87,6 +95,11 @@ class PortalClient:
         answer = await self._send("PUT", path, params={"offset": offset}, content=data)
         return _read(LogResponse, answer)
 
+    async def logs(self, chunks: Sequence[NewLogBytes]) -> tuple[LogChunkResult, ...]:
+        """New bytes of several logs, each replica once. Raises PortalOlder."""
+        body = {"content": pack_logs(chunks)}
+        return _read(LogBatchResponse, await self._send("POST", LOGS_PATH, **body)).results
+
     async def telemetry(self, request: TelemetryRequest) -> TelemetryResponse:
         return _read(TelemetryResponse, await self._post(TELEMETRY_PATH, request))
 
@@ -106,6 +119,8 @@ class PortalClient:
             raise kind(failure.sentence) from error
         try:
             return _content(answer)
+        except PortalOlder:
+            raise
         except PortalUnreachable:
             self._leave(address)
             raise
@@ -140,6 +155,8 @@ def _refusal(answer: httpx.Response) -> Exception:
     """The contract's error in a response; PortalUnreachable for any other response."""
     try:
         error = answer.json()["error"]
+        if error["code"] == NO_SUCH_CALL:
+            return PortalOlder(f"{answer.url} is no call of this portal: update it")
         code = ContractErrorCode(error["code"])
     except (ValueError, KeyError, TypeError):
         return PortalUnreachable(f"{answer.url} answered {answer.status_code}")

@@ -12,12 +12,13 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from agents.contract.calls import MAX_LOG_CHUNK_BYTES, MAX_LONG_POLL_SECONDS, EventType, SyncRequest
-from agents.contract.documents import DesiredDocument, ObservedDocument, digest
+from agents.contract.calls import MAX_LONG_POLL_SECONDS, EventType, SyncRequest
+from agents.contract.documents import DesiredDocument, ObservedDocument, ReplicaState, digest
 from agents.contract.errors import ContractError, ContractErrorCode
-from agents.loop.node import NodeLoop
+from agents.loop.node import TICK_SECONDS, NodeLoop
 from agents.portal.client import PortalBarred, PortalClient, PortalUnreachable
-from agents.runtime.base import ContainerPhase, Runtime
+from agents.portal.log_shipping import LogShipping
+from agents.runtime.base import Runtime
 from agents.state.identity import AgentIdentity
 from agents.state.journal import Journal
 
@@ -27,6 +28,8 @@ MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 15.0
 MAX_RETRY_SECONDS = 60.0
 # How often a growing log is shipped.
 SHIP_SECONDS = 0.25
+# A replica in one of these states may have a log.
+WITH_LOGS = (ReplicaState.RUNNING, ReplicaState.EXITED, ReplicaState.FAILED)
 
 log = logging.getLogger("agents.portal.sync")
 
@@ -85,15 +88,21 @@ class PortalSession:
         self._changed = asyncio.Event()
         self._accept_lock = asyncio.Lock()
         self._has_greeted = asyncio.Event()
-        # Replicas whose log was shipped further since the node was last woken for them.
-        self._grown_logs: set[str] = set()
+        self._logs = LogShipping(client, journal, runtime, self._wake)
+        # Replicas that run or have ended, as last reported, with their states.
+        self._states: frozenset[tuple[str, ReplicaState]] = frozenset()
+        self._has_new_logs = asyncio.Event()
 
     def report(self, document: ObservedDocument) -> None:
         """The node has changed: send this document now."""
         self._document = document
+        states = frozenset((r.id, r.state) for r in document.replicas if r.state in WITH_LOGS)
+        has_new, self._states = bool(states - self._states), states
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the event loop is closed: the agent is ending
                 self._loop.call_soon_threadsafe(self._changed.set)
+                if has_new:
+                    self._loop.call_soon_threadsafe(self._has_new_logs.set)
 
     async def run(self) -> None:
         """Hello and sync, again after every error. Ends by cancellation or NodeRetired only."""
@@ -118,8 +127,6 @@ class PortalSession:
         log.warning("refused", extra={"code": str(refused.code), "why": refused.sentence})
         if refused.code is ContractErrorCode.NODE_RETIRED:
             raise NodeRetired(refused.sentence)
-        if refused.code is ContractErrorCode.UNKNOWN_FIELD and refused.field.endswith(".pull"):
-            self._omits_pulls = True
         if refused.code is ContractErrorCode.CLOCK_SKEW and refused.extra:
             server_ms = int(refused.extra.get("server_time_ms", 0))
             self._skew_ms = server_ms - time.time_ns() // 1_000_000
@@ -129,6 +136,8 @@ class PortalSession:
         self.journal.skip_to(answer.acked_seq)
         self.journal.record_event(EventType.AGENT_STARTED, "agent in contact")
         self._full = True
+        # It may be another portal than before, or updated.
+        self._omits_pulls = self._logs.sends_each_alone = False
         self._has_greeted.set()
 
     async def _sync_forever(self) -> None:
@@ -172,14 +181,20 @@ class PortalSession:
         try:
             answer = await self.client.sync(request)
         except ContractError as refused:
-            if refused.code is not ContractErrorCode.TOO_FREQUENT:
+            is_older = _knows_no_pulls(refused)
+            if refused.code is not ContractErrorCode.TOO_FREQUENT and not is_older:
                 raise
             # The session goes on: a hello would only be one more call.
             self._full |= full
-            await asyncio.sleep(_retry_pause(refused))
+            if is_older:
+                self._omits_pulls = True
+                self._changed.set()
+            else:
+                await asyncio.sleep(_retry_pause(refused))
             return
         self.journal.acknowledge_events(answer.acked_seq)
         self._full |= answer.full_required
+        node.action_log.learn(answer.origins)
         if answer.desired is not None:
             await self._accept(node, answer.desired, applied)
         node.renew_lease(sent_at + answer.lease_seconds)
@@ -202,63 +217,38 @@ class PortalSession:
         return self.node, without_pulls(document) if self._omits_pulls else document
 
     async def _ship_forever(self) -> None:
-        """From the first hello on, at a steady pace; at once while there is more to ship."""
+        """From the first hello on, at a steady pace while there are logs; at once while there is
+        more to ship, and when a replica starts or ends: its devices wait for the end of its log."""
         await self._has_greeted.wait()
         while True:
             pause = SHIP_SECONDS
+            self._has_new_logs.clear()
             try:
-                pause = 0 if await self._ship_all() else SHIP_SECONDS
+                if await self._logs.ship():
+                    pause = 0
+                elif not self._logs.has_logs:
+                    pause = TICK_SECONDS
             except PortalUnreachable:
-                pause += MIN_PAUSE_SECONDS
+                await asyncio.sleep(SHIP_SECONDS + MIN_PAUSE_SECONDS)
             except ContractError as refused:
                 log.info("log_refused", extra={"code": str(refused.code)})
-                pause += _retry_pause(refused)
+                await asyncio.sleep(SHIP_SECONDS + _retry_pause(refused))
             except Exception:
                 # Devices are only released once logs are shipped, so shipping must go on.
                 log.exception("shipping_failed")
-                pause += 1
-            await asyncio.sleep(pause)
-
-    async def _ship_all(self) -> bool:
-        """Ship one chunk of each log, so that none delays the others. Whether one has more."""
-        shipped, is_behind = self.journal.shipped_offsets(), False
-        containers = await asyncio.to_thread(self.runtime.containers)
-        for replica, status in containers.items():
-            if status.phase is ContainerPhase.CREATED:
-                continue
-            is_behind |= await self._ship(replica, shipped.get(replica, 0))
-            if replica not in shipped:
-                self.journal.record_shipped(replica, self.journal.shipped_offsets().get(replica, 0))
-                self._wake()
-            if status.phase is ContainerPhase.EXITED and replica in self._grown_logs:
-                self._grown_logs.discard(replica)
-                self._wake()
-        self._grown_logs &= containers.keys()
-        return is_behind
-
-    async def _ship(self, replica: str, offset: int) -> bool:
-        """Send one chunk; the response has the next offset. Whether there is more to send now."""
-        chunk = await asyncio.to_thread(self.runtime.log, replica, offset, MAX_LOG_CHUNK_BYTES)
-        if not chunk:
-            return False
-        is_behind = len(chunk) == MAX_LOG_CHUNK_BYTES
-        try:
-            offset = (await self.client.log(replica, offset, chunk)).next_offset
-        except ContractError as refused:
-            if refused.code is ContractErrorCode.OFFSET_MISMATCH and refused.extra:
-                offset, is_behind = int(refused.extra["expected_offset"]), True
-            elif refused.code in (ContractErrorCode.TOO_LARGE, ContractErrorCode.REPLICA_UNKNOWN):
-                offset += len(chunk)
-            else:
-                raise
-        self.journal.record_shipped(replica, offset)
-        self._grown_logs.add(replica)
-        return is_behind
+                await asyncio.sleep(1)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._has_new_logs.wait(), pause)
 
     def _wake(self) -> None:
         """Replicas that have ended and are shipped may be removed."""
         if self.node is not None:
             self.node.wake()
+
+
+def _knows_no_pulls(refused: ContractError) -> bool:
+    """Whether the portal is older than the progress of pulls."""
+    return refused.code is ContractErrorCode.UNKNOWN_FIELD and refused.field.endswith(".pull")
 
 
 def without_pulls(document: ObservedDocument) -> ObservedDocument:

@@ -43,6 +43,8 @@ class ContainerStatus:
     # Unix seconds by the engine's clock, known once it ended, also while its log is still copied;
     # infinite if nothing recorded the end.
     finished_at: float | None = None
+    # Of a plain process: the process id of its parent, which leads its session, while it lives.
+    leader: int | None = None
 
 
 @dataclass

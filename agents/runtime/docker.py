@@ -4,7 +4,9 @@ Labels mark the containers and networks of this node's agent; it never touches a
 """
 
 import contextlib
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,10 @@ PHASES = {
     "exited": ContainerPhase.EXITED,
     "dead": ContainerPhase.EXITED,
 }
+# As `docker ps` prints it.
+SHORT_ID = 12
+# For how long the creation of a container trusts what was known of its image before.
+INSPECTED_SECONDS = 1.0
 
 
 class DockerRuntime:
@@ -62,6 +68,10 @@ class DockerRuntime:
         self._recipe = ContainerRecipe(node, policy, self.injection, grant)
         self._networks = Networks(self.client, node, on_host=policy.network == HOST)
         self._serving = ServingSince(self.client)
+        # By container id, the state of those that have ended.
+        self._ended: dict[str, dict[str, Any]] = {}
+        # By name, when it was looked at.
+        self._inspected: dict[str, tuple[float, Image | None]] = {}
         # A job's network and its containers are created and removed under one lock.
         self._create_lock = threading.Lock()
 
@@ -89,18 +99,16 @@ class DockerRuntime:
     def containers(self) -> dict[str, ContainerStatus]:
         """An ended container counts as running until its log is complete, because a container that
         is reported as ended may be removed."""
-        statuses = {}
         with self._engine_answers("list"):
-            containers = self._containers()
-        for container in containers:
-            self._copies.follow(container)
-            status = self._status(container)
-            statuses[status.replica] = status
-        return statuses
+            summaries = self._summaries()
+            seen = [self._seen(summary) for summary in summaries]
+        ids = {summary["Id"] for summary in summaries}
+        self._ended = {key: one for key, one in self._ended.items() if key in ids}
+        return {status.replica: status for status in seen if status is not None}
 
     def require_image(self, image: str) -> None:
         with engine_errors("look for the image"):
-            self._image(image)
+            self._inspected[image] = (time.monotonic(), self._image(image))
 
     def new_pull(self, image: str) -> DockerPull:
         return DockerPull(self.client.api, image)
@@ -108,7 +116,7 @@ class DockerRuntime:
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
         """Creates it with the rendezvous that rank 0 will have; on a job's bridge it is known."""
         with engine_errors("prepare"):
-            if not self._containers(replica.id):
+            if not self._summaries(replica.id):
                 self._create(replica, devices, self._recipe.expected_rendezvous(replica))
 
     def start(
@@ -166,7 +174,7 @@ class DockerRuntime:
         name = container_name(replica.job, replica.attempt, replica.rank)
         with self._create_lock:
             options = self._options(replica, devices, meeting)
-            require_allowed_env(self._image(replica.image).attrs, options["environment"])
+            require_allowed_env(self._known_image(replica.image).attrs, options["environment"])
             try:
                 return self.client.containers.create(name=name, **options)
             except APIError as error:
@@ -220,15 +228,52 @@ class DockerRuntime:
         except ImageNotFound as error:
             raise ImageAbsent(image) from error
 
-    def _containers(self, replica_id: str = "") -> list[Container]:
+    def _known_image(self, image: str) -> Image:
+        """The image that `require_image` has just looked at, once; otherwise looked at now."""
+        at, found = self._inspected.pop(image, (-math.inf, None))
+        is_fresh = time.monotonic() < at + INSPECTED_SECONDS
+        return found if found is not None and is_fresh else self._image(image)
+
+    def _filters(self, replica_id: str) -> dict[str, Any]:
+        """Of this node's containers, or of those of one replica."""
         labels = [f"{LABEL}node={self.node}"]
         if replica_id:
             labels.append(f"{LABEL}replica={replica_id}")
+        return {"label": labels}
+
+    def _summaries(self, replica_id: str = "") -> list[dict[str, Any]]:
+        """As the engine lists them, in one call: without how they ended."""
         with engine_errors("list"):
-            found = self.client.containers.list(
-                all=True, filters={"label": labels}, ignore_removed=True
-            )
+            found = self.client.api.containers(all=True, filters=self._filters(replica_id))
         return list(found)
+
+    def _containers(self, replica_id: str) -> list[Container]:
+        """The same with all that the engine knows, which is a call for each."""
+        filters = self._filters(replica_id)
+        with engine_errors("list"):
+            found = self.client.containers.list(all=True, filters=filters, ignore_removed=True)
+        return list(found)
+
+    def _seen(self, summary: dict[str, Any]) -> ContainerStatus | None:
+        """None if it was removed meanwhile."""
+        replica, state = summary["Labels"][f"{LABEL}replica"], {"Status": summary["State"]}
+        phase = PHASES.get(summary["State"], ContainerPhase.RUNNING)
+        if phase is not ContainerPhase.CREATED and not self._copies.has_copy(replica):
+            with contextlib.suppress(NotFound):
+                self._copies.follow(self.client.containers.get(summary["Id"]))
+        if phase is ContainerPhase.EXITED:
+            try:
+                state = self._ended_state(summary["Id"])
+            except NotFound:
+                return None
+        return self._status(summary["Labels"], state, summary["Id"])
+
+    def _ended_state(self, container_id: str) -> dict[str, Any]:
+        """How it ended, which does not change any more."""
+        if container_id not in self._ended:
+            found = self.client.api.inspect_container(container_id)
+            self._ended[container_id] = found["State"]
+        return self._ended[container_id]
 
     @contextlib.contextmanager
     def _engine_answers(self, action: str) -> Iterator[None]:
@@ -241,9 +286,10 @@ class DockerRuntime:
             self._serving.forget()
             raise RuntimeFailure("docker", str(away)) from away
 
-    def _status(self, container: Container) -> ContainerStatus:
-        labels = {key.removeprefix(LABEL): value for key, value in container.labels.items()}
-        state = container.attrs["State"]
+    def _status(
+        self, all_labels: dict[str, str], state: dict[str, Any], container_id: str
+    ) -> ContainerStatus:
+        labels = {key.removeprefix(LABEL): value for key, value in all_labels.items()}
         phase = PHASES.get(state["Status"], ContainerPhase.RUNNING)
         has_ended = phase is ContainerPhase.EXITED
         if has_ended and not self._copies.is_complete(labels["replica"]):
@@ -256,7 +302,7 @@ class DockerRuntime:
             rank=int(labels["rank"]),
             fence=int(labels["fence"]),
             phase=phase,
-            container=str(container.short_id),
+            container=container_id[:SHORT_ID],
             address=labels["address"],
             port=int(labels["port"]),
             exit_code=exit_code,

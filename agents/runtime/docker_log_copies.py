@@ -44,6 +44,11 @@ class LogCopies:
             self._running[replica] = (copy, thread)
         thread.start()
 
+    def has_copy(self, replica: str) -> bool:
+        """Whether `follow` would do nothing."""
+        with self._lock:
+            return self._closed or replica in self._running or replica in self._complete
+
     def is_complete(self, replica: str) -> bool:
         """Whether the whole log of an ended container is in the file."""
         return replica in self._complete

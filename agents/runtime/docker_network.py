@@ -13,6 +13,8 @@ from agents.contract.documents import DesiredReplica
 HOST = "host"
 # Labels of ours, on networks and containers.
 JOB, LANE, NODE = "tessera.job", "tessera.lane", "tessera.node"
+# The engine's answers to a start without the network, and with two of its name.
+NO_ONE_NETWORK = (404, 400)
 
 
 class Networks:
@@ -43,12 +45,25 @@ class Networks:
         if self.on_host:
             container.start()
             return
+        if replica.world == 1 and self._started_on_lane(container):
+            return
         try:
             self._again(container, replica)
             container.start()
         except NotFound:  # removed by another agent on the engine, between our two calls
             self._again(container, replica)
             container.start()
+
+    def _started_on_lane(self, container: Container) -> bool:
+        """Whether its lane is there, once: nobody but this agent makes lanes, so the engine need
+        not list them first."""
+        try:
+            container.start()
+        except APIError as error:
+            if error.status_code in NO_ONE_NETWORK:
+                return False
+            raise
+        return True
 
     def _again(self, container: Container, replica: DesiredReplica) -> None:
         if replica.world > 1:
@@ -79,10 +94,8 @@ class Networks:
         self._lanes.clear()
 
     def _lane(self) -> str:
-        own = self.client.containers.list(
-            all=True, filters={"label": f"{NODE}={self.node}"}, ignore_removed=True
-        )
-        taken = {container.attrs["HostConfig"]["NetworkMode"] for container in own}
+        own = self.client.api.containers(all=True, filters={"label": f"{NODE}={self.node}"})
+        taken = {container["HostConfig"]["NetworkMode"] for container in own}
         names = (f"tessera-{self.node[:13]}-{number}" for number in itertools.count())
         name = next(name for name in names if name not in taken)
         if name not in self._lanes:

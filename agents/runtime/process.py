@@ -11,7 +11,6 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -29,11 +28,11 @@ from agents.runtime.base import (
     free_port,
 )
 from agents.runtime.child import write
+from agents.runtime.child_server import ChildServer
 from agents.runtime.grants import GrantProvider, no_grant
 from agents.runtime.image_pull import PullFailure, PullRequest
 from agents.runtime.launch import launch_command, replica_environment
 
-CHILD = Path(__file__).with_name("child.py")
 LOOPBACK = "127.0.0.1"
 IDENTITY = ("replica", "job", "attempt", "rank", "fence", "port")
 # The only variables of the agent's own environment that a replica inherits.
@@ -50,6 +49,7 @@ class ProcessRuntime:
         self.home = home
         self.grant = grant
         make_private_folder(self.home)
+        self._server = ChildServer(self.home)
         self._changed: Callable[[], None] = lambda: None
         self._watched: set[str] = set()
         self._lock = threading.Lock()
@@ -92,18 +92,10 @@ class ProcessRuntime:
         os.mkfifo(home / "gate", 0o600)
         (home / "log").touch()
         try:
-            child = subprocess.Popen(  # noqa: S603 - our own program and our own path
-                [sys.executable, "-I", "-S", str(CHILD), str(home)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={},
-                start_new_session=True,
-            )
+            pid = self._server.start_parent(home)
         except OSError as error:
             raise RuntimeFailure("runtime", f"no process can be started: {error}") from error
-        write(home / "identity.json", _identity(replica, child.pid))
-        threading.Thread(target=child.wait, daemon=True).start()
+        write(home / "identity.json", _identity(replica, pid))
         self._follow(replica.id)
 
     def start(
@@ -155,6 +147,7 @@ class ProcessRuntime:
 
     def close(self) -> None:
         self._changed = lambda: None
+        self._server.close()
 
     def _status(self, home: Path, identity: dict[str, Any]) -> ContainerStatus:
         ended = _read(home / "exit.json")
@@ -174,6 +167,7 @@ class ProcessRuntime:
             finished_at=_written_at(home / "exit.json") if ended else None,
             address=LOOPBACK,
             container=identity["name"],
+            leader=identity["pid"] if alive else None,
             **{key: identity[key] for key in IDENTITY},
         )
 

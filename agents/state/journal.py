@@ -6,7 +6,7 @@ SQLite with full synchronisation: every change is written down before it is made
 import json
 import sqlite3
 import threading
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,9 +66,13 @@ class Journal:
         try:
             _make_private(path)
             self._db = _open(path)
-            # Replicas whose environment is in the file, and whether one was overwritten just now.
+            # Replicas whose environment is in the file.
             self._secretive = _with_environment(_stored_desired(self._db))
+            # The same as the open transaction leaves it, and whether one was overwritten just now.
+            self._secretive_next = self._secretive
             self._must_checkpoint = False
+            # Intents that are done, and when; the next transaction writes it down.
+            self._done: list[tuple[str, int]] = []
         except (sqlite3.Error, OSError) as error:
             sentence = f"{path} cannot be read as a journal: {error}"
             raise JournalError(sentence) from error
@@ -103,8 +107,10 @@ class Journal:
         return tuple(decode(AgentEvent, {"seq": seq} | json.loads(body)) for seq, body in rows)
 
     def acknowledge_events(self, seq: int) -> None:
-        with self._write() as db:
-            db.execute("DELETE FROM events WHERE seq <= ?", (seq,))
+        """Delete what the portal has. Most answers acknowledge nothing new: they write nothing."""
+        if self._rows("SELECT 1 FROM events WHERE seq <= ? LIMIT 1", seq):
+            with self._write() as db:
+                db.execute("DELETE FROM events WHERE seq <= ?", (seq,))
 
     def skip_to(self, seq: int) -> None:
         """Number the next event above `seq`: a new journal must not reuse the portal's numbers."""
@@ -172,9 +178,10 @@ class Journal:
         """By replica, how many bytes of its log the portal has."""
         return dict(self._rows("SELECT replica, offset FROM shipped"))
 
-    def record_shipped(self, replica: str, offset: int) -> None:
+    def record_shipped(self, offsets: Mapping[str, int]) -> None:
+        """By replica, up to where the portal has its log."""
         with self._write() as db:
-            db.execute("INSERT OR REPLACE INTO shipped VALUES (?, ?)", (replica, offset))
+            db.executemany("INSERT OR REPLACE INTO shipped VALUES (?, ?)", offsets.items())
 
     def forget_replica(self, replica: str) -> None:
         """Delete all records of a replica that is neither desired nor on the node."""
@@ -189,9 +196,10 @@ class Journal:
             return int(cursor.lastrowid or 0)
 
     def complete_intent(self, intent: int) -> None:
-        with self._write() as db:
-            db.execute("UPDATE intents SET done = ? WHERE id = ?", (utc_now(), intent))
-            db.execute("DELETE FROM intents WHERE id < ?", (intent - 1_000,))
+        """Note that the change was made; written down with the next change of the journal. After a
+        crash before that, the intent is open, as after one before this call."""
+        with self._lock:
+            self._done.append((utc_now(), intent))
 
     def claims(self) -> list[InstanceClaim]:
         """The MIG instances that the agent created, or was about to."""
@@ -239,9 +247,7 @@ class Journal:
 
     def _replace_desired(self, db: sqlite3.Connection, document: dict[str, Any]) -> None:
         db.execute("INSERT OR REPLACE INTO facts VALUES ('desired', ?)", (json.dumps(document),))
-        secretive = _with_environment(document)
-        self._must_checkpoint = bool(self._secretive - secretive)
-        self._secretive = secretive
+        self._secretive_next = _with_environment(document)
 
     def fact(self, name: str) -> str:
         for (value,) in self._rows("SELECT value FROM facts WHERE name = ?", name):
@@ -260,15 +266,27 @@ class Journal:
     def _write(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             self._db.execute("BEGIN IMMEDIATE")
+            self._secretive_next = self._secretive
             try:
+                _complete(self._db, self._done)
                 yield self._db
+                self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                # A COMMIT that failed may have ended the transaction.
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
                 raise
-            self._db.execute("COMMIT")
+            self._must_checkpoint |= bool(self._secretive - self._secretive_next)
+            self._done, self._secretive = [], self._secretive_next
             if self._must_checkpoint:
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self._must_checkpoint = False
+
+
+def _complete(db: sqlite3.Connection, done: list[tuple[str, int]]) -> None:
+    if done:
+        db.executemany("UPDATE intents SET done = ? WHERE id = ?", done)
+        db.execute("DELETE FROM intents WHERE id < ?", (done[-1][1] - 1_000,))
 
 
 def _read_message(text: str | None) -> Message:

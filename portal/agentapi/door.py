@@ -13,7 +13,7 @@ from uuid import UUID
 
 from agents.contract.errors import ContractError, ContractErrorCode
 from portal.agentapi.http import Scope, caller_address, header
-from portal.agentapi.threads import run_in_thread
+from portal.agentapi.threads import RunInThread, run_in_thread
 from portal.inventory.credentials import bearer_authenticate, claimed_node_id, digest_of
 from portal.token_buckets import BucketRate, TokenBuckets
 
@@ -47,15 +47,19 @@ class Door:
         # By node, the digest of the token that it proved itself with.
         self._proven: dict[UUID, str] = {}
 
-    async def caller(self, scope: Scope, calls: TokenBuckets) -> UUID:
+    async def caller(
+        self, scope: Scope, calls: TokenBuckets, run: RunInThread = run_in_thread
+    ) -> UUID:
         """The node that makes the call, from its header alone. Raises ContractError.
+
+        `run`: in which threads its token is read.
 
         Refused calls count against the address that they come from. A token that was accepted
         before is not held up by what others at its address do.
         """
         authorization = header(scope, "authorization")
         with self._counted(self._refused_tokens, caller_address(scope), authorization):
-            node_id = await run_in_thread(bearer_authenticate, authorization=authorization)
+            node_id: UUID = await run(bearer_authenticate, authorization=authorization)
         self._remember(node_id, authorization)
         if wait := calls.take(node_id):
             raise too_frequent(wait)

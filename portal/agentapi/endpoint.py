@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+import time
 from typing import TypeVar
 from urllib.parse import parse_qs
 from uuid import UUID
@@ -14,6 +15,7 @@ from agents.contract.calls import (
     ENROL_PATH,
     EPOCH_HEADER,
     HELLO_PATH,
+    LOGS_PATH,
     MAX_BODY_BYTES,
     MAX_GREETING_BYTES,
     MAX_LOG_CHUNK_BYTES,
@@ -25,6 +27,7 @@ from agents.contract.calls import (
 )
 from agents.contract.codec import decode
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.log_batch import MAX_LOG_BATCH_BODY_BYTES, NewLogBytes, unpack_logs
 from agents.contract.telemetry import TelemetryRequest
 from portal.agentapi import enrolment, sync
 from portal.agentapi.door import door, too_frequent
@@ -40,14 +43,21 @@ from portal.agentapi.http import (
     require_tls,
     send_json,
 )
-from portal.agentapi.logs import LogCall, log_append
+from portal.agentapi.logs import LogCall, log_append, logs_append
 from portal.agentapi.long_poll import long_poll, newest_poll
 from portal.agentapi.refusals import refusal_record, refusals_recorded
 from portal.agentapi.telemetry import telemetry_accept
-from portal.agentapi.threads import run_in_decode_thread, run_in_thread
+from portal.agentapi.threads import (
+    RunInThread,
+    run_in_decode_thread,
+    run_in_log_thread,
+    run_in_thread,
+)
 from portal.audit.codes import AuditAction
 from portal.live.listener import subscribe
+from portal.metrics import AGENT_CALLS, REPORT_SECONDS
 from portal.storage.errors import StoreError
+from portal.token_buckets import TokenBuckets
 
 Request = TypeVar("Request", EnrolRequest, HelloRequest, SyncRequest, TelemetryRequest)
 
@@ -80,9 +90,18 @@ async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
         status, value = (refusal.status, refusal.body()) if refusal else (500, FAILED)
         retry_after = _retry_after(refusal) if refusal else 0
     if value is not None:
+        AGENT_CALLS.labels(_call_name(scope), str(status)).inc()
         # Of a large body that was refused, the rest is not worth reading.
         is_unread = status >= 400 and announced_bytes(scope, MAX_BODY_BYTES) > DRAINED_BYTES
         await send_json(send, status, value, retry_after=retry_after, closes=is_unread)
+
+
+def _call_name(scope: Scope) -> str:
+    """The call, without the replica whose log it is."""
+    if LOG.fullmatch(scope["path"]):
+        return "log"
+    is_known = scope["path"] in (SYNC_PATH, HELLO_PATH, ENROL_PATH, TELEMETRY_PATH)
+    return scope["path"].rpartition("/")[2] if is_known else "unknown"
 
 
 def _retry_after(refusal: ContractError) -> int:
@@ -122,6 +141,8 @@ async def _respond(scope: Scope, receive: Receive) -> tuple[int, object]:
         return 200, await _enrol(scope, receive)
     if call == ("POST", TELEMETRY_PATH):
         return 200, await _telemetry(scope, receive)
+    if call == ("POST", LOGS_PATH):
+        return 200, await _logs(scope, receive)
     match = LOG.fullmatch(scope["path"])
     if match and scope["method"] == "PUT":
         return 200, await _log(scope, receive, match["replica"])
@@ -167,13 +188,21 @@ async def _read_report(
     return await run_in_decode_thread(lambda: decode(kind, read_json(body)))
 
 
+async def _caller(scope: Scope, calls: TokenBuckets, run: RunInThread = run_in_thread) -> UUID:
+    """The node that makes the call. Raises ContractError; an unknown token is a security event."""
+    async with refusals_recorded(AuditAction.AGENT_TOKEN_REFUSED):
+        return await door().caller(scope, calls, run)
+
+
 async def _sync(scope: Scope, receive: Receive) -> object:
-    node_id = await door().caller(scope, door().reports)
+    node_id = await _caller(scope, door().reports)
     request = await _read_report(SyncRequest, scope, receive, node_id)
     authorization = header(scope, "authorization")
     # Registered before anything is read: a ring from here on is not missed.
     with subscribe(f"node:{node_id}") as bell:
+        begun = time.monotonic()
         state = await run_in_thread(sync.sync_accept, authorization=authorization, request=request)
+        REPORT_SECONDS.observe(time.monotonic() - begun)
         with newest_poll(node_id, bell):
             if state.has_news:
                 revision = state.revision
@@ -183,27 +212,31 @@ async def _sync(scope: Scope, receive: Receive) -> object:
 
 
 async def _telemetry(scope: Scope, receive: Receive) -> object:
-    node_id = await door().caller(scope, door().reports)
+    node_id = await _caller(scope, door().reports)
     request = await _read_report(TelemetryRequest, scope, receive, node_id)
     authorization = header(scope, "authorization")
     return await run_in_thread(telemetry_accept, authorization=authorization, request=request)
 
 
 async def _log(scope: Scope, receive: Receive, replica: str) -> object:
-    await door().caller(scope, door().log_chunks)
+    await _caller(scope, door().log_chunks, run_in_log_thread)
     epoch = _number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
     offset = _number(
         parse_qs(scope["query_string"].decode("latin-1")).get("offset", [""])[0], "offset"
     )
-    return await log_append(
-        LogCall(
-            authorization=header(scope, "authorization"),
-            epoch=epoch,
-            replica=replica,
-            offset=offset,
-            data=await read_body(scope, receive, MAX_LOG_CHUNK_BYTES),
-        )
-    )
+    chunk = NewLogBytes(replica, offset, await read_body(scope, receive, MAX_LOG_CHUNK_BYTES))
+    return await log_append(LogCall(header(scope, "authorization"), epoch, (chunk,)))
+
+
+async def _logs(scope: Scope, receive: Receive) -> object:
+    node_id = await _caller(scope, door().log_chunks, run_in_log_thread)
+    epoch = _number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
+    # The caller has paid for one chunk: so many bytes are as good as several.
+    more = announced_bytes(scope, MAX_LOG_BATCH_BODY_BYTES) // MAX_LOG_CHUNK_BYTES
+    if wait := door().log_chunks.take(node_id, more):
+        raise too_frequent(wait)
+    chunks = unpack_logs(await read_body(scope, receive, MAX_LOG_BATCH_BODY_BYTES))
+    return await logs_append(LogCall(header(scope, "authorization"), epoch, chunks))
 
 
 def _number(text: str, field: str) -> int:

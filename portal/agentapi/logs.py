@@ -1,9 +1,11 @@
 """Log chunks from a node, appended by offset, so that a repeated chunk is harmless.
 
-The bytes go to the store between two short transactions: a store that answers late holds no row.
-Uploads have threads of their own, so that it cannot hold up the calls that keep nodes alive.
+The chunks of a call are judged each by itself, and counted in one transaction. The bytes go to the
+store between two short transactions: a store that answers late holds no row. All of it runs in
+threads of its own, so that it cannot hold up the calls that keep nodes alive.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -11,96 +13,173 @@ from django.db import transaction
 
 from agents.contract.calls import MAX_LOG_CHUNK_BYTES, LogResponse
 from agents.contract.errors import ContractError, ContractErrorCode
-from portal.agentapi.threads import run_in_store_thread, run_in_thread
+from agents.contract.log_batch import LogBatchResponse, LogChunkResult, NewLogBytes
+from portal.agentapi.threads import run_in_log_thread, run_in_store_thread
 from portal.inventory.credentials import credentials, node_authenticate
 from portal.job_logs.storage import stream_name
 from portal.jobs.models import Replica
 from portal.live.bell import ring
-from portal.storage.segments import UploadedPart, discard, merge_end, record, upload
+from portal.storage.segments import StreamEnd, discard, merge_end, record, upload
 
 MAX_LOG_BYTES = 128 << 20
+COLUMNS = (
+    *("attempt", "rank", "log_bytes", "log_removed_at"),
+    *("attempt__job", "attempt__number", "attempt__job__uid"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class LogCall:
-    """One chunk, as it was sent."""
+    """Chunks as they were sent, each replica once."""
 
     authorization: str
     epoch: int
-    replica: str
-    offset: int
-    data: bytes
+    chunks: tuple[NewLogBytes, ...]
+
+
+# By replica: where its log goes on, or why the chunk is refused.
+Outcomes = dict[str, int | ContractError]
 
 
 async def log_append(call: LogCall) -> LogResponse:
-    """Append at the end. Raises ContractError with `expected_offset` for any other offset, and
-    UNAVAILABLE if the store does not take the bytes: the agent keeps them and sends them again."""
-    stream = await run_in_thread(_stream_to_append, call=call)
-    if isinstance(stream, LogResponse):
-        return stream
-    parts = await run_in_store_thread(upload, stream=stream, data=call.data)
+    """Append the one chunk at the end. Raises ContractError with `expected_offset` for any other
+    offset, and UNAVAILABLE if the store does not take the bytes: the agent keeps them and sends
+    them again."""
+    ((_, outcome),) = (await _append(call)).items()
+    if isinstance(outcome, ContractError):
+        raise outcome
+    return LogResponse(next_offset=outcome)
+
+
+async def logs_append(call: LogCall) -> LogBatchResponse:
+    """The same for many logs. Raises ContractError only for the call as a whole."""
+    outcomes = await _append(call)
+    return LogBatchResponse(tuple(_result(c.replica, outcomes[c.replica]) for c in call.chunks))
+
+
+def _result(replica: str, outcome: int | ContractError) -> LogChunkResult:
+    if isinstance(outcome, int):
+        return LogChunkResult(replica, outcome)
+    expected = int((outcome.extra or {}).get("expected_offset", 0))
+    return LogChunkResult(replica, expected, str(outcome.code), outcome.sentence)
+
+
+async def _append(call: LogCall) -> Outcomes:
+    outcomes, streams = await run_in_log_thread(_judge_all, call=call)
+    if not streams:
+        return outcomes
+    uploaded = await run_in_store_thread(_upload_all, call=call, streams=streams)
     try:
-        response, was_recorded = await run_in_thread(_record, call=call, stream=stream, parts=parts)
+        again, recorded = await run_in_log_thread(_record_all, call=call, uploaded=uploaded)
     except ContractError:
         # After any other error the bytes may count: a connection can break during the commit.
-        await run_in_store_thread(discard, parts=parts)
+        await run_in_store_thread(_discard_all, ends=uploaded.values())
         raise
-    # Both leave the log as it is if the store fails.
-    if was_recorded:
-        await run_in_store_thread(merge_end, stream=stream)
-    else:
-        await run_in_store_thread(discard, parts=parts)
-    return response
+    # A log's first chunk has nothing to be merged with.
+    grown = [end.stream for end in recorded.values() if end.offset]
+    unused = [end for replica, end in uploaded.items() if replica not in recorded]
+    if grown or unused:
+        await run_in_store_thread(_finish, grown=grown, unused=unused)
+    return outcomes | again
 
 
-def _stream_to_append(call: LogCall) -> str | LogResponse:
-    """The stream that the chunk continues; a response if it has arrived already."""
-    row = _own_replica(call, lock=False)
-    return _repeated(row, call) or stream_name(row)
+def _judge_all(call: LogCall) -> tuple[Outcomes, dict[str, str]]:
+    """What is known without the bytes, and the streams that the other chunks continue."""
+    rows = _own_replicas(call, lock=False)
+    outcomes, streams = Outcomes(), {}
+    for chunk in call.chunks:
+        outcome = _judge(rows.get(chunk.replica), chunk)
+        if outcome is None:
+            streams[chunk.replica] = stream_name(rows[chunk.replica])
+        else:
+            outcomes[chunk.replica] = outcome
+    return outcomes, streams
 
 
-def _record(call: LogCall, stream: str, parts: list[UploadedPart]) -> tuple[LogResponse, bool]:
-    """Count the bytes that were uploaded, unless the same call has arrived meanwhile."""
+def _upload_all(call: LogCall, streams: Mapping[str, str]) -> dict[str, StreamEnd]:
+    """By replica. Raises StoreError, and then keeps none."""
+    ends: dict[str, StreamEnd] = {}
+    try:
+        for chunk in call.chunks:
+            if stream := streams.get(chunk.replica):
+                parts = upload(stream, chunk.data)
+                ends[chunk.replica] = StreamEnd(stream, chunk.offset, parts)
+    except BaseException:
+        _discard_all(ends.values())
+        raise
+    return ends
+
+
+def _record_all(
+    call: LogCall, uploaded: Mapping[str, StreamEnd]
+) -> tuple[Outcomes, dict[str, StreamEnd]]:
+    """Count the bytes that were uploaded, except of chunks that have arrived meanwhile."""
+    outcomes, ends, grown = Outcomes(), {}, []
     with transaction.atomic():
-        row = _own_replica(call, lock=True)
-        if response := _repeated(row, call):
-            return response, False
-        record(stream, call.offset, parts)
-        end = call.offset + len(call.data)
-        Replica.objects.filter(pk=row.pk, log_bytes=call.offset).update(log_bytes=end)
-        ring(f"job:{row.attempt.job_id}")
-    return LogResponse(next_offset=end), True
+        rows = _own_replicas(call, lock=True)
+        for chunk in call.chunks:
+            if chunk.replica not in uploaded:
+                continue
+            outcome = _judge(rows.get(chunk.replica), chunk)
+            if outcome is None:
+                row = rows[chunk.replica]
+                row.log_bytes = outcome = chunk.offset + len(chunk.data)
+                ends[chunk.replica] = uploaded[chunk.replica]
+                grown.append(row)
+            outcomes[chunk.replica] = outcome
+        if ends:
+            record(list(ends.values()))
+            Replica.objects.bulk_update(grown, ["log_bytes"])
+        for job in {row.attempt.job_id for row in grown}:
+            ring(f"job:{job}")
+    return outcomes, ends
 
 
-def _repeated(row: Replica, call: LogCall) -> LogResponse | None:
-    """The response to a chunk that has arrived already; None for one that continues the log."""
-    end = call.offset + len(call.data)
+def _finish(grown: Sequence[str], unused: Sequence[StreamEnd]) -> None:
+    """Both leave the logs as they are if the store fails."""
+    for stream in grown:
+        merge_end(stream)
+    _discard_all(unused)
+
+
+def _discard_all(ends: Iterable[StreamEnd]) -> None:
+    discard([part for end in ends for part in end.parts])
+
+
+def _judge(row: Replica | None, chunk: NewLogBytes) -> int | ContractError | None:
+    """None for a chunk that continues the log; where the log goes on after one that has arrived
+    already; the refusal of any other."""
+    if row is None:
+        sentence = "this node has no such replica: skip its log"
+        return ContractError(ContractErrorCode.REPLICA_UNKNOWN, sentence)
+    end = chunk.offset + len(chunk.data)
     if end <= row.log_bytes:
-        return LogResponse(next_offset=row.log_bytes)
+        return row.log_bytes
     # What is refused for good comes before the offset: the agent skips it and goes on behind it.
     if row.log_removed_at is not None:
         sentence = "retention has removed this log: send no more of it"
-        raise ContractError(ContractErrorCode.TOO_LARGE, sentence)
+        return ContractError(ContractErrorCode.TOO_LARGE, sentence)
     if end > MAX_LOG_BYTES and row.log_bytes > MAX_LOG_BYTES - MAX_LOG_CHUNK_BYTES:
         sentence = f"a log is kept up to {MAX_LOG_BYTES} bytes: send no more of this one"
-        raise ContractError(ContractErrorCode.TOO_LARGE, sentence)
-    if call.offset != row.log_bytes:
+        return ContractError(ContractErrorCode.TOO_LARGE, sentence)
+    if chunk.offset != row.log_bytes:
         sentence = f"the log goes on at {row.log_bytes}"
         extra: dict[str, int | str] = {"expected_offset": row.log_bytes}
-        raise ContractError(ContractErrorCode.OFFSET_MISMATCH, sentence, "offset", extra)
+        return ContractError(ContractErrorCode.OFFSET_MISMATCH, sentence, "offset", extra)
     return None
 
 
-def _own_replica(call: LogCall, *, lock: bool) -> Replica:
+def _own_replicas(call: LogCall, *, lock: bool) -> dict[str, Replica]:
+    """The node's replicas that the call names, by the name that it uses."""
     node = node_authenticate(credentials(), authorization=call.authorization, epoch=call.epoch)
-    refusal = ContractError(
-        ContractErrorCode.REPLICA_UNKNOWN, "this node has no such replica: skip its log"
-    )
+    keys = {key: chunk.replica for chunk in call.chunks if (key := _uuid(chunk.replica))}
+    rows = Replica.objects.select_related("attempt__job").only(*COLUMNS)
+    own = rows.filter(pk__in=list(keys), node=node)
+    return {keys[row.pk]: row for row in (own.lock_rows() if lock else own)}
+
+
+def _uuid(text: str) -> UUID | None:
     try:
-        key = UUID(call.replica)
+        return UUID(text)
     except ValueError:
-        raise refusal from None
-    rows = Replica.objects.select_related("attempt__job").filter(pk=key, node=node)
-    for row in rows.lock_rows() if lock else rows:
-        return row
-    raise refusal
+        return None

@@ -26,6 +26,11 @@ def is_polling(node_id: UUID) -> bool:
     return node_id in _open_polls
 
 
+def open_poll_count() -> int:
+    """Nodes that have a call open in this process."""
+    return len(_open_polls)
+
+
 @contextmanager
 def newest_poll(node_id: UUID, bell: Bell) -> Iterator[None]:
     """Make this the node's one open call; an older one is answered now."""

@@ -8,16 +8,17 @@ from uuid import UUID
 from django.db import transaction
 
 from agents.contract.codec import encode
-from agents.contract.documents import ObservedDocument
+from agents.contract.documents import DesiredDocument, ObservedDocument, read_desired
 from agents.contract.message import Message
 from agents.contract.wire_messages import from_wire
 from portal.allocations.holding import holding_compare
 from portal.allocations.services import allocations_mark_releasing
 from portal.audit.codes import EventCode
+from portal.desired.services import DOCUMENT_COLUMNS, documents_renew
 from portal.inventory.models import Node
 from portal.inventory.reports import gpu_reports_apply, slice_reports_apply
 from portal.jobs.models import Replica
-from portal.live.bell import ring, ring_plan
+from portal.live.bell import gather_rings, ring, ring_plan
 from portal.sites.observations import Observation, observations_apply
 from scheduler.core.model.states import ReplicaStatus
 
@@ -27,39 +28,60 @@ ELIGIBILITY = ("launchers", "share_clients", "blocks")
 
 def node_report(
     node_id: UUID, observed: ObservedDocument, applied_revision: int | None = None
-) -> None:
+) -> DesiredDocument | None:
     """Apply a whole observed document. Repeats are harmless, and write nothing.
 
     Absence means something only for replicas that the node was to remove. `applied_revision`: the
     revision that the node had applied when it observed this; by default the last one it reported.
+    Returns the node's desired document if it changed by this.
     """
     with transaction.atomic():
         (node,) = Node.objects.filter(pk=node_id).lock_rows()
-        changed = _facts_report(node, observed)
+        applied = node.applied_revision if applied_revision is None else applied_revision
+        document, columns = report_apply(node, observed, applied_revision=applied)
+        if columns:
+            node.save(update_fields=columns)
+    return document
+
+
+def report_apply(
+    node: Node, observed: ObservedDocument, *, applied_revision: int
+) -> tuple[DesiredDocument | None, list[str]]:
+    """`node_report` for a caller that has locked the node, and saves the returned columns.
+
+    The document is compiled in the transaction of the report, so that the answer carries it: no
+    bell, no task and no further call has to come in between. Nodes that have other ranks of a gang
+    are rung.
+    """
+    with gather_rings(driven=node.pk) as rings:
+        columns, changed = _facts_report(node, observed)
         changed |= gpu_reports_apply(node, observed)
         changed |= slice_reports_apply(node, observed)
-        applied = node.applied_revision if applied_revision is None else applied_revision
-        ended = holding_compare(node, observed, applied_revision=applied)
+        ended = holding_compare(node, observed, applied_revision=applied_revision)
         # A revision of a node that is ahead of us is not the one of the same number here.
-        applied = 0 if node.is_document_withheld else applied
+        applied = 0 if node.is_document_withheld else applied_revision
         seen = chain(_observations(observed, applied), _ended_unseen(node, ended))
-        observations_apply(seen, node=node, actor=f"node:{node.name}")
+        result = observations_apply(seen, node=node, actor=f"node:{node.name}")
         changed |= allocations_mark_releasing(node=node, listed={r.id for r in observed.replicas})
+        if changed:
+            ring_plan()
         ring("cluster")
-    if changed:
-        ring_plan()
+        if not (rings.is_drive_due or node.drive_due):
+            return None, columns
+        if node.pk in documents_renew([node], locked=result.locked):
+            return read_desired(node.desired), [*columns, *DOCUMENT_COLUMNS]
+    return None, [*columns, "drive_due"]
 
 
-def _facts_report(node: Node, observed: ObservedDocument) -> bool:
-    """Write what differs. True if other jobs may be placed on the node than before."""
+def _facts_report(node: Node, observed: ObservedDocument) -> tuple[list[str], bool]:
+    """Set what differs. Returns these columns, and whether other jobs may be placed on the node
+    than before."""
     before = node.facts
     columns = _facts_columns(observed)
     changed = {name: value for name, value in columns.items() if getattr(node, name) != value}
     for name, value in changed.items():
         setattr(node, name, value)
-    if changed:
-        node.save(update_fields=list(changed))
-    return any(before.get(name) != node.facts[name] for name in ELIGIBILITY)
+    return list(changed), any(before.get(name) != node.facts[name] for name in ELIGIBILITY)
 
 
 def _facts_columns(observed: ObservedDocument) -> dict[str, Any]:

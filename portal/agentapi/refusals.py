@@ -1,4 +1,4 @@
-"""Refused enrolments and hellos, and throttled calls of agents, as security events."""
+"""Refused enrolments, hellos and tokens, and throttled calls of agents, as security events."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,16 +7,19 @@ from agents.contract.errors import ContractError, ContractErrorCode
 from portal.agentapi.threads import run_in_thread
 from portal.audit.codes import AuditAction
 from portal.audit.security_events import refusal_count, refusals_write
+from portal.inventory.credentials import TokenExpired
+
+UNRECORDED = frozenset({ContractErrorCode.TOO_FREQUENT, ContractErrorCode.EPOCH_STALE})
 
 
 @asynccontextmanager
 async def refusals_recorded(action: AuditAction) -> AsyncIterator[None]:
     """Record a refusal inside the block as `action`, and raise it again. Throttled calls are left
-    to the endpoint, which records those of all calls."""
+    to the endpoint, which records those of all calls; the end of a session is routine."""
     try:
         yield
     except ContractError as refusal:
-        if refusal.code is not ContractErrorCode.TOO_FREQUENT:
+        if refusal.code not in UNRECORDED and not isinstance(refusal, TokenExpired):
             await refusal_record(action, refusal)
         raise
 

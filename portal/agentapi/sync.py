@@ -1,16 +1,18 @@
 """Sync, the database part: accept a node's report, and read its desired document."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from agents.contract.calls import EventType, SyncRequest, SyncResponse
+from agents.contract.calls import EventType, ReplicaOrigin, SyncRequest, SyncResponse
 from agents.contract.documents import (
     DesiredDocument,
+    DesiredReplicaState,
     ObservedDocument,
     check_protocol,
     read_desired,
@@ -18,11 +20,19 @@ from agents.contract.documents import (
 from agents.contract.errors import ContractError, ContractErrorCode
 from portal.agentapi.enrolment import node_mark_online
 from portal.agentapi.events import events_append
-from portal.agentapi.node_report import node_report
+from portal.agentapi.node_report import report_apply
 from portal.allocations.holding import node_refuses, node_suspect
-from portal.allocations.services import is_release_due
-from portal.inventory.credentials import epoch_stale, node_authenticate, require_not_retired
+from portal.allocations.services import is_release_due, to_be_removed
+from portal.inventory.credentials import (
+    claimed_node_id,
+    epoch_stale,
+    node_authenticate,
+    require_not_retired,
+    token_digest_of,
+)
 from portal.inventory.models import Node
+from portal.jobs.models import Replica
+from scheduler.core.model.states import NodeStatus
 
 # No document has this revision, and it is no news to any node.
 WITHHELD = -1
@@ -48,6 +58,8 @@ class SyncState:
     revision: int
     """Of the portal; WITHHELD while the node gets no document."""
     full_required: bool
+    desired: DesiredDocument | None = None
+    """That of `revision`, if it changed by this report."""
 
     @property
     def has_news(self) -> bool:
@@ -55,37 +67,113 @@ class SyncState:
 
 
 def sync_accept(*, authorization: str, request: SyncRequest) -> SyncState:
-    """Record contact, events and the observed document.
+    """Record contact and events, and apply the observed document, in one transaction.
 
-    The observed document is applied after the first commit, in the lock order of the rows that it
-    touches. If that fails, the stored hash stays, and the agent is asked for the document again.
+    If the document cannot be applied, contact and events are recorded alone: the node's lease goes
+    on, and as the stored hash stays, the agent is asked for the document again.
     """
-    observed = request.observed
-    with transaction.atomic():
-        nodes = Node.objects.defer("desired", "facts", "topology")
-        nodes = nodes.select_for_update(no_key=True, of=("self",))
-        node = node_authenticate(nodes, authorization=authorization, epoch=request.epoch)
-        _require_own(node, observed)
-        changed = events_append(node, request.events)
-        if any(event.type == EventType.DOCUMENT_REFUSED for event in request.events):
-            changed += node_refuses(node)
-        if request.applied_revision > node.revision:
-            changed += node_suspect(node)
-        _contact(node, request, changed)
-    if observed is not None:
-        check_protocol(observed.protocol)
-        node_report(node.pk, observed, request.applied_revision)
-        stored = Node.objects.filter(pk=node.pk, epoch=request.epoch)
-        if request.observed_hash != node.observed_hash:
-            stored.update(observed_hash=request.observed_hash)
+    if quiet := _quiet(authorization, request):
+        return quiet
+    node: Node | None = None
+    try:
+        with transaction.atomic():
+            node, columns = _contact(authorization, request)
+            desired = None
+            if request.observed is not None:
+                desired, reported = _report(node, request, request.observed)
+                columns |= reported
+            node.save(update_fields=columns)
+            return _state(node, request, desired)
+    except Exception:
+        if node is None or request.observed is None:
+            raise
+        with transaction.atomic():
+            node, columns = _contact(authorization, request)
+            node.save(update_fields=columns)
+        raise
+
+
+def _quiet(authorization: str, request: SyncRequest) -> SyncState | None:
+    """Record the contact of a node with nothing to report, to which there is nothing to say: most
+    calls, in two statements. None if anything at all is otherwise."""
+    if request.observed is not None or request.events:
+        return None
+    node_id, applied, now = claimed_node_id(authorization), request.applied_revision, timezone.now()
+    nodes = Node.objects.filter(
+        pk=node_id,
+        token_digest=token_digest_of(authorization),
+        token_expires_at__gt=now,
+        epoch=request.epoch,
+        status=NodeStatus.ONLINE,
+        observed_hash=request.observed_hash,
+        revision=applied,
+        restored_at=None,
+        holding_since=None,
+    )
+    nodes = nodes.filter(~Exists(to_be_removed(OuterRef("pk"), applied)))
+    if not nodes.update(**_contact_columns(now), applied_revision=applied):
+        return None
+    return SyncState(
+        node_id=node_id,
+        epoch=request.epoch,
+        acked_seq=Node.objects.values_list("acked_seq", flat=True).get(pk=node_id),
+        applied_revision=applied,
+        revision=applied,
+        full_required=False,
+    )
+
+
+def _contact_columns(now: datetime) -> dict[str, datetime]:
+    lease = timedelta(seconds=settings.PLATFORM.lease_seconds)
+    return {"last_seen_at": now, "lease_until": now + lease}
+
+
+def _contact(authorization: str, request: SyncRequest) -> tuple[Node, set[str]]:
+    """The calling node, locked, with its contact and its events; the columns that these change.
+    Raises ContractError."""
+    nodes = Node.objects.defer("desired")
+    if request.observed is None:
+        nodes = nodes.defer("facts", "topology")
+    nodes = nodes.select_for_update(no_key=True, of=("self",))
+    node = node_authenticate(nodes, authorization=authorization, epoch=request.epoch)
+    _require_own(node, request.observed)
+    columns = set(events_append(node, request.events))
+    if any(event.type == EventType.DOCUMENT_REFUSED for event in request.events):
+        columns |= set(node_refuses(node))
+    if request.applied_revision > node.revision:
+        columns |= set(node_suspect(node))
+    contact = _contact_columns(timezone.now())
+    for name, value in contact.items():
+        setattr(node, name, value)
+    # A revision that we never issued, or issued anew, says nothing about what was applied.
+    is_ours = request.applied_revision <= node.revision and not node.is_document_withheld
+    node.applied_revision = request.applied_revision if is_ours else 0
+    node_mark_online(node)
+    return node, columns | {*contact, "applied_revision"}
+
+
+def _report(
+    node: Node, request: SyncRequest, observed: ObservedDocument
+) -> tuple[DesiredDocument | None, set[str]]:
+    """The node's desired document if the report changed it, and the node's columns to save."""
+    check_protocol(observed.protocol)
+    desired, columns = report_apply(node, observed, applied_revision=request.applied_revision)
+    if request.observed_hash != node.observed_hash:
+        node.observed_hash = request.observed_hash
+        columns.append("observed_hash")
+    return desired, set(columns)
+
+
+def _state(node: Node, request: SyncRequest, desired: DesiredDocument | None) -> SyncState:
+    is_full = request.observed is not None
     return SyncState(
         node_id=node.pk,
         epoch=node.epoch,
         acked_seq=node.acked_seq,
         applied_revision=request.applied_revision,
-        revision=_revision(node.pk, request.epoch),
-        full_required=observed is None
-        and (node.restored_at is not None or _needs_full(node, request)),
+        revision=WITHHELD if node.is_document_withheld else node.revision,
+        full_required=not is_full and (node.restored_at is not None or _needs_full(node, request)),
+        desired=desired,
     )
 
 
@@ -108,7 +196,8 @@ def sync_answer(*, state: SyncState, revision: int) -> SyncResponse:
     """
     desired = None
     if revision not in (state.applied_revision, WITHHELD):
-        desired = _desired(state.node_id)
+        is_in_hand = state.desired is not None and state.desired.revision == revision
+        desired = state.desired if is_in_hand else _desired(state.node_id)
     return SyncResponse(
         epoch=state.epoch,
         acked_seq=state.acked_seq,
@@ -117,7 +206,19 @@ def sync_answer(*, state: SyncState, revision: int) -> SyncResponse:
         full_required=state.full_required,
         server_time=timezone.now().isoformat(),
         desired=desired,
+        origins=_origins(desired) if desired else (),
     )
+
+
+def _origins(desired: DesiredDocument) -> tuple[ReplicaOrigin, ...]:
+    """Of replicas that the agent is to prepare, and has not: it then remembers them."""
+    stopped = DesiredReplicaState.STOP
+    new = [r.id for r in desired.replicas if r.rendezvous is None and r.wish is not stopped]
+    if not new:
+        return ()
+    rows = Replica.objects.filter(pk__in=new).order_by("pk")
+    columns = rows.values_list("pk", "attempt__job_id", "attempt__job__request_id")
+    return tuple(ReplicaOrigin(str(pk), f"J-{job}", request) for pk, job, request in columns)
 
 
 def _desired(node_id: UUID) -> DesiredDocument | None:
@@ -138,15 +239,3 @@ def _require_own(node: Node, observed: ObservedDocument | None) -> None:
     if observed is not None and observed.node != str(node.pk):
         sentence = "a node speaks for itself only: send your own node id"
         raise ContractError(ContractErrorCode.INVALID_FIELD, sentence, "observed.node")
-
-
-def _contact(node: Node, request: SyncRequest, changed: tuple[str, ...]) -> None:
-    """`changed`: the columns that its events have changed."""
-    now = timezone.now()
-    node.last_seen_at = now
-    node.lease_until = now + timedelta(seconds=settings.PLATFORM.lease_seconds)
-    # A revision that we never issued, or issued anew, says nothing about what was applied.
-    is_ours = request.applied_revision <= node.revision and not node.is_document_withheld
-    node.applied_revision = request.applied_revision if is_ours else 0
-    node.save(update_fields=["last_seen_at", "lease_until", "applied_revision", *changed])
-    node_mark_online(node)

@@ -5,18 +5,22 @@ Nothing waits for a bell here: an open long poll owns neither a thread nor a con
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.db import connections
 
 Result = TypeVar("Result")
+# A coroutine function as those below.
+RunInThread = Callable[..., Awaitable[Any]]
 # Reading JSON holds the interpreter's lock: more threads would only keep the event loop waiting.
 DECODE_THREADS = 1
+# Logs wait for each other, never a report for logs.
+LOG_THREADS = 2
 
 
 async def run_in_thread(work: Callable[..., Result], **arguments: object) -> Result:
@@ -25,6 +29,12 @@ async def run_in_thread(work: Callable[..., Result], **arguments: object) -> Res
     # With the address and the request id of the call, which audit lines name.
     run = partial(copy_context().run, _run, work, arguments)
     return await loop.run_in_executor(_pool(), run)
+
+
+async def run_in_log_thread(work: Callable[..., Result], **arguments: object) -> Result:
+    """The same in threads of their own, for calls with logs: they are never ahead of a report."""
+    run = partial(copy_context().run, _run, work, arguments)
+    return await asyncio.get_running_loop().run_in_executor(_log_pool(), run)
 
 
 async def run_in_store_thread(work: Callable[..., Result], **arguments: object) -> Result:
@@ -38,6 +48,11 @@ async def run_in_decode_thread(work: Callable[[], Result]) -> Result:
     return await asyncio.get_running_loop().run_in_executor(_decode_pool(), work)
 
 
+def waiting_call_count() -> int:
+    """Calls that wait for a thread with a database connection."""
+    return _pool()._work_queue.qsize()
+
+
 @cache
 def _decode_pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(DECODE_THREADS, thread_name_prefix="agentdecode")
@@ -46,6 +61,11 @@ def _decode_pool() -> ThreadPoolExecutor:
 @cache
 def _store_pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(settings.PLATFORM.agent_threads, thread_name_prefix="agentstore")
+
+
+@cache
+def _log_pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(LOG_THREADS, thread_name_prefix="agentlog")
 
 
 @cache

@@ -159,8 +159,9 @@ def _agree(node: Node) -> None:
 
 def _end_allowance(node: Node, applied_revision: int) -> None:
     """What an admin allows is allowed once."""
-    has_applied = applied_revision == node.revision and node.desired.get("allow_mass_removal")
-    if node.allow_mass_removal and has_applied:
+    if not node.allow_mass_removal or applied_revision != node.revision:
+        return
+    if node.desired.get("allow_mass_removal"):
         node.allow_mass_removal, node.drive_due = False, True
         node.save(update_fields=["allow_mass_removal", "drive_due"])
 

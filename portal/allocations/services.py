@@ -5,17 +5,19 @@ A device is free only after its node has reported that the container is gone.
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import Count, OuterRef
 from django.utils import timezone
 
 from agents.contract.documents import SliceKind
 from portal.allocations.models import Allocation
 from portal.allocations.querysets import AllocationQuerySet
-from portal.allocations.slices import slice_create
+from portal.allocations.slices import SliceOrder, slices_create
 from portal.audit.transitions import (
     IllegalTransitionError,
     StaleStatusError,
@@ -23,13 +25,13 @@ from portal.audit.transitions import (
     advance,
 )
 from portal.database.intervals import SECOND
-from portal.inventory.boards import board_quota_models, quota_model_names
+from portal.inventory.boards import quota_model_names
 from portal.inventory.models import Gpu, Node, Slice
 from portal.inventory.reports import slices_delete
 from portal.jobs.models import Attempt, DesiredState, Job, Replica
 from portal.quotas.models import Quota
 from portal.quotas.services import quotas_return, quotas_take
-from scheduler.core.model.decisions import ReplicaPlacement
+from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.states import AllocationStatus
 
 log = logging.getLogger(__name__)
@@ -41,56 +43,93 @@ RELEASED_TOGETHER = 500
 RELEASE_ERRORS = (IntegrityError, StaleStatusError, IllegalTransitionError)
 
 
-def gang_allocate(
+@dataclass(frozen=True, slots=True)
+class GangOrder:
+    """The devices that a job is to get on Tessera's own nodes."""
+
+    job: Job
+    replicas: tuple[ReplicaPlacement, ...]
+    processes: int
+    """Of each replica: the clients of its MPS shares."""
+
+
+def gangs_allocate(
     *,
-    job: Job,
-    replicas: Iterable[ReplicaPlacement],
+    gangs: Sequence[GangOrder],
     quotas: Iterable[Quota],
     gpus: Iterable[Gpu],
     slices: Iterable[Slice],
-    quota_models: Mapping[str, Iterable[str]],
-    processes: int,
     at: datetime,
-) -> Attempt:
-    """Start an attempt: its replicas, their reserved devices, and the units taken from quotas.
+) -> None:
+    """Start an attempt of each job: its replicas, their reserved devices, and the units taken from
+    quotas, in as many statements for one as for many.
 
-    All rows are locked by the caller. `quota_models`: the models of quotas that count each GPU, by
-    its id. Raises IntegrityError where a device or a quota is taken meanwhile.
+    All rows are locked by the caller. Raises IntegrityError where a device or a quota is taken
+    meanwhile.
     """
     gpu_by_id = {str(gpu.pk): gpu for gpu in gpus}
-    slice_by_id = {str(row.pk): row for row in slices}
-    replicas = tuple(replicas)
-    attempt = Attempt.objects.create(job=job, number=job.attempts.count() + 1, created_at=at)
-    # A gang of one has no barrier: its node starts it as soon as it is ready.
-    desired = DesiredState.RUN if len(replicas) == 1 else DesiredState.PREPARE
-    units: dict[str, int] = defaultdict(int)
-    for replica in replicas:
-        row = Replica.objects.create(
-            attempt=attempt, rank=replica.rank, node_id=replica.node, desired_state=desired
+    attempts = _attempts_create([gang.job for gang in gangs], at)
+    replicas = [
+        (gang, placed, _replica(attempt, placed, is_gang=len(gang.replicas) > 1))
+        for gang, attempt in zip(gangs, attempts, strict=True)
+        for placed in gang.replicas
+    ]
+    Replica.objects.bulk_create(row for _, _, row in replicas)
+    devices = [
+        (gang, row, index, device)
+        for gang, placed, row in replicas
+        for index, device in enumerate(placed.devices)
+    ]
+    own = _slices([(gang, device) for gang, _, _, device in devices], gpu_by_id, slices)
+    rows = [
+        Allocation(
+            replica=row,
+            slice=own_slice,
+            project=gang.job.project,
+            user=gang.job.owner,
+            units=device.units,
+            # The first device of a replica carries all of its CPU and memory.
+            cpu_milli=0 if index else gang.job.cpu_milli,
+            memory_mib=0 if index else gang.job.memory_mib,
+            reserved_at=at,
         )
-        for index, device in enumerate(replica.devices):
-            for model in quota_models[device.gpu]:
-                units[model] += device.units
-            Allocation.objects.create(
-                replica=row,
-                slice=slice_by_id.get(device.slice)
-                or slice_create(
-                    gpu=gpu_by_id[device.gpu],
-                    device=device,
-                    project=job.project,
-                    clients=processes,
-                ),
-                project=job.project,
-                user=job.owner,
-                units=device.units,
-                # The first device of a replica carries all of its CPU and memory.
-                cpu_milli=0 if index else job.cpu_milli,
-                memory_mib=0 if index else job.memory_mib,
-                reserved_at=at,
-            )
+        for (gang, row, index, device), own_slice in zip(devices, own, strict=True)
+    ]
+    Allocation.objects.bulk_create(rows)
     # A CHECK constraint refuses what the planner should have refused.
-    quotas_take(quotas=quotas, units_by_model=units)
-    return attempt
+    by_slice = {own_slice.pk: gpu_by_id[str(own_slice.gpu_id)] for own_slice in own}
+    quotas_take(_units_by_quota(quotas, rows, by_slice))
+
+
+def _replica(attempt: Attempt, placed: ReplicaPlacement, *, is_gang: bool) -> Replica:
+    # A gang of one has no barrier: its node starts it as soon as it is ready.
+    desired = DesiredState.PREPARE if is_gang else DesiredState.RUN
+    node = UUID(placed.node)
+    return Replica(attempt=attempt, rank=placed.rank, node_id=node, desired_state=desired)
+
+
+def _slices(
+    devices: Sequence[tuple[GangOrder, DevicePlacement]],
+    gpu_by_id: Mapping[str, Gpu],
+    idle: Iterable[Slice],
+) -> list[Slice]:
+    """The slice of each device: the idle one that it names, or a new one."""
+    idle_by_id = {str(row.pk): row for row in idle}
+    orders = [
+        SliceOrder(gpu_by_id[device.gpu], device, gang.job.project, gang.processes)
+        for gang, device in devices
+        if device.slice not in idle_by_id
+    ]
+    made = iter(slices_create(orders))
+    return [idle_by_id.get(device.slice) or next(made) for _, device in devices]
+
+
+def _attempts_create(jobs: Sequence[Job], at: datetime) -> list[Attempt]:
+    earlier = Attempt.objects.filter(job__in=jobs).order_by().values_list("job")
+    counts: dict[int, int] = dict(earlier.annotate(Count("pk")))
+    return Attempt.objects.bulk_create(
+        [Attempt(job=job, number=counts.get(job.pk, 0) + 1, created_at=at) for job in jobs]
+    )
 
 
 def gang_reserve(
@@ -104,10 +143,11 @@ def gang_reserve(
     attempt = Attempt.objects.create(
         job=job, site=site, number=job.attempts.count() + 1, created_at=at
     )
+    rows = []
     for rank in range(job.replica_count):
         # The site starts a gang together: there is no barrier here.
         replica = Replica.objects.create(attempt=attempt, rank=rank, desired_state=DesiredState.RUN)
-        Allocation.objects.create(
+        row = Allocation.objects.create(
             replica=replica,
             board=board,
             project=job.project,
@@ -117,8 +157,8 @@ def gang_reserve(
             memory_mib=job.memory_mib,
             reserved_at=at,
         )
-    taken = dict.fromkeys(board_quota_models(board), units * job.replica_count)
-    quotas_take(quotas=quotas, units_by_model=taken)
+        rows.append(row)
+    quotas_take(_units_by_quota(quotas, rows, {}))
     return attempt
 
 
@@ -126,19 +166,21 @@ def allocations_bind(
     *, replicas: Iterable[Replica], transitions: Transitions, at: datetime
 ) -> None:
     """The replicas have their devices: their time counts from `at`. Gathered in `transitions`."""
-    reserved = Allocation.objects.filter(replica__in=replicas, status=AllocationStatus.RESERVED)
-    for row in reserved.select_related("replica__attempt").lock_rows():
+    by_id = {replica.pk: replica for replica in replicas}
+    reserved = Allocation.objects.filter(replica__in=by_id, status=AllocationStatus.RESERVED)
+    for row in reserved.lock_rows():
+        row.replica = by_id[row.replica_id]
         transitions.advance(row, AllocationStatus.BOUND, at=at, bound_at=at)
 
 
 def is_release_due(*, node: Node) -> bool:
     """Whether replicas that the node was to remove still have allocations."""
-    return _to_be_removed(node).exists()
+    return to_be_removed(node, node.applied_revision).exists()
 
 
 def allocations_mark_releasing(*, node: Node, listed: set[str]) -> bool:
     """Mark the allocations of replicas that the node was to remove and no longer lists."""
-    rows = _to_be_removed(node).select_related("replica__attempt").lock_rows()
+    rows = to_be_removed(node, node.applied_revision).select_related("replica__attempt").lock_rows()
     gone = [row for row in rows if str(row.replica_id) not in listed]
     transitions = Transitions()
     for row in gone:
@@ -158,11 +200,13 @@ def attempt_allocations_mark_releasing(*, attempt: Attempt) -> bool:
     return bool(in_use)
 
 
-def _to_be_removed(node: Node) -> AllocationQuerySet[Allocation]:
-    removed = Replica.objects.filter(
-        node=node, desired_state=DesiredState.GONE, gone_revision__lte=node.applied_revision
+def to_be_removed(node: Node | OuterRef, applied_revision: int) -> AllocationQuerySet[Allocation]:
+    """Allocations in use of replicas that the node was to remove by the revision it has applied."""
+    return Allocation.objects.in_use().filter(
+        replica__node=node,
+        replica__desired_state=DesiredState.GONE,
+        replica__gone_revision__lte=applied_revision,
     )
-    return Allocation.objects.in_use().filter(replica__in=removed)
 
 
 def allocations_release(*, limit: int = RELEASED_TOGETHER) -> int:

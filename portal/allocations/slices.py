@@ -1,10 +1,12 @@
 """Slices for replicas, made where none exists yet."""
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.conf import settings
 from django.db import IntegrityError
-from django.db.models import F, Q
 from django.utils import timezone
 
 from agents.contract.documents import GpuMode, SliceKind
@@ -13,61 +15,88 @@ from portal.inventory.models import Gpu, Slice, SlotClaim
 from scheduler.core.model.decisions import DevicePlacement
 
 
-def slice_create(*, gpu: Gpu, device: DevicePlacement, project: Project, clients: int) -> Slice:
-    """A new slice for a replica of this project, of the kind that the device says."""
-    if device.kind is SliceKind.MPS:
-        return share_create(gpu=gpu, device=device, project=project, clients=clients)
-    return device_create(gpu=gpu, device=device)
+@dataclass(frozen=True, slots=True)
+class SliceOrder:
+    """A slice to be made."""
+
+    gpu: Gpu
+    """Locked by the caller; its mode and shares change."""
+    device: DevicePlacement
+    project: Project | None = None
+    """Of an MPS share."""
+    clients: int = 0
+    """Of an MPS share: how many processes use it."""
+
+    @property
+    def is_share(self) -> bool:
+        return self.device.kind is SliceKind.MPS
 
 
-def device_create(*, gpu: Gpu, device: DevicePlacement) -> Slice:
-    """A MIG slice, or the row of a whole GPU, with its slot claims. An empty GPU takes the mode
-    that the slice needs."""
-    mode = GpuMode.MIG if device.kind is SliceKind.MIG else GpuMode.WHOLE
-    if mode is GpuMode.MIG:
-        gpu.settles_at = next_settle_time()
-    gpu.desired_mode = mode
-    gpu.save(update_fields=["desired_mode", "settles_at"])
-    row = Slice.objects.create(
-        gpu=gpu,
-        kind=device.kind,
-        profile=device.profile,
-        start=device.start,
-        size=device.size,
-        memory_mib=device.memory_mib,
-        units=device.units,
-    )
-    slots = range(device.start, device.start + device.size)
-    SlotClaim.objects.bulk_create([SlotClaim(gpu=gpu, slot=s, slice=row) for s in slots])
-    return row
+def slices_create(orders: Sequence[SliceOrder]) -> list[Slice]:
+    """The rows of new slices, in the order of `orders`: MIG slices, whole GPUs and MPS shares, in
+    as many statements for one as for many.
 
-
-def share_create(*, gpu: Gpu, device: DevicePlacement, project: Project, clients: int) -> Slice:
-    """An MPS share. It claims no slots: the GPU counts what its shares take, and for which project.
-
-    Raises IntegrityError if another project, a slice or a whole-GPU job is on the GPU.
+    A MIG slice or a whole GPU claims its slots. A share claims none: the GPU counts what its shares
+    take, and for which project. Raises IntegrityError where slots, threads or memory are taken.
     """
-    free = Gpu.objects.filter(
-        Q(sharing_project=None) | Q(sharing_project=project), pk=gpu.pk, claims=None
+    devices = [order for order in orders if not order.is_share]
+    shares = [order for order in orders if order.is_share]
+    _gpus_partition(devices)
+    rows = Slice.objects.bulk_create([_row(order) for order in orders])
+    claiming = [row for row in rows if row.kind != SliceKind.MPS]
+    SlotClaim.objects.bulk_create(
+        SlotClaim(gpu=row.gpu, slot=slot, slice=row)
+        for row in claiming
+        for slot in range(row.start, row.start + row.size)
     )
-    taken = free.update(
-        desired_mode=GpuMode.MPS,
-        sharing_project=project,
-        shared_threads=F("shared_threads") + device.threads,
-        shared_memory_mib=F("shared_memory_mib") + device.memory_mib,
-    )
-    if not taken:
-        raise IntegrityError(f"{gpu} is not free for a share of {project.slug}")
-    return Slice.objects.create(
-        gpu=gpu,
+    # After the claims: a GPU that has any takes no share.
+    _gpus_share(shares)
+    return rows
+
+
+def _row(order: SliceOrder) -> Slice:
+    device = order.device
+    return Slice(
+        gpu=order.gpu,
         kind=device.kind,
+        profile="" if order.is_share else device.profile,
         start=device.start,
         size=device.size,
         memory_mib=device.memory_mib,
         units=device.units,
-        threads=device.threads,
-        clients=clients,
+        threads=device.threads if order.is_share else 0,
+        clients=order.clients if order.is_share else 0,
     )
+
+
+def _gpus_partition(orders: Iterable[SliceOrder]) -> None:
+    """An empty GPU takes the mode that its new slice needs."""
+    settles_at, changed = next_settle_time(), {}
+    for order in orders:
+        gpu = order.gpu
+        before = (gpu.desired_mode, gpu.settles_at)
+        gpu.desired_mode = GpuMode.WHOLE
+        if order.device.kind is SliceKind.MIG:
+            gpu.desired_mode, gpu.settles_at = GpuMode.MIG, settles_at
+        if before != (gpu.desired_mode, gpu.settles_at):
+            changed[gpu.pk] = gpu
+    Gpu.objects.bulk_update(changed.values(), ["desired_mode", "settles_at"])
+
+
+def _gpus_share(orders: Iterable[SliceOrder]) -> None:
+    shared: dict[UUID, Gpu] = {}
+    for order in orders:
+        gpu = shared.setdefault(order.gpu.pk, order.gpu)
+        project = order.project
+        if project is None or gpu.sharing_project_id not in (None, project.pk):
+            raise IntegrityError(f"GPU {gpu.uuid} is not free for a share of {project}")
+        gpu.desired_mode, gpu.sharing_project = GpuMode.MPS, project
+        gpu.shared_threads += order.device.threads
+        gpu.shared_memory_mib += order.device.memory_mib
+    unclaimed = Gpu.objects.filter(claims=None)
+    columns = ["desired_mode", "sharing_project", "shared_threads", "shared_memory_mib"]
+    if unclaimed.bulk_update(shared.values(), columns) != len(shared):
+        raise IntegrityError("a GPU that has slices, or is allocated whole, takes no share")
 
 
 def next_settle_time() -> datetime:

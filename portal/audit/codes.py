@@ -7,8 +7,9 @@ from enum import StrEnum
 
 
 class AuditAction(StrEnum):
-    """A privileged change."""
+    """A privileged change, or a security event."""
 
+    AGENT_TOKEN_REFUSED = "agent_token_refused"  # noqa: S105 - no secret
     BUDGET_ADD = "budget_add"
     BUDGET_REMOVE = "budget_remove"
     GPU_CLAIM = "gpu_claim"
@@ -132,6 +133,7 @@ class EventCode(StrEnum):
 
 
 AUDIT_LABELS: dict[AuditAction, str] = {
+    AuditAction.AGENT_TOKEN_REFUSED: "Access token of a node refused",
     AuditAction.BUDGET_ADD: "Budget added",
     AuditAction.BUDGET_REMOVE: "Budget removed",
     AuditAction.GPU_CLAIM: "GPU reported by a second node",

@@ -3,8 +3,9 @@
 `advance` moves one row now; `Transitions` gathers moves and writes them together.
 """
 
+import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -19,6 +20,8 @@ from scheduler.core.model.reasons import Reason
 from scheduler.core.model.states import EDGES, is_allowed
 
 SYSTEM = "system"
+
+log = logging.getLogger(__name__)
 
 
 class IllegalTransitionError(Exception):
@@ -50,6 +53,7 @@ def advance(
     with transaction.atomic(savepoint=False):
         _update(row, old, to, columns)
         event.save(force_insert=True)
+        _log_on_commit([(row, event)])
     _set(row, to, columns)
     return event
 
@@ -59,8 +63,8 @@ class _Moved:
     """A row, and how its gathered moves change it."""
 
     row: Any
-    old: StrEnum
-    """The status that was read."""
+    old: str | None
+    """The status that was read; None for a row without one."""
     columns: dict[str, Any] = field(default_factory=dict)
 
 
@@ -69,7 +73,8 @@ class Transitions:
     rows that make the same move, and one INSERT for all events.
 
     A row may move several times; it is written once, with an event for each move. Until `write`,
-    rows of the database are as they were: lock and read what is needed before.
+    rows of the database are as they were: lock and read what is needed before. After it, more may
+    be gathered.
     """
 
     def __init__(self) -> None:
@@ -93,16 +98,28 @@ class Transitions:
         Raises IllegalTransitionError, and ValueError for another copy of a row that has moved here.
         """
         old, columns, event = _move(row, to, actor, reason, code, message, at, columns)
-        moved = self._moved.setdefault((type(row), row.pk), _Moved(row, old))
-        if moved.row is not row:
-            raise ValueError(f"another copy of {row.NOUN} {row.pk} has moved already")
+        moved = self._gather(row, old)
         _set(row, to, columns)
         moved.columns |= columns
         self._events.append(event)
 
+    def set_columns(self, row: Any, **columns: Any) -> None:
+        """Set columns of a row that moves here, in the same update, or of one that does not. It may
+        also be a row without a status."""
+        moved = self._gather(row, getattr(row, "status", None))
+        for name, value in columns.items():
+            setattr(row, name, value)
+        moved.columns |= columns
+
     def record(self, row: Any, code: str, message: Message, *, actor: str = SYSTEM) -> None:
         """As the function `event_record`, but only in memory until `write`."""
         self._events.append(_recorded(row, code, message, actor, {}))
+
+    def _gather(self, row: Any, old: str | None) -> _Moved:
+        moved = self._moved.setdefault((type(row), row.pk), _Moved(row, old))
+        if moved.row is not row:
+            raise ValueError(f"another copy of {type(row).__name__} {row.pk} has moved already")
+        return moved
 
     def write(self) -> None:
         """Write what was gathered. Call this in the transaction that locked the rows: if one of
@@ -111,11 +128,16 @@ class Transitions:
         alike: dict[tuple[Any, ...], list[_Moved]] = defaultdict(list)
         for moved in self._moved.values():
             row = moved.row
-            alike[type(row), moved.old, row.status, frozenset(moved.columns)].append(moved)
+            new = None if moved.old is None else row.status
+            alike[type(row), moved.old, new, frozenset(moved.columns)].append(moved)
         with transaction.atomic(savepoint=False):
-            for (model, old, to, _), group in alike.items():
-                _update_alike(model, old, to, group)
-            Event.objects.bulk_create(self._events)
+            for (model, old, new, _), group in alike.items():
+                _update_alike(model, old, new, group)
+            if self._events:
+                Event.objects.bulk_create(self._events)
+            jobs = {m.row.pk: m.row for m in self._moved.values() if _is_job(m.row)}
+            of_jobs = [event for event in self._events if event.noun == "job"]
+            _log_on_commit([(jobs[e.job_id], e) for e in of_jobs if e.job_id in jobs])
         self._moved, self._events = {}, []
 
 
@@ -131,6 +153,29 @@ def event_record(
     event = _recorded(row, code, message, actor, data or {})
     event.save(force_insert=True)
     return event
+
+
+def _is_job(row: Any) -> bool:
+    return getattr(row, "NOUN", "") == "job"
+
+
+def _log_on_commit(moves: Sequence[tuple[Any, Event]]) -> None:
+    """A line for each move of a job, once it counts; it names the request that submitted the job.
+
+    What the job's row has not loaded is left out: a line of the log costs no query."""
+    lines = [
+        (event, {"job": row.label, "request_id": row.__dict__.get("request_id")})
+        for row, event in moves
+        if event.noun == "job" and event.new
+    ]
+    if lines:
+        transaction.on_commit(lambda: _log(lines))
+
+
+def _log(lines: Sequence[tuple[Event, dict[str, Any]]]) -> None:
+    for event, fields in lines:
+        known = {name: value for name, value in fields.items() if value}
+        log.info("%s %s -> %s", fields["job"], event.old, event.new, extra=known)
 
 
 def _recorded(row: Any, code: str, message: Message, actor: str, data: dict[str, Any]) -> Event:
@@ -194,17 +239,20 @@ def _update(row: models.Model, old: StrEnum, to: StrEnum, columns: dict[str, Any
 
 
 def _update_alike(
-    model: type[models.Model], old: StrEnum, to: StrEnum, group: Iterable[_Moved]
+    model: type[models.Model], old: str | None, new: str | None, group: Iterable[_Moved]
 ) -> None:
     """All of `group` make the same move, with the same columns."""
     first, *others = group
-    unmoved = model._default_manager.filter(status=old)
+    rows = model._default_manager.all()
+    if old is not None:
+        rows = rows.filter(status=old)
+    status = {} if new is None else {"status": new}
     if all(moved.columns == first.columns for moved in others):
         pks = [first.row.pk, *(moved.row.pk for moved in others)]
-        count = unmoved.filter(pk__in=pks).update(status=to, **first.columns)
+        count = rows.filter(pk__in=pks).update(**status, **first.columns)
     else:
-        names = ["status", *first.columns]
-        count = unmoved.bulk_update([first.row, *(moved.row for moved in others)], names)
+        names = [*status, *first.columns]
+        count = rows.bulk_update([first.row, *(moved.row for moved in others)], names)
     if stale := 1 + len(others) - count:
         raise StaleStatusError(f"{stale} {model.__name__} rows are no longer {old}")
 

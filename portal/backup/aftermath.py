@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from portal.inventory.models import InventoryVersion, JoinToken, Node
 from portal.leases.models import TaskLease
+from portal.planning.changes import everything_changed
 from scheduler.core.model.states import NodeStatus
 
 
@@ -57,6 +58,7 @@ def rows_settle(margin: int) -> None:
         # A node in contact gets the usual time until it is unreachable.
         nodes.filter(status=NodeStatus.ONLINE).update(last_seen_at=now)
         InventoryVersion.objects.update(number=F("number") + margin)
+        everything_changed()
         TaskLease.objects.update(token="", expires_at=None, rung=True, continuation=None)
         # It may have been used, or ended, since.
         JoinToken.objects.filter(used_at=None).delete()

@@ -62,15 +62,22 @@ def backup_write(target: Path, *, with_keys: bool = False) -> Manifest:
     return manifest
 
 
-def backup_restore(source: Path, *, replace: bool, margin: int = MARGIN) -> RestoreResult:
+def backup_restore(
+    source: Path, *, replace: bool, margin: int = MARGIN, needs_keys: bool = False
+) -> RestoreResult:
     """Replace database and objects by those of the archive. Raises BackupError; then the database
-    is as it was."""
+    is as it was. `needs_keys`: an archive without the secret keys is refused."""
     with (
         _store_required(),
         archive_reader(source) as archive,
         tempfile.TemporaryDirectory(dir=source.parent, prefix=".restore-") as folder,
     ):
         _require_restorable(archive.manifest, replace=replace)
+        if needs_keys and not archive.manifest.keys:
+            raise BackupError(
+                "the archive has no keys, as it was made without --with-keys: nothing was changed; "
+                "leave out --keys-to"
+            )
         old, new = Path(folder) / "old", Path(folder) / DATABASE
         archive.copy(DATABASE, new)
         with database_dump(old):

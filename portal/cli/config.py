@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from portal.cli.environment import secret
 from portal.cli.exit_codes import CommandFailed, ExitCode
 
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
@@ -33,13 +34,14 @@ def config_path(env: Mapping[str, str]) -> Path:
 
 
 def load_access(env: Mapping[str, str]) -> PortalAccess:
-    """The address, token, default project and the way there. Raises CommandFailed(not_signed_in).
+    """The address, token, default project and the way there. Raises CommandFailed(not_signed_in,
+    variables_invalid).
 
     What is saved for an address is only used with it: another TESSERA_URL needs another token.
     """
     saved = stored_access(env)
     url = parse_url(env["TESSERA_URL"]) if env.get("TESSERA_URL") else saved.url
-    token = env.get("TESSERA_TOKEN", "").strip() or (saved.token if url == saved.url else "")
+    token = secret(env, "TESSERA_TOKEN") or (saved.token if url == saved.url else "")
     project = env.get("TESSERA_PROJECT", "").strip() or saved.project
     if not url or not token:
         missing = "No portal address is configured" if not url else f"No token is saved for {url}"
@@ -49,9 +51,10 @@ def load_access(env: Mapping[str, str]) -> PortalAccess:
 
 
 def with_environment(env: Mapping[str, str], access: PortalAccess) -> PortalAccess:
-    """`access` with the authorities and the proxy of the environment, where it has them."""
+    """`access` with the authorities and the proxy of the environment, where it has them. Raises
+    CommandFailed(variables_invalid)."""
     ca_file = env.get("TESSERA_CA_FILE", "").strip() or access.ca_file
-    proxy = env.get("TESSERA_PROXY", "").strip() or access.proxy
+    proxy = secret(env, "TESSERA_PROXY") or access.proxy
     return replace(access, ca_file=ca_file, proxy=proxy)
 
 

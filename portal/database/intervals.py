@@ -44,6 +44,21 @@ class NextSecond(Func):
         return super().as_sql(compiler, connection, template=template, **more)
 
 
+class ThisSecond(Func):
+    """A moment rounded down to whole seconds since 1970."""
+
+    arity = 1
+    output_field = BigIntegerField()
+
+    def as_postgresql(self, compiler: Any, connection: Any, **more: Any) -> Any:
+        template = "FLOOR(EXTRACT(EPOCH FROM %(expressions)s))::bigint"
+        return super().as_sql(compiler, connection, template=template, **more)
+
+    def as_sqlite(self, compiler: Any, connection: Any, **more: Any) -> Any:
+        template = "CAST(strftime('%%%%s', substr(%(expressions)s, 1, 19)) AS INTEGER)"
+        return super().as_sql(compiler, connection, template=template, **more)
+
+
 BOUND_SECOND = NextSecond("bound_at")
 ENDED_SECOND = BOUND_SECOND + F("used_seconds")
 

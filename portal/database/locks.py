@@ -5,7 +5,7 @@ the rows of each model in one call to `lock_rows`. On SQLite a transaction is th
 its BEGIN (IMMEDIATE), and the clause is left out.
 """
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.db.models import Model, QuerySet
 
@@ -19,3 +19,9 @@ class LockingQuerySet(QuerySet[Row, Row]):
         `no_key` lets others insert rows that refer to a locked one.
         """
         return list(self.order_by("pk").select_for_update(no_key=True, of=("self",)))
+
+    def lock_keys(self, *, skip_locked: bool = False) -> list[Any]:
+        """The primary keys of the rows, locked in the same way, for callers that read nothing else
+        of them. `skip_locked`: leave out rows that another transaction has locked."""
+        rows = self.order_by("pk").select_for_update(no_key=True, skip_locked=skip_locked)
+        return list(rows.values_list("pk", flat=True))

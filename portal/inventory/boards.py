@@ -1,5 +1,8 @@
 """The board of a GPU row: from the table of boards, or as its driver reported it."""
 
+from collections.abc import Iterable
+from typing import Any
+
 from agents.contract.boards import Board, Profile, known_boards, unknown_board
 from agents.contract.codec import decode
 from agents.contract.discovered_boards import plausible_profiles
@@ -10,12 +13,12 @@ from portal.inventory.models import Gpu
 def board_of(row: Gpu) -> Board:
     """The board. One without a table entry and profiles can only be given whole."""
     known = known_boards().get(row.board)
-    return known or unknown_board(row.product_name, row.memory_mib, profiles_of(row))
+    return known or unknown_board(row.product_name, row.memory_mib, profiles_of(row.profiles))
 
 
-def profiles_of(row: Gpu) -> tuple[Profile, ...]:
-    """The MIG profiles that the driver reported for an unknown board; empty for a known one."""
-    return plausible_profiles(decode(ObservedProfile, stored) for stored in row.profiles)
+def profiles_of(reported: Iterable[Any]) -> tuple[Profile, ...]:
+    """The MIG profiles of an unknown board, as its driver reported them: `Gpu.profiles`."""
+    return plausible_profiles(decode(ObservedProfile, profile) for profile in reported)
 
 
 def quota_model_names(row: Gpu) -> frozenset[str]:

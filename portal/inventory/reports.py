@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, F, When
+from django.db.models import Case, F, Q, When
 from django.utils import timezone
 
 from agents.contract.codec import encode
@@ -26,6 +26,11 @@ from portal.live.bell import ring_drive
 from scheduler.core.model.states import GpuHealth, NodeStatus, SliceStatus
 
 Place = tuple[str, str, int, int]
+# What a report is compared with.
+GPU_COLUMNS = (
+    *("node", "uuid", "index", "board", "product_name", "memory_mib", "observed_mode"),
+    *("pci_bus_id", "numa_node", "profiles", "busy", "health", "health_reason"),
+)
 
 
 def gpu_reports_apply(node: Node, observed: ObservedDocument) -> bool:
@@ -35,16 +40,30 @@ def gpu_reports_apply(node: Node, observed: ObservedDocument) -> bool:
     if len(uuids) < len(observed.gpus):
         sentence = "the same GPU appears twice"
         raise ContractError(ContractErrorCode.INVALID_FIELD, sentence, "observed.gpus")
-    rows = {gpu.uuid: gpu for gpu in node.gpus.all().lock_rows()}
-    changed, is_added = False, False
+    own = {gpu.uuid: gpu for gpu in node.gpus.only(*GPU_COLUMNS)}
+    if own.keys() == uuids and not any(_differs(own[seen.uuid], seen) for seen in observed.gpus):
+        # As in most reports: no row is locked.
+        claims_withdraw(claimant=node, reported=uuids)
+        return False
+    # Those of other nodes too, in one order: two nodes that report each other's do not deadlock.
+    concerned = Gpu.objects.filter(Q(node=node) | Q(uuid__in=uuids))
+    rows = {gpu.uuid: gpu for gpu in concerned.lock_rows()}
+    for row in rows.values():
+        if row.node_id == node.pk:
+            row.node = node
+    is_added = _gpus_add(node, [seen for seen in observed.gpus if seen.uuid not in rows])
+    changed = False
     for seen in observed.gpus:
-        row = rows.pop(seen.uuid, None)
-        if row is None:
-            is_added |= _gpu_add(node, seen)
+        found = rows.pop(seen.uuid, None)
+        if found is None:
+            continue
+        if found.node_id == node.pk:
+            changed |= _gpu_report(found, seen)
         else:
-            changed |= _gpu_report(row, seen)
+            is_added |= _gpu_claim(node, found, seen)
     if is_added:
-        Node.objects.filter(pk=node.pk).update(drive_due=True)
+        node.drive_due = True
+        node.save(update_fields=["drive_due"])
         ring_drive([node.pk])
     claims_withdraw(claimant=node, reported=uuids)
     for gone in rows.values():
@@ -57,6 +76,8 @@ def slice_reports_apply(node: Node, observed: ObservedDocument) -> bool:
     seen = {(s.gpu_uuid, s.profile, s.start, s.size): s for s in observed.slices}
     modes = {g.uuid: g.mode for g in observed.gpus}
     live = Slice.objects.live().filter(gpu__node=node)
+    # Nothing that a report has moves a device without a partition that is ready.
+    live = live.exclude(~Q(kind=SliceKind.MIG), status=SliceStatus.READY)
     transitions, deleted = Transitions(), list[Slice]()
     moved = [
         _slice_report(row, seen, modes, transitions, deleted)
@@ -67,13 +88,30 @@ def slice_reports_apply(node: Node, observed: ObservedDocument) -> bool:
     return any(moved)
 
 
-def _gpu_add(node: Node, seen: ObservedGpu) -> bool:
-    """A GPU that is not the node's yet: new, of a retired node, or of one that still holds it."""
-    columns = _gpu_columns(seen) | {"node": node, "desired_mode": seen.mode}
-    row, is_new = Gpu.objects.get_or_create(uuid=seen.uuid, defaults=columns)
-    if is_new:
-        return True
-    (row,) = Gpu.objects.filter(pk=row.pk).select_related("node").lock_rows()
+def _gpus_add(node: Node, new: list[ObservedGpu]) -> bool:
+    """Insert GPUs that nobody has reported. True if one of them is the node's now.
+
+    In order of their UUIDs, so that two nodes that insert the same ones do not deadlock. The later
+    one waits, and claims the other's; it holds locks by then, and takes no further ones."""
+    if not new:
+        return False
+    ordered = sorted(new, key=lambda seen: seen.uuid)
+    rows = [
+        Gpu(uuid=seen.uuid, node=node, desired_mode=seen.mode, **_gpu_columns(seen))
+        for seen in ordered
+    ]
+    Gpu.objects.bulk_create(rows, ignore_conflicts=True)
+    is_added = False
+    for row in Gpu.objects.filter(uuid__in=[row.uuid for row in rows]).select_related("node"):
+        if row.node_id == node.pk:
+            is_added = True
+        else:
+            claim_dispute(gpu=row, claimant=node)
+    return is_added
+
+
+def _gpu_claim(node: Node, row: Gpu, seen: ObservedGpu) -> bool:
+    """The node reports a GPU of another one. True if it moves, because that one is retired."""
     if row.node.status != NodeStatus.RETIRED:
         claim_dispute(gpu=row, claimant=node)
         return False
@@ -86,13 +124,25 @@ def _gpu_add(node: Node, seen: ObservedGpu) -> bool:
 
 
 def _gpu_report(row: Gpu, seen: ObservedGpu) -> bool:
-    columns = _gpu_columns(seen)
-    stale = {name: value for name, value in columns.items() if getattr(row, name) != value}
+    stale = _stale_columns(row, seen)
     if stale:
         Gpu.objects.filter(pk=row.pk).update(**stale)
-    health = GpuHealth.OK if seen.healthy else GpuHealth.FAULTED
     moved = "observed_mode" in stale or "busy" in stale
-    return _health(row, health, seen.health_reason) or moved
+    return _health(row, _health_of(seen), seen.health_reason) or moved
+
+
+def _differs(row: Gpu, seen: ObservedGpu) -> bool:
+    health = (_health_of(seen), seen.health_reason)
+    return (row.health, row.health_reason) != health or bool(_stale_columns(row, seen))
+
+
+def _stale_columns(row: Gpu, seen: ObservedGpu) -> dict[str, Any]:
+    columns = _gpu_columns(seen)
+    return {name: value for name, value in columns.items() if getattr(row, name) != value}
+
+
+def _health_of(seen: ObservedGpu) -> GpuHealth:
+    return GpuHealth.OK if seen.healthy else GpuHealth.FAULTED
 
 
 def _gpu_columns(seen: ObservedGpu) -> dict[str, Any]:
@@ -135,7 +185,8 @@ def _slice_report(
         deleted.append(row)
         return True
     if row.kind != SliceKind.MIG:
-        return _unpartitioned_report(row, modes, transitions)
+        _unpartitioned_report(row, modes, transitions)
+        return False
     observed = seen.get((row.gpu.uuid, row.profile, row.start, row.size))
     status = SliceStatus(row.status)
     if observed is None:
@@ -168,14 +219,13 @@ def _is_gone(row: Slice, seen: Mapping[Place, ObservedSlice]) -> bool:
 
 def _unpartitioned_report(
     row: Slice, modes: Mapping[str, GpuMode], transitions: Transitions
-) -> bool:
-    """A whole GPU, or an MPS share of one: ready as soon as the GPU is not partitioned."""
+) -> None:
+    """A whole GPU, or an MPS share of one: ready as soon as the GPU is not partitioned. That frees
+    nothing, as such a slice exists only with its allocation."""
     is_whole = modes.get(row.gpu.uuid) in (GpuMode.WHOLE, GpuMode.MPS)
     if is_whole and row.status in (SliceStatus.PLANNED, SliceStatus.CREATING):
         device = row.gpu.uuid
         transitions.advance(row, SliceStatus.READY, device_uuid=device, ready_at=timezone.now())
-        return True
-    return False
 
 
 def slice_delete(row: Slice) -> None:

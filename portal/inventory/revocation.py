@@ -12,6 +12,8 @@ from django.utils import timezone
 from agents.contract.message import Message
 from portal.audit.codes import AuditAction, EventCode
 from portal.audit.transitions import advance, event_record
+from portal.error_codes import ErrorCode
+from portal.errors import Refused
 from portal.inventory.disputes import claims_withdraw
 from portal.inventory.models import JoinToken, Node
 from portal.inventory.services import lock_active_node, node_audit, ring_node
@@ -67,9 +69,12 @@ def node_freeze(*, node: Node, boot_ids: tuple[str, str]) -> None:
 
 
 def node_unfreeze(*, node: Node, actor: str) -> Node:
-    """Let the node say hello with its key again. Raises Refused(node_retired)."""
+    """Let the node say hello with its key again. Raises Refused(node_retired, node_not_frozen)."""
     with transaction.atomic():
         node = lock_active_node(node)
+        if node.frozen_at is None:
+            sentence = Message("The key of %(node)s is not frozen", node=node.name)
+            raise Refused(ErrorCode.NODE_NOT_FROZEN, sentence)
         node_columns_set(node, {"frozen_at": None})
         boots_forget(node)
         message = Message("%(user)s unfroze its key", user=actor)

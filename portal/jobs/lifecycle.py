@@ -50,7 +50,13 @@ def job_rollup(*, job_id: int) -> None:
     with transaction.atomic():
         jobs = Job.objects.filter(pk=job_id).lock_rows()
         replicas = Replica.objects.filter(attempt__in=latest_attempts(jobs))
-        jobs_rollup(jobs=jobs, replicas=replicas.select_related("attempt__job").lock_rows())
+        transitions = Transitions()
+        jobs_rollup(
+            jobs=jobs,
+            replicas=replicas.select_related("attempt__job").lock_rows(),
+            transitions=transitions,
+        )
+        transitions.write()
 
 
 def latest_attempts(jobs: Iterable[Job]) -> list[int]:
@@ -61,21 +67,35 @@ def latest_attempts(jobs: Iterable[Job]) -> list[int]:
     return list(dict(attempts.values_list("job_id", "pk")).values())
 
 
-def jobs_rollup(*, jobs: Iterable[Job], replicas: Iterable[Replica]) -> None:
-    """`job_rollup` of several jobs, whose transitions are written together.
+def jobs_rollup(
+    *, jobs: Iterable[Job], replicas: Iterable[Replica], transitions: Transitions
+) -> None:
+    """`job_rollup` of several jobs. What changes is gathered in `transitions`, as are the moves of
+    the replicas that brought it about.
 
-    The caller has locked them and then the replicas of their `latest_attempts`, and has written
-    which of these moved.
+    The caller has locked the jobs and then all replicas of their open attempts.
     """
     of_job: dict[int, list[Replica]] = defaultdict(list)
     for replica in replicas:
         of_job[replica.attempt.job_id].append(replica)
-    transitions = Transitions()
+    rolled = []
     for job in jobs:
-        if gang := of_job[job.pk]:
+        # One that was ended by hand, in the database, must not have its node's reports fail.
+        is_open = JobStatus(job.status) in JOB_ALLOCATED
+        if is_open and (gang := of_job[job.pk]):
             _roll(job, gang[0].attempt, gang, transitions)
             ring(f"job:{job.pk}")
-    transitions.write()
+            rolled.append(job)
+    _ring_plan_after(rolled)
+
+
+def _ring_plan_after(jobs: Iterable[Job]) -> None:
+    """Ring planning if one of these is queued again, or if a job waits for the end of one. Devices
+    are free later, when their node or site reports that nothing is left, which rings by itself."""
+    ended = [job for job in jobs if JobStatus(job.status) not in JOB_ALLOCATED]
+    is_queued = any(job.status == JobStatus.QUEUED for job in ended)
+    if is_queued or (ended and Job.objects.waiting().filter(after__in=ended).exists()):
+        ring_plan()
 
 
 def job_stop(*, job: Job, stop_reason: StopReason, message: Message, actor: str = SYSTEM) -> None:
@@ -91,6 +111,7 @@ def job_stop(*, job: Job, stop_reason: StopReason, message: Message, actor: str 
     transitions = Transitions()
     _stop(job, attempt, replicas, transitions, stop_reason, message, actor)
     transitions.write()
+    _ring_plan_after([job])
 
 
 def _stop(
@@ -138,7 +159,7 @@ def _roll(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Tran
         _end(job, attempt, replicas, transitions)
     elif outcome is AttemptState.READY:
         _prepared(job, transitions)
-        _release_barrier(replicas)
+        _release_barrier(replicas, transitions)
     elif outcome is AttemptState.RUNNING:
         _prepared(job, transitions)
         _running(job, replicas, transitions)
@@ -165,33 +186,33 @@ def seconds_left(job: Job) -> int:
     return min(job.time_limit_seconds, max(MIN_SECONDS_LEFT, left))
 
 
-def _release_barrier(replicas: list[Replica]) -> None:
+def _release_barrier(replicas: list[Replica], transitions: Transitions) -> None:
     """All replicas are ready: run them, with the rendezvous that rank 0 offered."""
     waiting = [r for r in replicas if r.desired_state == DesiredState.PREPARE]
-    if not waiting:
-        return
-    Replica.objects.filter(pk__in=[r.pk for r in waiting]).update(desired_state=DesiredState.RUN)
+    for replica in waiting:
+        transitions.set_columns(replica, desired_state=DesiredState.RUN)
     ring_replicas(waiting)
 
 
 def _fail(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Transitions) -> None:
     """Record the attempt's first failure, then stop the other replicas."""
-    first = _first_failure(replicas)
-    attempt.first_failure = first
-    attempt.save(update_fields=["first_failure"])
+    first = _first_failure(replicas, transitions)
+    transitions.set_columns(attempt, first_failure=first)
     is_lost = first["status"] == ReplicaStatus.LOST
     stop_reason = StopReason.LOST if is_lost else StopReason.FAILED
     _stop(job, attempt, replicas, transitions, stop_reason, failure_message(first))
 
 
-def _cause_of_end(attempt: Attempt, replicas: list[Replica]) -> dict[str, Any] | None:
+def _cause_of_end(
+    attempt: Attempt, replicas: list[Replica], transitions: Transitions
+) -> dict[str, Any] | None:
     """The first failure; but if a program failed first, and then the node of another rank reports
     that it ended that rank, the latter: the ranks that are left fail as soon as one is gone, and
     report it before a node that has to boot first."""
     first: dict[str, Any] | None = attempt.first_failure
     ended = [r for r in replicas if _was_ended_by_node(r)]
     is_program = first is not None and first.get("status") == ReplicaStatus.EXITED
-    return _failure(_earliest(ended)) if is_program and ended else first
+    return _failure(_earliest(ended), transitions) if is_program and ended else first
 
 
 def _was_ended_by_node(replica: Replica) -> bool:
@@ -200,14 +221,14 @@ def _was_ended_by_node(replica: Replica) -> bool:
     )
 
 
-def _first_failure(replicas: list[Replica]) -> dict[str, Any]:
+def _first_failure(replicas: list[Replica], transitions: Transitions) -> dict[str, Any]:
     failed = [
         r
         for r in replicas
         if r.status in (ReplicaStatus.FAILED, ReplicaStatus.LOST)
         or (r.status == ReplicaStatus.EXITED and r.exit_code != 0)
     ]
-    return _failure(_earliest(failed))
+    return _failure(_earliest(failed), transitions)
 
 
 def _earliest(failed: list[Replica]) -> Replica:
@@ -215,8 +236,10 @@ def _earliest(failed: list[Replica]) -> Replica:
     return min(failed, key=lambda r: (r.finished_at or latest, r.rank))
 
 
-def _failure(first: Replica) -> dict[str, Any]:
+def _failure(first: Replica, transitions: Transitions) -> dict[str, Any]:
     """How a replica failed, as `Attempt.first_failure` keeps it."""
+    # It may have failed a moment ago, in these.
+    transitions.write()
     # What the sentence was made of, for other languages.
     written = Event.objects.filter(noun=first.NOUN, noun_id=str(first.pk), new=first.status)
     data = written.order_by("-id").values_list("data", flat=True).first() or {}
@@ -235,8 +258,7 @@ def _replica_stop(replica: Replica, transitions: Transitions) -> None:
     if status in REPLICA_ENDED:
         return
     if status is ReplicaStatus.RUNNING or _may_run(replica):
-        replica.desired_state = DesiredState.STOP
-        replica.save(update_fields=["desired_state"])
+        transitions.set_columns(replica, desired_state=DesiredState.STOP)
         return
     transitions.advance(
         replica,
@@ -275,10 +297,10 @@ def _succeeded(replicas: list[Replica]) -> bool:
 def _end(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Transitions) -> None:
     """End the attempt: no node keeps its replicas, and the job ends or is queued again."""
     now = timezone.now()
-    Replica.objects.filter(pk__in=[r.pk for r in replicas]).update(desired_state=DesiredState.GONE)
-    attempt.ended_at, attempt.outcome = now, job.stop_reason
-    attempt.first_failure = _cause_of_end(attempt, replicas)
-    attempt.save(update_fields=["ended_at", "outcome", "first_failure"])
+    for replica in replicas:
+        transitions.set_columns(replica, desired_state=DesiredState.GONE)
+    cause = _cause_of_end(attempt, replicas, transitions)
+    transitions.set_columns(attempt, ended_at=now, outcome=job.stop_reason, first_failure=cause)
     if not _requeue(job, attempt, transitions):
         end = FINAL_STATUS.get(job.stop_reason, JobStatus.FAILED)
         failure = attempt.first_failure or {}
@@ -291,7 +313,6 @@ def _end(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Trans
             stop_reason=job.stop_reason,
         )
     ring_replicas(replicas)
-    ring_plan()
 
 
 def _requeue(job: Job, attempt: Attempt, transitions: Transitions) -> bool:

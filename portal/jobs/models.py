@@ -56,6 +56,10 @@ class Job(models.Model):
     position = models.PositiveIntegerField(null=True, blank=True, editable=False)
     stop_reason = models.CharField(max_length=32, blank=True, default="", editable=False)
     """A StopReason, the first cause of its end."""
+    request_id = models.CharField(
+        max_length=64, blank=True, default="", db_default="", editable=False
+    )
+    """Of the call that submitted it; lines of the log about the job name it."""
     submitted_at = models.DateTimeField(auto_now_add=True)
     queued_at = models.DateTimeField(null=True, blank=True, editable=False)
     started_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -144,6 +148,11 @@ class Attempt(models.Model):
     @property
     def fence(self) -> int:
         return self.pk
+
+    @property
+    def is_open(self) -> bool:
+        """Its job has not ended, and was not queued again, since it began."""
+        return self.ended_at is None
 
 
 class StopReason(StrEnum):

@@ -4,6 +4,7 @@ the lease's row and the clock of the database."""
 import hashlib
 import logging
 import os
+import time
 import uuid
 from collections import defaultdict
 from datetime import timedelta
@@ -20,6 +21,10 @@ from portal.leases.models import TaskLease
 # On SQLite: how long the lease of a worker that died is still held.
 LEASE_DURATION = timedelta(seconds=60)
 CONNECT_SECONDS = 5
+# A worker whose clock is further off than this does nothing under a lease: it would judge deadlines
+# and the silence of nodes by it. Below the margin of nodes' leases (TESSERA_LEASE_MARGIN_SECONDS).
+MAX_SKEW_SECONDS = 10.0
+SKEW_LOGGED_SECONDS = 60.0
 # The server ends the session of a machine that is gone within 5 + 3 * 5 s, and no session for
 # having nothing to do.
 SESSION_SETTINGS = {
@@ -36,6 +41,9 @@ SET_CONFIG = """
     JOIN pg_settings AS known ON known.name = wanted.name
 """
 
+LOCK = "SELECT pg_try_advisory_lock(%s), extract(epoch FROM clock_timestamp())::float8"
+UNLOCK = "SELECT pg_advisory_unlock(%s)"
+
 Session = psycopg.Connection[Any]
 
 log = logging.getLogger(__name__)
@@ -49,7 +57,7 @@ class Claim(Protocol):
     """One worker's claim on one lease."""
 
     def take(self) -> bool:
-        """False if another worker holds the lease."""
+        """False if another worker holds the lease, or this one must not have it."""
         ...
 
     def give_back(self) -> None:
@@ -83,7 +91,7 @@ class SessionClaim:
         if self._session is None:
             return
         try:
-            is_unlocked = _value(self._session, "SELECT pg_advisory_unlock(%s)", self._key)
+            is_unlocked = _value(self._session, UNLOCK, self._key)
         except BaseException as error:
             # The lock ends with the connection. Anything may be raised here, such as a time limit.
             self._session.close()
@@ -110,7 +118,16 @@ class SessionClaim:
         return None
 
     def _lock(self, session: Session) -> bool:
-        return bool(_value(session, "SELECT pg_try_advisory_lock(%s)", self._key))
+        question_at = time.time()
+        is_locked, database_time = session.execute(LOCK, [self._key]).fetchone() or (False, 0.0)
+        if not is_locked:
+            return False
+        skew = clock_skew(question_at, database_time, time.time())
+        if abs(skew) <= MAX_SKEW_SECONDS:
+            return True
+        session.execute(UNLOCK, [self._key])
+        _skew_log(skew)
+        return False
 
     def _put_back(self) -> None:
         if self._session:
@@ -152,6 +169,26 @@ class _IdleSessions:
 
 
 _sessions = _IdleSessions()
+
+
+def clock_skew(question_at: float, database_time: float, answer_at: float) -> float:
+    """By how many seconds this machine's clock is ahead of the database's, at least; negative if it
+    is behind. 0 if the database's time lies between question and answer."""
+    return max(question_at - database_time, 0.0) or min(answer_at - database_time, 0.0)
+
+
+def _skew_log(skew: float) -> None:
+    global _skew_logged_at
+    if time.monotonic() - _skew_logged_at >= SKEW_LOGGED_SECONDS:
+        _skew_logged_at = time.monotonic()
+        log.error(
+            "the clock of this machine is %+.0f s off that of the database, so this worker plans"
+            " and sweeps nothing: set the clock (chrony)",
+            skew,
+        )
+
+
+_skew_logged_at = -SKEW_LOGGED_SECONDS
 
 
 def _database() -> str:

@@ -5,7 +5,10 @@ drives anyway. Rings of planning, and of driving one node, send one task until t
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import cache
 from uuid import UUID
 
@@ -16,27 +19,75 @@ from kombu.exceptions import OperationalError as BrokerError
 
 from portal.celery import app
 from portal.live import pending, sockets
+from portal.metrics import LOST_RINGS
+from portal.request_id import audited_request_id
 
 CHANNEL = "tessera:bell"
+# The key of what people read about all waiting jobs: reasons, positions, estimates. A ring for each
+# of them would be thousands at a time.
+QUEUE = "queue"
 PLAN_TASK = "scheduler.tasks.plan"
 DRIVE_TASK = "scheduler.tasks.drive"
 SITE_TASK = "scheduler.tasks.site"
 ESTIMATES_TASK = "scheduler.tasks.foretell"
 WHAT_IF_TASK = "portal.what_if.tasks.carry_out"
+REQUEST_HEADER = "tessera_request_id"
 # A web process that does not take a ring within this time learns of it by its own timeout.
 RING_TIMEOUT_SECONDS = 0.2
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class GatheredRings:
+    """The rings of a piece of work, each once."""
+
+    driven: UUID
+    """The node whose desired document the caller compiles itself."""
+    is_drive_due: bool = False
+    """Whether that was rung."""
+    keys: set[str] = field(default_factory=set)
+    nodes: set[UUID] = field(default_factory=set)
+    plans: bool = False
+
+
+_gathered: ContextVar[GatheredRings | None] = ContextVar("gathered_rings", default=None)
+
+
+@contextmanager
+def gather_rings(*, driven: UUID) -> Iterator[GatheredRings]:
+    """Gather what is rung within, and ring it after the commit: each bell once, and none to drive
+    the node `driven`, for a caller that does so in the same transaction. Nothing is rung if the
+    block fails."""
+    gathered = GatheredRings(driven)
+    token = _gathered.set(gathered)
+    try:
+        yield gathered
+    finally:
+        _gathered.reset(token)
+    for key in sorted(gathered.keys):
+        ring(key)
+    if gathered.nodes:
+        ring_drive(sorted(gathered.nodes))
+    if gathered.plans:
+        ring_plan()
+
+
 def ring(key: str) -> None:
     """Wake the waiters for `key` ("node:<uuid>", "job:<pk>", "cluster") after the commit."""
+    if gathered := _gathered.get():
+        gathered.keys.add(key)
+        return
     _on_commit(lambda: _ring(key))
 
 
 def ring_plan(*, repeat: bool = False) -> None:
     """Start a planning pass after the commit, unless one is on its way. `repeat`: even then, as its
     task may be lost; one too many does nothing."""
+    gathered = _gathered.get()
+    if gathered and not repeat:
+        gathered.plans = True
+        return
     _on_commit(lambda: _send_once(PLAN_TASK, repeat=repeat))
 
 
@@ -59,6 +110,12 @@ def ring_what_if(what_if: int) -> None:
 def ring_drive(node_ids: Iterable[UUID], *, repeat: bool = False) -> None:
     """Start compiling the desired documents of these nodes after the commit, each unless that is on
     its way. `repeat`: even then, as its task may be lost."""
+    gathered = _gathered.get()
+    if gathered and not repeat:
+        nodes = set(node_ids)
+        gathered.is_drive_due |= gathered.driven in nodes
+        gathered.nodes |= nodes - {gathered.driven}
+        return
     names = [str(node_id) for node_id in node_ids]
     _on_commit(lambda: _drive_each(names, repeat))
 
@@ -89,6 +146,7 @@ def _ring(key: str) -> None:
     try:
         _publisher(platform.redis_url).publish(CHANNEL, key)
     except (redis.RedisError, OSError) as error:
+        LOST_RINGS.labels("bell").inc()
         log.warning("bell %s was not rung: %s", key, error)
 
 
@@ -113,12 +171,15 @@ def _send(name: str, *arguments: str) -> bool:
     if app.conf.task_always_eager:
         # The portal does not import the tasks; they must be known only where they run eagerly.
         app.loader.import_default_modules()
+    # So that the worker's log lines name the request as well.
+    options = {"retry": False, "headers": {REQUEST_HEADER: audited_request_id()}}
     try:
         if name in app.tasks:
-            app.tasks[name].apply_async(args=arguments, retry=False)
+            app.tasks[name].apply_async(args=arguments, **options)
         else:
-            app.send_task(name, args=arguments, retry=False)
+            app.send_task(name, args=arguments, **options)
     except (BrokerError, redis.RedisError, OSError) as error:
+        LOST_RINGS.labels("task").inc()
         log.warning("task %s was not rung: %s", name, error)
         return False
     return True

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from portal.jobs.models import Job
-from portal.live.bell import ring
+from portal.jobs.waiting_columns import waiting_columns_write
 
 KEY = "alternatives"
-BATCH_SIZE = 500
 
 
 def alternatives_write(by_job: Mapping[int, list[dict[str, Any]]]) -> None:
@@ -15,16 +14,14 @@ def alternatives_write(by_job: Mapping[int, list[dict[str, Any]]]) -> None:
     queued = Job.objects.queued().filter(reason__isnull=False)
     outdated = queued.filter(reason__has_key=KEY).values_list("pk", flat=True)
     rows = queued.filter(pk__in={*by_job, *outdated}).values_list("pk", "reason")
-    changed = []
+    changed = {}
     for pk, reason in rows:
         new = {name: value for name, value in (reason or {}).items() if name != KEY}
         if pk in by_job:
             new[KEY] = by_job[pk]
         if new != reason:
-            changed.append(Job(pk=pk, reason=new))
-    queued.bulk_update(changed, ["reason"], batch_size=BATCH_SIZE)
-    for job in changed:
-        ring(f"job:{job.pk}")
+            changed[pk] = {"reason": new}
+    waiting_columns_write(changed)
 
 
 def with_alternatives_of(new: dict[str, Any], old: Mapping[str, Any] | None) -> dict[str, Any]:

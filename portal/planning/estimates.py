@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from agents.contract.message import Message
 from portal.jobs.models import Job, StartEstimate
-from portal.live.bell import ring
+from portal.jobs.waiting_columns import waiting_columns_write
 from portal.planning.requests import epoch_seconds
 from scheduler.core.forecast.calibration import EstimateRecord, WaitRange
 from scheduler.core.forecast.pass_estimates import PassEstimate, estimate_record
@@ -22,7 +22,7 @@ from scheduler.core.model.states import JobStatus
 
 # Older records add nothing to newer ones.
 MAX_STORED, MAX_READ = 5_000, 2_000
-BATCH_SIZE, MAX_BELLS = 500, 1_000
+BATCH_SIZE = 500
 # An estimate that moved by less than this part of the wait, or these seconds, is not rewritten.
 SAME_PART, SAME_SECONDS = 0.02, 10
 TIMES = ("optimistic", "expected", "pessimistic")
@@ -84,15 +84,13 @@ def estimates_write(estimates: Mapping[str, PassEstimate], estimated_at: datetim
     }
     written = dict(queued.values_list("pk", "estimate"))
     now = epoch_seconds(estimated_at)
-    changed = [
-        Job(pk=pk, estimate=published.get(pk))
+    changed = {
+        pk: {"estimate": published.get(pk)}
         for pk, old in written.items()
         if not _is_same(old, published.get(pk), now)
-    ]
-    queued.bulk_update(changed, ["estimate"], batch_size=BATCH_SIZE)
+    }
+    waiting_columns_write(changed)
     _record_first({pk: estimates[str(pk)] for pk in written if str(pk) in estimates}, estimated_at)
-    for job in changed[:MAX_BELLS]:
-        ring(f"job:{job.pk}")
 
 
 def _is_same(old: dict[str, Any] | None, new: dict[str, Any] | None, now: int) -> bool:

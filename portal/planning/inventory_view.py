@@ -128,7 +128,7 @@ def _gpu(row: Gpu) -> GpuView:
         memory_mib=row.memory_mib,
         mode=GpuMode.WHOLE,
         healthy=True,
-        profiles=profiles_of(row),
+        profiles=profiles_of(row.profiles),
     )
 
 

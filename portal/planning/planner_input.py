@@ -1,6 +1,5 @@
 """Everything that one planning pass reads: the cluster, the front of the queue, and history."""
 
-from dataclasses import replace
 from datetime import datetime
 
 from django.db.models import QuerySet
@@ -8,9 +7,10 @@ from django.db.models import QuerySet
 from portal.allocations.budgets import current_budgets
 from portal.jobs.models import Job
 from portal.planning.history_cache import HistoryCache
+from portal.planning.node_cache import NodeCache
 from portal.planning.requests import waiting_jobs_from_queryset
-from portal.planning.running import live_allocations, running_jobs
-from portal.planning.snapshot import cluster_snapshot
+from portal.planning.running import running_jobs
+from portal.planning.snapshot import quota_views
 from portal.planning.usage import owners
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import ClusterSnapshot
@@ -24,22 +24,28 @@ def planner_input(
     now: datetime,
     policy: Policy,
     history: HistoryCache | None = None,
+    nodes: NodeCache | None = None,
     jobs: QuerySet[Job] | None = None,
 ) -> ClusterSnapshot:
     """The snapshot of one pass, in a constant number of queries.
 
-    `history`: what the caller keeps between passes; without it, all history is read from the rows.
+    `history`, `nodes`: what the caller keeps between passes; without them, all is read from the
+    rows.
     `jobs`: the queue; by default the first MAX_JOBS_PER_PASS queued jobs.
     """
     if jobs is None:
         jobs = queued_jobs()[:MAX_JOBS_PER_PASS]
-    cluster = cluster_snapshot(now=now)
-    live, history = live_allocations(now), history or HistoryCache()
+    nodes, history = nodes or NodeCache(), history or HistoryCache()
+    with nodes.lock:
+        nodes.refresh()
+        views, live = nodes.views, nodes.live
     with history.lock:
         mix, past_runs = history.current(now)
         owned = owners(live, now, policy.half_life_seconds, history.usage)
-    return replace(
-        cluster,
+    return ClusterSnapshot(
+        now=int(now.timestamp()),
+        nodes=views,
+        quotas=quota_views(),
         jobs=waiting_jobs_from_queryset(jobs),
         running=running_jobs(live, now),
         budgets=current_budgets(now),

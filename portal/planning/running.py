@@ -1,16 +1,24 @@
-"""Live allocations, and the jobs that have them, as the planner's RunningJob. Two queries."""
+"""Live allocations, and the jobs that have them, as the planner's RunningJob."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
+from typing import Any
 from uuid import UUID
 
 from agents.contract.documents import SliceKind
 from portal.allocations.models import Allocation
-from portal.database.intervals import SECOND
+from portal.database.intervals import SECOND, ThisSecond
 from portal.jobs.models import Job
-from portal.planning.requests import COLUMNS, epoch_seconds, request_specs, waiting_job_from_columns
+from portal.planning.requests import (
+    SELECTED,
+    RequestSpec,
+    epoch_seconds,
+    request_specs,
+    waiting_job_from_columns,
+)
 from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.snapshot import RunningJob
 from scheduler.core.model.states import JobStatus
@@ -20,65 +28,73 @@ from scheduler.core.model.states import JobStatus
 class LiveAllocation:
     """A live allocation."""
 
+    id: UUID
     job: int
     attempt: int
     rank: int
     node: UUID
+    gpu_node: UUID
+    """The node of its GPU: the same."""
     place: DevicePlacement
     project: str
     user: str
     cpu_milli: int
     memory_mib: int
-    seconds: int
-    """Since it was bound."""
+    bound_at: datetime | None
+
+    def seconds(self, now: datetime) -> int:
+        """Since it was bound."""
+        return max(0, (now - self.bound_at) // SECOND) if self.bound_at else 0
 
 
-def live_allocations(now: datetime) -> list[LiveAllocation]:
-    """Every live allocation of a slice, by job, attempt and rank."""
-    rows = (
-        Allocation.objects.live()
-        .filter(slice__isnull=False)
-        .order_by("replica__attempt__job_id", "replica__attempt_id", "replica__rank", "id")
-        .values_list(
-            "replica__attempt__job_id",
-            "replica__attempt_id",
-            "replica__rank",
-            "replica__node_id",
-            "project__slug",
-            "user__username",
-            "cpu_milli",
-            "memory_mib",
-            "bound_at",
-            "units",
-            "slice_id",
-            "slice__gpu_id",
-            "slice__kind",
-            "slice__profile",
-            "slice__start",
-            "slice__size",
-            "slice__memory_mib",
-            "slice__threads",
-        )
+def live_allocations(nodes: Collection[UUID] | None = None) -> list[LiveAllocation]:
+    """Every live allocation of a slice, or those on GPUs of these nodes. One query."""
+    allocations = Allocation.objects.live().filter(slice__isnull=False)
+    if nodes is not None:
+        allocations = allocations.filter(slice__gpu__node_id__in=nodes)
+    rows = allocations.order_by().values_list(
+        "id",
+        "replica__attempt__job_id",
+        "replica__attempt_id",
+        "replica__rank",
+        "replica__node_id",
+        "slice__gpu__node_id",
+        "project__slug",
+        "user__username",
+        "cpu_milli",
+        "memory_mib",
+        "bound_at",
+        "units",
+        "slice_id",
+        "slice__gpu_id",
+        "slice__kind",
+        "slice__profile",
+        "slice__start",
+        "slice__size",
+        "slice__memory_mib",
+        "slice__threads",
     )
-    return [_live_allocation(row, now) for row in rows]
+    return [_live_allocation(row) for row in rows]
 
 
-def _live_allocation(row: tuple[object, ...], now: datetime) -> LiveAllocation:
-    job, attempt, rank, node, project, user, cpu, memory, bound_at, units, *device = row
+def _live_allocation(row: tuple[Any, ...]) -> LiveAllocation:
+    pk, job, attempt, rank, node, gpu_node, *rest = row
+    project, user, cpu, memory, bound_at, units, *device = rest
     slice_id, gpu, kind, profile, start, size, mib, threads = device
     place = DevicePlacement(
         gpu=str(gpu),
-        kind=SliceKind(str(kind)),
-        profile=profile,  # type: ignore[arg-type]  # columns of the query above
-        start=start,  # type: ignore[arg-type]
-        size=size,  # type: ignore[arg-type]
-        units=units,  # type: ignore[arg-type]
-        memory_mib=mib,  # type: ignore[arg-type]
+        kind=SliceKind(kind),
+        profile=profile,
+        start=start,
+        size=size,
+        units=units,
+        memory_mib=mib,
         slice=str(slice_id),
-        threads=threads,  # type: ignore[arg-type]
+        threads=threads,
     )
-    used = max(0, (now - bound_at) // SECOND) if isinstance(bound_at, datetime) else 0
-    return LiveAllocation(job, attempt, rank, node, place, project, user, cpu, memory, used)  # type: ignore[arg-type]
+    return LiveAllocation(
+        pk, job, attempt, rank, node, gpu_node, place, project, user, cpu, memory, bound_at
+    )
 
 
 def running_jobs(live: Iterable[LiveAllocation], now: datetime) -> tuple[RunningJob, ...]:
@@ -88,24 +104,48 @@ def running_jobs(live: Iterable[LiveAllocation], now: datetime) -> tuple[Running
     for row in live:
         places[row.job].append(row)
     allocated = Job.objects.allocated().order_by("id")
-    rows = list(allocated.values_list(*COLUMNS, "status", "started_at"))
+    rows = list(allocated.values_list(*SELECTED, "status", ThisSecond("started_at")))
     specs = request_specs(row[1] for row in rows)
-    return tuple(
-        RunningJob(
-            job=waiting_job_from_columns(row, specs[row[1]]),
-            replicas=_replicas(places[row[0]]),
-            started_at=epoch_seconds(row[-1] or now),
-            stopping=row[-2] == JobStatus.STOPPING,
-        )
-        for row in rows
+    kept = [_kept_or_made(row, specs[row[1]], places[row[0]], epoch_seconds(now)) for row in rows]
+    _kept.clear()
+    _kept.update((row[0], entry) for row, entry in zip(rows, kept, strict=True))
+    return tuple(entry.running for entry in kept)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptJob:
+    """What a running job was made of, and the job."""
+
+    row: Sequence[Any]
+    live: list[LiveAllocation]
+    running: RunningJob
+
+
+# By the job's id: those of the last call.
+_kept: dict[int, KeptJob] = {}
+
+
+def _kept_or_made(
+    row: Sequence[Any], spec: RequestSpec, live: list[LiveAllocation], now: int
+) -> KeptJob:
+    kept = _kept.get(row[0])
+    *_, status, started_at = row
+    if kept and started_at is not None and kept.row == row and kept.live == live:
+        return kept
+    running = RunningJob(
+        job=waiting_job_from_columns(row[:-2], spec),
+        replicas=_replicas(live),
+        started_at=now if started_at is None else started_at,
+        stopping=status == JobStatus.STOPPING,
     )
+    return KeptJob(row, live, running)
 
 
 def _replicas(live: list[LiveAllocation]) -> tuple[ReplicaPlacement, ...]:
     """Those of the last attempt: an earlier one may still be releasing its devices."""
     last = max((row.attempt for row in live), default=0)
     by_rank: dict[int, list[LiveAllocation]] = defaultdict(list)
-    for row in live:
+    for row in sorted(live, key=attrgetter("id")) if len(live) > 1 else live:
         if row.attempt == last:
             by_rank[row.rank].append(row)
     return tuple(

@@ -30,6 +30,7 @@ from portal.audit.models import AuditEntry, Event
 from portal.inventory.models import Gpu, Node
 from portal.planning.estimates import past_estimates
 from portal.planning.history_cache import HistoryCache, process_history
+from portal.planning.node_cache import process_nodes
 from portal.planning.planner_input import planner_input
 from portal.quotas.policy import current_policy
 from scheduler.core.availability.cluster import ClusterAvailability, cluster_availability
@@ -211,7 +212,7 @@ def _store(cached: CachedSnapshot) -> CachedSnapshot:
 def _read() -> CachedSnapshot:
     now, history, version = timezone.now(), process_history(), _version()
     policy = current_policy()
-    snapshot = planner_input(now=now, policy=policy, history=history)
+    snapshot = planner_input(now=now, policy=policy, history=history, nodes=process_nodes())
     return CachedSnapshot(now, version, history, snapshot, policy)
 
 

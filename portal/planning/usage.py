@@ -131,9 +131,14 @@ def _spent(
     for (project, user, period), amounts in periods.items():
         part = decay((now - period - middle) // SECOND, half_life_seconds)
         add((project, user), [amount * part for amount in amounts])
+    bound: dict[Owner, list[int]] = defaultdict(lambda: [0, 0, 0])
     for row in live:
-        rates = [row.place.units, row.cpu_milli, row.memory_mib]
-        add((row.project, row.user), [rate * row.seconds * SCALE for rate in rates])
+        used, seconds = bound[row.project, row.user], row.seconds(now)
+        used[0] += row.place.units * seconds
+        used[1] += row.cpu_milli * seconds
+        used[2] += row.memory_mib * seconds
+    for owner, sums_of_owner in bound.items():
+        add(owner, [amount * SCALE for amount in sums_of_owner])
     return {owner: (u // SCALE, c // SCALE, m // SCALE) for owner, (u, c, m) in sums.items()}
 
 

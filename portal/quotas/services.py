@@ -5,10 +5,10 @@ rows of the quotas first (see `portal.database.locks`).
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Case, F, PositiveBigIntegerField, Value, When
 from django.db.models.functions import Greatest
 
 from agents.contract.message import Message
@@ -25,28 +25,34 @@ MAX_LIMIT_UNITS = 56_000 * 100_000
 MODEL_PATTERN = re.compile(r"|[A-Za-z0-9][A-Za-z0-9 ._-]{0,127}")
 
 
-def quotas_take(*, quotas: Iterable[Quota], units_by_model: Mapping[str, int]) -> None:
-    """Count newly allocated units in the quotas of their GPU models.
-
-    `units_by_model`: units by `Quota.model`; "" has the units of all models. Raises IntegrityError
-    where the total would exceed `guard_units`.
-    """
-    for quota in quotas:
-        if units := units_by_model.get(quota.model, 0):
-            Quota.objects.filter(pk=quota.pk).update(used_units=F("used_units") + units)
-
-
-def quotas_return(units_by_quota: Mapping[int, int]) -> None:
-    """Give released units back, in one UPDATE for each quota. The guard falls with them, down to
-    what the quota allows.
+def quotas_take(units_by_quota: Mapping[int, int]) -> None:
+    """Count newly allocated units, in one UPDATE. Raises IntegrityError where the total of a quota
+    would exceed its `guard_units`.
 
     `units_by_quota`: units by the primary key of the quota.
     """
-    for pk, units in units_by_quota.items():
-        Quota.objects.filter(pk=pk).update(
-            used_units=F("used_units") - units,
-            guard_units=Greatest(F("limit_units") + F("borrow_units"), F("used_units") - units),
-        )
+    if units_by_quota:
+        rows = Quota.objects.filter(pk__in=units_by_quota)
+        rows.update(used_units=F("used_units") + _units_of(units_by_quota))
+
+
+def quotas_return(units_by_quota: Mapping[int, int]) -> None:
+    """Give released units back, in one UPDATE. The guard falls with them, down to what the quota
+    allows.
+
+    `units_by_quota`: units by the primary key of the quota.
+    """
+    if units_by_quota:
+        rows = Quota.objects.filter(pk__in=units_by_quota)
+        used = F("used_units") - _units_of(units_by_quota)
+        guard = Greatest(F("limit_units") + F("borrow_units"), used)
+        rows.update(used_units=used, guard_units=guard)
+
+
+def _units_of(units_by_quota: Mapping[int, int]) -> Case:
+    """The units of the row's own quota."""
+    cases = [When(pk=pk, then=Value(units)) for pk, units in units_by_quota.items()]
+    return Case(*cases, output_field=PositiveBigIntegerField())
 
 
 def quota_set(

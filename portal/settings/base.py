@@ -1,13 +1,15 @@
 """Django settings shared by dev, test and prod. Settings of Tessera itself are in `platform`."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import environ
 from django.templatetags.static import static
 
-from portal.platform import platform_from
+from portal.log_context import logging_settings
+from portal.platform import platform_secrets
+from portal.settings.configured import PLATFORM as PLATFORM
+from portal.settings.servers import broker_address, postgres_settings
 from portal.settings.sign_in import *  # noqa: F403 - the settings of sign-in
 from portal.settings.sign_in import SIGN_IN_APPS
 from portal.shared_cache import cache_settings
@@ -16,14 +18,11 @@ from portal.task_queues import QUEUES, ROUTES, SWEEP
 PORTAL_FOLDER = Path(__file__).resolve().parents[1]
 # Inside the package where a wheel is installed (setup.py), beside it in a checkout.
 TEMPLATE_FOLDERS = (PORTAL_FOLDER / "templates", PORTAL_FOLDER.parent / "templates")
-env = environ.Env()
-PLATFORM = platform_from(os.environ)
 
-SECRET_KEY = env("TESSERA_SECRET_KEY", default="")
-# Earlier keys, the latest first: what they signed or sealed goes on working.
-SECRET_KEY_FALLBACKS: list[str] = env.list("TESSERA_SECRET_KEY_FALLBACKS", default=[])
+SECRET_KEY = PLATFORM.secret_key
+SECRET_KEY_FALLBACKS = list(PLATFORM.secret_key_fallbacks)
 DEBUG = False
-ALLOWED_HOSTS: list[str] = env.list("TESSERA_ALLOWED_HOSTS", default=["127.0.0.1", "localhost"])
+ALLOWED_HOSTS = list(PLATFORM.allowed_hosts)
 
 INSTALLED_APPS = [
     "unfold",
@@ -51,6 +50,8 @@ INSTALLED_APPS = [
     "portal.availability",
     "portal.storage",
     "portal.backup",
+    "portal.configuration",
+    "portal.key_rotation",
     "portal.what_if",
     "portal.webhooks",
     "portal.usage",
@@ -61,6 +62,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "portal.request_id.request_id_middleware",
+    "portal.monitoring.requests.request_metrics_middleware",
     "portal.client_address.client_address_middleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -107,16 +109,12 @@ SQLITE = {
     },
 }
 DATABASE: dict[str, Any] = (
-    env.db("TESSERA_DATABASE_URL") if "TESSERA_DATABASE_URL" in os.environ else SQLITE
+    environ.Env.db_url_config(PLATFORM.database_url) if PLATFORM.database_url else SQLITE
 )
 # An open stream must not keep a connection: each request opens its own.
 DATABASE["CONN_MAX_AGE"] = 0
 if "postgresql" in DATABASE["ENGINE"]:
-    # Connections return to a small pool between requests and tasks.
-    # A connection that cannot be made is given up soon: each request tries anew, so that the first
-    # one after an outage of the database does not wait for a pause that has grown.
-    pool = {"min_size": 1, "max_size": 16, "timeout": 10, "reconnect_timeout": 3}
-    DATABASE["OPTIONS"] = {"pool": pool}
+    DATABASE = postgres_settings(DATABASE, direct_url=PLATFORM.direct_database_url)
 DATABASES = {"default": DATABASE}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "accounts.User"
@@ -136,7 +134,7 @@ LOGOUT_REDIRECT_URL = "/sign-in/"
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
 LOCALE_PATHS = [PORTAL_FOLDER / "locale"]
-TIME_ZONE = env("TESSERA_TIME_ZONE", default="UTC")
+TIME_ZONE = PLATFORM.time_zone
 USE_TZ = True
 
 STATIC_URL = "static/"
@@ -241,39 +239,16 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
-# Failures and refusals to standard error, each line with the id of its request.
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "filters": {"request": {"()": "portal.request_id.RequestIdFilter"}},
-    "formatters": {
-        "line": {"format": "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"}
-    },
-    "handlers": {
-        "stderr": {
-            "class": "logging.StreamHandler",
-            "filters": ["request"],
-            "formatter": "line",
-        }
-    },
-    "root": {"handlers": ["stderr"], "level": "WARNING"},
-    "loggers": {
-        # Django's own handlers mail to nobody: without this, failures would be logged nowhere.
-        "django": {"handlers": [], "level": "INFO", "propagate": True},
-        "portal": {"level": "INFO"},
-        "scheduler": {"level": "INFO"},
-    },
-}
+LOGGING = logging_settings(PLATFORM.log_format, platform_secrets(PLATFORM))
 
-# Without a mail server's address, such as smtp+tls://user:password@host:587, nothing is mailed.
-MAIL_IS_SET = bool(env("TESSERA_EMAIL_URL", default=""))
+MAIL_IS_SET = bool(PLATFORM.email_url)
 if MAIL_IS_SET:
-    globals().update(env.email("TESSERA_EMAIL_URL"))
+    globals().update(environ.Env.email_url_config(PLATFORM.email_url))
 EMAIL_TIMEOUT = 10
-DEFAULT_FROM_EMAIL = env("TESSERA_EMAIL_FROM", default="tessera@localhost")
+DEFAULT_FROM_EMAIL = PLATFORM.email_from
 
 # Celery is a bell between the portal and its workers, never a store: lost messages do no harm.
-CELERY_BROKER_URL = env("TESSERA_BROKER_URL", default="filesystem://")
+CELERY_BROKER_URL = broker_address(PLATFORM.broker_url)
 CELERY_IMPORTS = [
     "scheduler.tasks",
     "portal.what_if.tasks",
@@ -281,6 +256,8 @@ CELERY_IMPORTS = [
     "portal.usage.tasks",
     "portal.idempotency.tasks",
     "portal.retention.tasks",
+    # No tasks: what workers and beat serve to Prometheus.
+    "portal.monitoring.celery_process",
 ]
 CELERY_TASK_QUEUES = QUEUES
 CELERY_TASK_DEFAULT_QUEUE = SWEEP
@@ -303,32 +280,34 @@ CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_TIMEZONE = "UTC"
 # A message must not expire while its worker does one long task of another kind, or its kind is
 # never done on a busy worker. What was done a moment ago is not due (`done_within`).
+# The time in it is beat's, judged by the worker's clock: they may differ by minutes.
+EXPIRES = 900.0
 CELERY_BEAT_SCHEDULE = {
-    "sweep": {"task": "scheduler.tasks.sweep", "schedule": 5.0, "options": {"expires": 60.0}},
+    "sweep": {"task": "scheduler.tasks.sweep", "schedule": 5.0, "options": {"expires": EXPIRES}},
     "monthly_report": {
         "task": "portal.usage.tasks.monthly_report",
         "schedule": 600.0,
-        "options": {"expires": 600.0},
+        "options": {"expires": EXPIRES},
     },
     "idempotency": {
         "task": "portal.idempotency.tasks.expire",
         "schedule": 600.0,
-        "options": {"expires": 600.0},
+        "options": {"expires": EXPIRES},
     },
     "retention": {
         "task": "portal.retention.tasks.remove",
         "schedule": 60.0,
-        "options": {"expires": 60.0},
+        "options": {"expires": EXPIRES},
     },
     "what_ifs": {
         "task": "portal.what_if.tasks.start_waiting",
         "schedule": 30.0,
-        "options": {"expires": 60.0},
+        "options": {"expires": EXPIRES},
     },
     "webhooks": {
         "task": "portal.webhooks.tasks.deliver",
         "schedule": 5.0,
-        "options": {"expires": 60.0},
+        "options": {"expires": EXPIRES},
     },
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(PLATFORM.var / "beat-schedule")

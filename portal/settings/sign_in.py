@@ -5,15 +5,13 @@ The pages are in `portal.web.account` and in `account`, `mfa` and `socialaccount
 `templates`. Operators configure sign-in in `portal.platform`; see docs/accounts.md.
 """
 
-import os
 from importlib.util import find_spec
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from portal.platform import Platform, platform_from
-
-_platform = platform_from(os.environ)
+from portal.platform import Platform
+from portal.settings.configured import PLATFORM
 
 
 def provider_apps(platform: Platform) -> list[dict[str, Any]]:
@@ -111,7 +109,7 @@ SIGN_IN_APPS = [
     "allauth.usersessions",
 ]
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
-if _directory := directory_settings(_platform):
+if _directory := directory_settings(PLATFORM):
     AUTHENTICATION_BACKENDS.append("portal.web.account.directory.DirectoryBackend")
     globals().update(_directory)
 
@@ -154,9 +152,9 @@ USERSESSIONS_TRACK_ACTIVITY = False
 SOCIALACCOUNT_ADAPTER = "portal.web.account.single_sign_on.OrganisationAdapter"
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
 SOCIALACCOUNT_PROVIDERS = {
-    "openid_connect": {"APPS": provider_apps(_platform)},
+    "openid_connect": {"APPS": provider_apps(PLATFORM)},
     "saml": {
-        "APPS": saml_apps(_platform),
+        "APPS": saml_apps(PLATFORM),
         "provider_class": "portal.web.account.saml_provider.SamlProvider",
     },
 }

@@ -13,7 +13,10 @@ def secret_problem(secret: str) -> str:
     """Why the secret is too weak; empty if it is not."""
     how = "make one with `openssl rand -base64 48`"
     if len(secret) < MIN_LENGTH:
-        return f"Set TESSERA_SECRET_KEY to at least {MIN_LENGTH} random characters: {how}."
+        return (
+            f"Set TESSERA_SECRET_KEY, or TESSERA_SECRET_KEY_FILE to a file with it, to at least "
+            f"{MIN_LENGTH} random characters: {how}."
+        )
     if any(secret.lower().startswith(example) for example in EXAMPLES):
         return f"TESSERA_SECRET_KEY begins like an example: {how}."
     if _bits_per_character(secret) < MIN_BITS_PER_CHARACTER or _is_repeated(secret):

@@ -23,7 +23,7 @@ from agents.contract.pulls import ObservedPull
 from portal.allocations.services import allocations_bind
 from portal.audit.transitions import Transitions
 from portal.inventory.models import Node
-from portal.jobs.lifecycle import jobs_rollup, latest_attempts
+from portal.jobs.lifecycle import jobs_rollup
 from portal.jobs.models import OWN_NODES, Job, Replica
 from portal.live.bell import ring
 from scheduler.core.model.states import REPLICA_EDGES, REPLICA_ENDED, ReplicaStatus, is_allowed
@@ -61,6 +61,8 @@ class ObservationResult:
     """Jobs with a replica that moved."""
     refused: list[Observation] = field(default_factory=list)
     """About replicas that are not the site's, or with another fence."""
+    locked: set[UUID] = field(default_factory=set)
+    """Replicas whose rows stay locked until the transaction ends."""
 
 
 def observations_apply(
@@ -77,19 +79,11 @@ def observations_apply(
         by_replica[observation.replica].append(observation)
     result = ObservationResult()
     own = Q(node=node) if node else Q(attempt__site=site)
-    rows = Replica.objects.filter(own, pk__in=list(by_replica)).select_related("attempt__job")
     # No savepoint inside a report's own transaction.
     with transaction.atomic(savepoint=False):
-        seen = {row.pk: by_replica.pop(row.pk) for row in rows}
-        # A replica that would not move now will not once it is locked: whatever edges reach in
-        # steps, they reach at once. So these are all the jobs that can change.
-        moving = {row.attempt.job_id for row in rows if _would_move(row, seen[row.pk])}
-        jobs = Job.objects.filter(pk__in=moving).lock_rows()
-        attempts = latest_attempts(jobs)
-        gangs = Replica.objects.filter(Q(pk__in=list(seen)) | Q(attempt__in=attempts))
-        locked = gangs.select_related("attempt__job").lock_rows()
-        _observe_all(locked, seen, actor, result)
-        jobs_rollup(jobs=jobs, replicas=[row for row in locked if row.attempt_id in attempts])
+        seen = _news(own, by_replica, result)
+        if seen:
+            _news_apply(seen, actor, result)
     result.refused += chain.from_iterable(by_replica.values())
     if result.refused:
         place = node.name if node else site
@@ -97,35 +91,80 @@ def observations_apply(
     return result
 
 
-def _would_move(row: Replica, observations: Iterable[Observation]) -> bool:
-    return any(
-        observation.fence == row.attempt.fence
-        and is_allowed(REPLICA_EDGES, ReplicaStatus(row.status), observation.status)
-        for observation in observations
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What is reported about one replica that differs from its row."""
+
+    job: int
+    attempt: int
+    observations: list[Observation]
+    moves: bool
+    """Its status is another one; otherwise, how far its pull is."""
+
+
+def _news(
+    own: Q, by_replica: dict[UUID, list[Observation]], result: ObservationResult
+) -> dict[UUID, _News]:
+    """By replica, without a lock: a replica that would not move now will not once it is locked, as
+    whatever edges reach in steps, they reach at once. Takes the known replicas from `by_replica`.
+    """
+    rows = Replica.objects.filter(own, pk__in=list(by_replica)).order_by()
+    columns = rows.values_list("pk", "status", "pull", "attempt_id", "attempt__job_id")
+    news = {}
+    for pk, status, pull, attempt, job in columns:
+        reported = by_replica.pop(pk)
+        valid = [seen for seen in reported if seen.fence == attempt]
+        result.refused += [seen for seen in reported if seen.fence != attempt]
+        old = ReplicaStatus(status)
+        moves = any(is_allowed(REPLICA_EDGES, old, seen.status) for seen in valid)
+        pulls = any(
+            seen.status is old is ReplicaStatus.PREPARING and _pull_columns(pull, seen)
+            for seen in valid
+        )
+        if moves or pulls:
+            news[pk] = _News(job, attempt, valid, moves)
+    return news
+
+
+def _news_apply(news: Mapping[UUID, _News], actor: str, result: ObservationResult) -> None:
+    """Lock the jobs that can change, and their gangs, and write what moves in one go."""
+    moving = [row for row in news.values() if row.moves]
+    locked = Job.objects.filter(pk__in={row.job for row in moving}).lock_rows()
+    jobs = {job.pk: job for job in locked}
+    gangs = Replica.objects.filter(
+        Q(pk__in=list(news)) | Q(attempt__in={row.attempt for row in moving})
     )
+    rows = gangs.select_related("attempt").lock_rows()
+    for row in rows:
+        if job := jobs.get(row.attempt.job_id):
+            row.attempt.job = job
+    result.locked |= {row.pk for row in rows}
+    transitions = Transitions()
+    _observe_all(rows, news, actor, transitions, result)
+    # An attempt that has ended meanwhile concerns its job no more.
+    in_gangs = [row for row in rows if row.attempt.job_id in jobs and row.attempt.is_open]
+    jobs_rollup(jobs=jobs.values(), replicas=in_gangs, transitions=transitions)
+    transitions.write()
 
 
 def _observe_all(
     rows: Iterable[Replica],
-    seen: Mapping[UUID, list[Observation]],
+    news: Mapping[UUID, _News],
     actor: str,
+    transitions: Transitions,
     result: ObservationResult,
 ) -> None:
-    """Apply what is reported about these rows, which are locked. Among them are replicas of other
-    nodes: `seen` has nothing about these."""
-    transitions, now = Transitions(), timezone.now()
-    holders = []
+    """Gather what is reported about these rows, which are locked. Among them are replicas of other
+    nodes: `news` has nothing about these."""
+    now, holders = timezone.now(), []
     for row in rows:
-        for observation in seen.get(row.pk, ()):
-            if observation.fence != row.attempt.fence:
-                result.refused.append(observation)
-            elif _observe(row, observation, actor, transitions, now):
+        for observation in news[row.pk].observations if row.pk in news else ():
+            if _observe(row, observation, actor, transitions, now):
                 result.jobs.add(row.attempt.job_id)
                 if observation.status in (ReplicaStatus.READY, ReplicaStatus.RUNNING):
                     holders.append(row)
     if holders:
         allocations_bind(replicas=holders, transitions=transitions, at=now)
-    transitions.write()
 
 
 def _observe(
@@ -151,16 +190,16 @@ def _observe(
 
 def _pull_update(row: Replica, observation: Observation) -> None:
     """How far the pull of its image is, which changes no status."""
-    columns = _pull_columns(row, observation)
+    columns = _pull_columns(row.pull, observation)
     if columns:
         Replica.objects.filter(pk=row.pk).update(**columns)
         ring(f"job:{row.attempt.job_id}")
 
 
-def _pull_columns(row: Replica, observation: Observation) -> dict[str, Any]:
+def _pull_columns(stored: Any, observation: Observation) -> dict[str, Any]:
     """What changes of the two columns of its pull. A failed try is no step further."""
     pull = encode(observation.pull) if observation.pull else None
-    if pull == row.pull:
+    if pull == stored:
         return {}
     is_further = observation.pull is not None and not observation.pull.cause
     return {"pull": pull} | ({"pull_moved_at": timezone.now()} if is_further else {})
@@ -170,7 +209,7 @@ def _columns(row: Replica, observation: Observation, now: datetime) -> dict[str,
     """The columns that change with the status. Times are ours: a site's clock is advisory."""
     new = observation.status
     columns: dict[str, Any] = {"container": observation.container}
-    columns |= _pull_columns(row, observation)
+    columns |= _pull_columns(row.pull, observation)
     if observation.address:
         columns |= {"address": observation.address, "port": observation.port}
     if new is ReplicaStatus.READY:

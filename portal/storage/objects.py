@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage
 
+from portal.metrics import STORE_BYTES, STORE_SECONDS
 from portal.storage.errors import ObjectMissing, StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class ObjectStore:
         with self._calls("put", name):
             try:
                 self._put(name, data)
+                STORE_BYTES.labels("written").inc(len(data))
             except self._failures:
                 # A part of it is of no use, and what is sent again gets a new name.
                 with suppress(*self._failures):
@@ -62,7 +64,9 @@ class ObjectStore:
         """At most `size` bytes from `offset`. Raises ObjectMissing."""
         with self._calls("get", name), self._storage.open(name) as file:
             file.seek(offset)
-            return bytes(file.read(size))
+            data = bytes(file.read(size))
+            STORE_BYTES.labels("read").inc(len(data))
+            return data
 
     def size(self, name: str) -> int:
         """The object's bytes. Raises ObjectMissing."""
@@ -91,13 +95,21 @@ class ObjectStore:
     def _calls(self, verb: str, name: str) -> Iterator[None]:
         if time.monotonic() < self._paused_until:
             raise StoreUnavailable(f"{self.location} failed a moment ago")
+        begun = time.monotonic()
         try:
             yield
             self._failed_at = float("-inf")
+            _observe(verb, "done", begun)
         except FileNotFoundError as error:
+            _observe(verb, "missing", begun)
             raise ObjectMissing(name) from error
         except self._failures as error:
+            _observe(verb, "failed", begun)
             self._failed_at = time.monotonic()
             self._paused_until = self._failed_at + PAUSE_SECONDS
             log.warning("store %s: %s %s failed: %s", self.location, verb, name, error)
             raise StoreUnavailable(f"{verb} {name} at {self.location}: {error}") from error
+
+
+def _observe(verb: str, outcome: str, begun: float) -> None:
+    STORE_SECONDS.labels(verb, outcome).observe(time.monotonic() - begun)

@@ -10,14 +10,17 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from zlib import crc32
 
 from django.db import transaction
+from django.db.models import Q
 
 from agents.contract.calls import MAX_LOG_CHUNK_BYTES
 from portal.storage.arrivals import pack_arrivals, unpack_arrivals
 from portal.storage.errors import StoreError
-from portal.storage.models import Segment
+from portal.storage.models import ByteStore, Segment
 from portal.storage.objects import ObjectStore
 from portal.storage.stores import current_store, reachable_stores, store_by_key, store_row
 from portal.storage.streams import COLUMNS, StreamSegment, load
@@ -57,23 +60,39 @@ def upload(stream: str, data: bytes) -> list[UploadedPart]:
     return parts
 
 
-def record(stream: str, offset: int, parts: Sequence[UploadedPart]) -> None:
-    """Make the parts the end of the stream, from `offset` on; what followed is dropped. The caller
-    holds the transaction and a lock that keeps others from writing this stream."""
-    Segment.objects.filter(stream=stream, start__gte=offset).delete()
-    at = time.time_ns() // 1_000_000
-    for part in parts:
-        Segment.objects.create(
-            stream=stream,
-            start=offset,
-            size=part.size,
-            crc32=part.crc32,
-            newlines=part.newlines,
-            arrivals=pack_arrivals([(offset, at)]),
-            store=store_row(part.store),
-            object_name=part.object_name,
-        )
-        offset += part.size
+@dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """Parts that are to be the end of a stream, from `offset` on."""
+
+    stream: str
+    offset: int
+    parts: Sequence[UploadedPart]
+
+
+def record(ends: Sequence[StreamEnd]) -> None:
+    """Make them the ends of their streams, with three statements; what followed is dropped. The
+    caller holds the transaction and locks that keep others from writing these streams."""
+    behind = [Q(stream=end.stream, start__gte=end.offset) for end in ends]
+    Segment.objects.filter(reduce(or_, behind)).delete()
+    at, rows = time.time_ns() // 1_000_000, dict[ObjectStore, ByteStore]()
+    segments = []
+    for end in ends:
+        offset = end.offset
+        for part in end.parts:
+            row = rows.get(part.store) or rows.setdefault(part.store, store_row(part.store))
+            segment = Segment(
+                stream=end.stream,
+                start=offset,
+                size=part.size,
+                crc32=part.crc32,
+                newlines=part.newlines,
+                arrivals=pack_arrivals([(offset, at)]),
+                store=row,
+                object_name=part.object_name,
+            )
+            segments.append(segment)
+            offset += part.size
+    Segment.objects.bulk_create(segments)
 
 
 def discard(parts: Sequence[UploadedPart]) -> None:

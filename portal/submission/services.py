@@ -20,6 +20,7 @@ from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.live.bell import ring, ring_plan
+from portal.request_id import audited_request_id
 from portal.submission.admission import (
     Admission,
     PendingRoom,
@@ -152,6 +153,7 @@ def _create(
         Job(
             project=each.check.project,
             owner=user,
+            request_id=audited_request_id(),
             reason=each.check.approval.as_dict() if each.check.approval else None,
             **_columns(each.request),
         )

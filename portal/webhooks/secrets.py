@@ -5,8 +5,7 @@ import hashlib
 import hmac
 import secrets
 
-from cryptography.fernet import Fernet, MultiFernet
-from django.conf import settings
+from portal.sealing import Seal
 
 PREFIX = "whs_"
 
@@ -17,12 +16,12 @@ def new_secret() -> str:
 
 def seal(secret: str) -> str:
     """The encrypted secret to store. A copy of the database alone cannot sign anything."""
-    return _cipher().encrypt(secret.encode()).decode()
+    return WEBHOOK_SEAL.seal(secret)
 
 
 def unseal(sealed: str) -> str:
     """The secret. Raises cryptography.fernet.InvalidToken if the server's key has changed."""
-    return _cipher().decrypt(sealed.encode()).decode()
+    return WEBHOOK_SEAL.unseal(sealed)
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:
@@ -31,12 +30,9 @@ def signature(secret: str, timestamp: int, body: bytes) -> str:
     return "v1=" + hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
 
 
-def _cipher() -> MultiFernet:
-    """Seals with the present key, and also opens what an earlier one sealed."""
-    known = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
-    return MultiFernet([Fernet(_key(secret)) for secret in known])
-
-
 def _key(secret: str) -> bytes:
     digest = hashlib.sha256(b"tessera webhooks\0" + secret.encode()).digest()
     return base64.urlsafe_b64encode(digest)
+
+
+WEBHOOK_SEAL = Seal(_key)

@@ -19,7 +19,12 @@ from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Attempt, Job
 from portal.planning.history import past_runs
-from portal.planning.requests import COLUMNS, epoch_seconds, request_specs, waiting_job_from_columns
+from portal.planning.requests import (
+    SELECTED,
+    epoch_seconds,
+    request_specs,
+    waiting_job_from_columns,
+)
 from portal.planning.snapshot import cluster_snapshot
 from portal.planning.usage import owners
 from portal.quotas.policy import current_policy
@@ -76,7 +81,7 @@ def recorded_window(*, now: datetime, days: int) -> RecordedWindow:
     """The jobs of the last `days`."""
     since, until = epoch_seconds(now - timedelta(days=days)), epoch_seconds(now)
     jobs = jobs_in_window(now - timedelta(days=days), now)
-    rows: list[Any] = list(jobs.values_list(*COLUMNS, "finished_at", "status"))
+    rows: list[Any] = list(jobs.values_list(*SELECTED, "finished_at", "status"))
     asked, attempts = request_specs(row[1] for row in rows), _attempts(jobs)
     after = _after(jobs, {row[0] for row in rows})
     read = [

@@ -1,1 +1,1 @@
-"""Applies a plan to rows, one short transaction for each decision."""
+"""Applies a plan to rows in short transactions."""

@@ -1,15 +1,43 @@
 """What a pass writes for jobs that it did not place: reservations, and reasons with positions."""
 
+import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 
 from django.db.models import Q
 
 from portal.jobs.models import Job
+from portal.jobs.waiting_columns import waiting_columns_write
 from portal.live.bell import ring
 from portal.planning.alternatives import with_alternatives_of
 from scheduler.core.model.decisions import Deferral, Reservation
 
-BATCH_SIZE, MAX_BELLS = 500, 1_000
+# A queue of this length has what changed written by each pass; a longer one at most once a second.
+SHORT_QUEUE, PAUSE_SECONDS = 100, 1.0
+
+
+@dataclass(slots=True)
+class NoticePace:
+    """When this process last wrote the reasons of a queue."""
+
+    written_at: float = -inf
+    """By the monotonic clock."""
+
+    def is_due(self, length: int) -> bool:
+        """Whether to write those of a queue of this length; True counts as done."""
+        now = time.monotonic()
+        if length > SHORT_QUEUE and now - self.written_at < PAUSE_SECONDS:
+            return False
+        self.written_at = now
+        return True
+
+    def reset(self) -> None:
+        """Forget the last time: tests change the database."""
+        self.written_at = -inf
+
+
+notice_pace = NoticePace()
 
 
 def reservations_write(reservations: tuple[Reservation, ...]) -> None:
@@ -24,20 +52,23 @@ def reservations_write(reservations: tuple[Reservation, ...]) -> None:
 
 
 def deferrals_write(deferrals: tuple[Deferral, ...]) -> None:
-    """Write each waiting job's reason and position where they changed, many in one query.
+    """Write each waiting job's reason and position where they changed, many in one statement.
 
-    Only the first MAX_BELLS jobs are rung: a page far back in a long queue polls.
+    In a long queue each placement moves all positions. So that passes in quick succession do not
+    write thousands of rows each, a job that has no reason yet gets it at once, and what has changed
+    is written by the first pass after PAUSE_SECONDS; every sweep starts one.
     """
-    queued = Job.objects.queued()
-    rows = queued.filter(reason__isnull=False).values_list("pk", "reason", "position")
-    written = {pk: (reason, position) for pk, reason, position in rows}
-    changed = [
-        Job(pk=int(deferral.job), reason=reason, position=deferral.position)
-        for deferral in deferrals
-        for old, position in (written.get(int(deferral.job), (None, None)),)
-        for reason in (with_alternatives_of(deferral.reason.as_dict(), old),)
-        if (old, position) != (reason, deferral.position)
-    ]
-    queued.bulk_update(changed, ["reason", "position"], batch_size=BATCH_SIZE)
-    for job in changed[:MAX_BELLS]:
-        ring(f"job:{job.pk}")
+    queued, new = Job.objects.queued(), {int(each.job): each for each in deferrals}
+    if notice_pace.is_due(len(new)):
+        rows = queued.filter(reason__isnull=False).values_list("pk", "reason", "position")
+        written = {pk: (reason, position) for pk, reason, position in rows}
+    else:
+        unwritten = set(queued.filter(reason__isnull=True).values_list("pk", flat=True))
+        new, written = {pk: new[pk] for pk in unwritten & new.keys()}, {}
+    changed = {}
+    for pk, deferral in new.items():
+        old, position = written.get(pk, (None, None))
+        reason = with_alternatives_of(deferral.reason.as_dict(), old)
+        if (old, position) != (reason, deferral.position):
+            changed[pk] = {"reason": reason, "position": deferral.position}
+    waiting_columns_write(changed)

@@ -8,7 +8,7 @@ from django.utils import timezone
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.message import Message
-from portal.allocations.slices import device_create, next_settle_time
+from portal.allocations.slices import SliceOrder, next_settle_time, slices_create
 from portal.audit.codes import EventCode
 from portal.audit.transitions import advance, event_record
 from portal.inventory.models import Gpu, Node, Slice
@@ -72,7 +72,7 @@ def _carve(carve: Carve) -> bool:
         units=space.board.units(profile),
         memory_mib=profile.memory_mib,
     )
-    device_create(gpu=gpu, device=device)
+    slices_create([SliceOrder(gpu, device)])
     message = carve.message or Message(
         "%(profile)s at %(start)s, ahead of need", profile=carve.profile, start=carve.start
     )

@@ -1,82 +1,124 @@
-"""Starts one job: locks the rows that its placement touches, checks it again, allocates."""
+"""Starts jobs: locks the rows that their placements touch, checks each again on one ledger,
+allocates."""
 
 import logging
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
+from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import DataError, IntegrityError, transaction
 from django.utils import timezone
 
-from portal.allocations.services import gang_allocate
-from portal.audit.transitions import advance
+from portal.allocations.services import GangOrder, gangs_allocate
+from portal.audit.transitions import IllegalTransitionError, StaleStatusError, Transitions
 from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.models import Job, StartEstimate
 from portal.live.bell import ring
-from portal.planning.requests import waiting_job_from_row
+from portal.planning.requests import waiting_jobs_from_rows
 from portal.planning.snapshot import cluster_snapshot
 from portal.quotas.models import Quota
 from scheduler.core.model.decisions import JobPlacement
 from scheduler.core.model.states import JobStatus
-from scheduler.core.placement.legality import illegal_reason
-from scheduler.core.quota.holders import quota_models_of_gpus
+from scheduler.core.placement.ledger import Ledger
+from scheduler.core.placement.legality import reserve_if_legal
 
 log = logging.getLogger(__name__)
 
+# What one placement of a batch may meet, and must not cost the others.
+REFUSALS = (IntegrityError, DataError, StaleStatusError, IllegalTransitionError)
 
-def placement_commit(placement: JobPlacement, bypassed: tuple[str, ...] = ()) -> bool:
-    """Give a whole gang its devices, or nothing. False if the world changed meanwhile.
 
-    `bypassed`: jobs that this placement, the last one of its plan, went before.
+def placements_commit(
+    placements: Sequence[JobPlacement], bypassed: Collection[str] = ()
+) -> list[JobPlacement]:
+    """Give each of these gangs all of its devices, or nothing where the world changed meanwhile.
+    Returns those that have theirs.
+
+    All in one transaction, in as many statements for one as for many. If the database refuses that,
+    each half has one of its own, down to a single placement: one that a constraint refuses costs no
+    other its devices. `bypassed`: jobs that the last of these, the last one of its plan, went
+    before.
     """
     try:
         with transaction.atomic():
-            return _commit(placement, bypassed)
-    except IntegrityError as error:
-        log.warning("the database refused the placement of job %s: %s", placement.job, error)
-        return False
+            return _commit(placements, bypassed)
+    except REFUSALS as error:
+        if len(placements) == 1:
+            log.warning(
+                "the database refused the placement of job %s: %s", placements[0].job, error
+            )
+            return []
+        log.warning("%d placements are committed in halves: %s", len(placements), error)
+    half = len(placements) // 2
+    first = placements_commit(placements[:half])
+    return first + placements_commit(placements[half:], bypassed)
 
 
-def _commit(placement: JobPlacement, bypassed: tuple[str, ...]) -> bool:
-    devices = [device for replica in placement.replicas for device in replica.devices]
-    queued = Job.objects.queued().filter(pk=placement.job)
-    owner = queued.values_list("project_id", "owner_id").first()
-    if owner is None:
-        return False
-    quotas = Quota.objects.applying_to(*owner).lock_rows()
-    nodes = Node.objects.filter(pk__in={r.node for r in placement.replicas}).lock_rows()
+def _commit(placements: Sequence[JobPlacement], bypassed: Collection[str]) -> list[JobPlacement]:
+    queued = Job.objects.queued()
+    unlocked = queued.filter(pk__in=[placement.job for placement in placements])
+    owners = {
+        pk: (project, owner)
+        for pk, project, owner in unlocked.values_list("pk", "project_id", "owner_id")
+    }
+    if not owners:
+        return []
+    replicas = [replica for placement in placements for replica in placement.replicas]
+    devices = [device for replica in replicas for device in replica.devices]
+    quotas = Quota.objects.applying_to_any(owners.values()).lock_rows()
+    nodes = Node.objects.filter(pk__in={replica.node for replica in replicas}).lock_keys()
     gpus = Gpu.objects.filter(pk__in={device.gpu for device in devices}).lock_rows()
     slices = Slice.objects.filter(pk__in={d.slice for d in devices if d.slice}).lock_rows()
-    job = next(iter(queued.select_related("project", "owner").lock_rows()), None)
-    if job is None or job.hold_owner:
-        return False
-    waiting = waiting_job_from_row(job)
+    if bypassed:
+        Job.objects.filter(pk__in={*owners, *map(int, bypassed)}).lock_keys()
+    jobs = queued.filter(pk__in=owners).select_related("project", "owner").lock_rows()
     # Read after the GPUs are locked: the intervals of two allocations of one device never overlap.
     now = timezone.now()
-    if waiting.after or waiting.begin_at > now.timestamp():
-        return False
-    snapshot = cluster_snapshot(now=now, nodes=[node.pk for node in nodes])
-    if reason := illegal_reason(placement, waiting, snapshot):
-        log.info("the placement of %s is stale: %s: %s", job.label, reason.code, reason.sentence)
-        return False
-    gang_allocate(
-        job=job,
-        replicas=placement.replicas,
-        quotas=quotas,
-        gpus=gpus,
-        slices=slices,
-        quota_models=quota_models_of_gpus(snapshot.nodes),
-        processes=waiting.processes,
-        at=now,
-    )
-    job_placed(job, placement, bypassed, now)
-    return True
+    placed = list(_legal(placements, jobs, nodes, now))
+    if placed:
+        gangs_allocate(
+            gangs=[gang for _, gang in placed], quotas=quotas, gpus=gpus, slices=slices, at=now
+        )
+    started = [placement for placement, _ in placed]
+    if started and started[-1] is placements[-1]:
+        Job.objects.filter(pk__in=bypassed).count_bypass()
+    jobs_place([(gang.job, placement) for placement, gang in placed], now)
+    return started
 
 
-def job_placed(job: Job, placement: JobPlacement, bypassed: tuple[str, ...], now: datetime) -> None:
-    """Advance a job, locked by the caller, that has its devices; what it waited for is no more."""
-    Job.objects.filter(pk__in=bypassed).count_bypass()
-    StartEstimate.objects.filter(job=job, started_at=None).update(started_at=now)
-    if job.reason is not None or job.estimate is not None:
-        Job.objects.filter(pk=job.pk).update(reason=None, estimate=None)
-    advance(job, JobStatus.PLACED, message=placement.message, position=None, reserved_at=None)
-    ring(f"job:{job.pk}")
-    ring("cluster")
+def _legal(
+    placements: Sequence[JobPlacement], jobs: list[Job], nodes: list[UUID], now: datetime
+) -> Iterator[tuple[JobPlacement, GangOrder]]:
+    """Those that the planner could decide now, on the locked rows, one after the other."""
+    free = {str(job.pk): job for job in jobs if not job.hold_owner}
+    waiting = {job.id: job for job in waiting_jobs_from_rows(list(free.values()))}
+    ledger = Ledger(cluster_snapshot(now=now, nodes=nodes))
+    for placement in placements:
+        # Once each: a job has one attempt at a time.
+        job = free.pop(placement.job, None)
+        if job is None:
+            continue
+        own = waiting[placement.job]
+        if own.after or own.begin_at > now.timestamp():
+            continue
+        if reason := reserve_if_legal(placement, own, ledger):
+            log.info("placing %s is stale: %s: %s", job.label, reason.code, reason.sentence)
+            continue
+        yield placement, GangOrder(job, placement.replicas, own.processes)
+
+
+def jobs_place(placed: Sequence[tuple[Job, JobPlacement]], now: datetime) -> None:
+    """Advance jobs, locked by the caller, that have their devices; they wait for nothing more."""
+    jobs, transitions = [job for job, _ in placed], Transitions()
+    StartEstimate.objects.filter(job__in=jobs, started_at=None).update(started_at=now)
+    told = [job for job in jobs if job.reason is not None or job.estimate is not None]
+    Job.objects.filter(pk__in=[job.pk for job in told]).update(reason=None, estimate=None)
+    for job, placement in placed:
+        transitions.advance(
+            job, JobStatus.PLACED, message=placement.message, position=None, reserved_at=None
+        )
+    transitions.write()
+    for job in jobs:
+        ring(f"job:{job.pk}")
+    if jobs:
+        ring("cluster")

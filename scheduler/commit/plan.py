@@ -1,8 +1,9 @@
 """Applies a whole plan: placements first, then partitions, preemptions, and what people read.
 
-Every step checks again under row locks; a job whose world changed since the snapshot is left for
-the next pass, as is all that there was no time for. Database constraints stand behind this: a bug
-here becomes an IntegrityError, never two jobs on one device.
+Placements are committed many in a transaction, other decisions one by one. Every step checks again
+under row locks; a job whose world changed since the snapshot is left for the next pass, as is all
+that there was no time for. Database constraints stand behind this: a bug here becomes an
+IntegrityError, never two jobs on one device.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,13 +15,14 @@ from portal.inventory.models import Gpu
 from portal.jobs.models import Job
 from scheduler.commit.notices import deferrals_write, reservations_write
 from scheduler.commit.partitions import carve_commit, merge_commit
-from scheduler.commit.placements import placement_commit
+from scheduler.commit.placements import placements_commit
 from scheduler.commit.preemptions import preemption_commit
 from scheduler.core.model.decisions import Carve, JobPlacement, Merge, Plan, Preemption
 
 OnNodesChanged = Callable[[frozenset[UUID]], object]
-# Nodes hear of this many placements at a time.
-NOTIFY_AFTER = 16
+# Placements of one transaction, after which their nodes hear of them. It holds the quotas of their
+# owners for some 100 ms.
+BATCH_SIZE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +46,16 @@ def commit(
     first placements of many do not wait for the last ones, nor for the rest of the plan.
 
     `should_stop` is called between two transactions. Once it returns True, no further decision is
-    applied, apart from the first one of the plan. Reservations and reasons are written even then:
+    applied, apart from the first ones of the plan. Reservations and reasons are written even then:
     people read them, and what they take is bounded by the length of the queue of a pass."""
     placements = plan.placements
     placed: list[JobPlacement] = []
     tried = 0
     while tried < len(placements) and not (tried and should_stop()):
-        taken = []
-        for placement in placements[tried : tried + NOTIFY_AFTER]:
-            if tried and should_stop():
-                break
-            tried += 1
-            # A plan that is committed again after a crash must not count its bypasses twice.
-            bypassed = plan.bypassed if placement is placements[-1] else ()
-            if placement_commit(placement, bypassed):
-                taken.append(placement)
+        batch = placements[tried : tried + BATCH_SIZE]
+        tried += len(batch)
+        # A plan that is committed again after a crash must not count its bypasses twice.
+        taken = placements_commit(batch, plan.bypassed if tried == len(placements) else ())
         placed += taken
         on_nodes_changed(_nodes_of(taken))
     if placed and placed[-1] is not placements[-1]:

@@ -16,16 +16,16 @@ from agents.contract.lease import LeaseEnd, seconds_until_over
 from agents.contract.message import Message
 from portal.audit.codes import EventCode
 from portal.audit.transitions import StaleStatusError, advance
+from portal.desired.services import nodes_drive
 from portal.inventory.boards import cluster_boards
 from portal.inventory.models import Node
 from portal.jobs.models import OWN_NODES, Replica
 from portal.live.bell import ring, ring_drive
 from portal.sites.observations import Observation
-from scheduler.commit.placements import placement_commit
+from scheduler.commit.placements import placements_commit
 from scheduler.core.model.decisions import JobPlacement
 from scheduler.core.model.states import NodeStatus, ReplicaStatus
 from scheduler.core.request import parse_stored_request
-from scheduler.driver import drive as drive_node
 from scheduler.sites.base import SiteCapabilities, SiteReport
 from scheduler.unsettled import nodes_in_turn, unsettled_nodes
 
@@ -41,7 +41,7 @@ class OwnNodes:
         return SiteCapabilities(boards, frozenset(SliceKind), MAX_REPLICAS)
 
     def begin(self, placement: JobPlacement, bypassed: tuple[str, ...] = ()) -> bool:
-        return placement_commit(placement, bypassed)
+        return bool(placements_commit([placement], bypassed))
 
     def drive(self, attempts: Collection[int] | None = None) -> None:
         """Of all attempts: by a bell for each node that may lag behind, also for nodes without any,
@@ -53,8 +53,7 @@ class OwnNodes:
         self.drive_nodes(frozenset(rows.values_list("node_id", flat=True)))
 
     def drive_nodes(self, nodes: Collection[UUID]) -> None:
-        for node_id in sorted(nodes):
-            drive_node(node_id=node_id)
+        nodes_drive(node_ids=nodes)
 
     def observe(self, now: datetime) -> SiteReport:
         _nodes_judge(now)

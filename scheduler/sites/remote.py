@@ -26,7 +26,7 @@ from portal.live.bell import ring_site
 from portal.planning.requests import waiting_job_from_row
 from portal.quotas.models import Quota
 from portal.sites.observations import Observation
-from scheduler.commit.placements import job_placed
+from scheduler.commit.placements import jobs_place
 from scheduler.core.devices.options import DeviceOption, device_options
 from scheduler.core.model.decisions import JobPlacement
 from scheduler.core.model.snapshot import WaitingJob
@@ -130,6 +130,7 @@ class RemoteSite:
         if owner is None:
             return False
         quotas = Quota.objects.applying_to(*owner).lock_rows()
+        Job.objects.filter(pk__in=[placement.job, *bypassed]).lock_keys()
         job = next(iter(queued.select_related("project", "owner").lock_rows()), None)
         if job is None or job.hold_owner:
             return False
@@ -145,7 +146,8 @@ class RemoteSite:
             quotas=quotas,
             at=now,
         )
-        job_placed(job, placement, bypassed, now)
+        Job.objects.filter(pk__in=bypassed).count_bypass()
+        jobs_place([(job, placement)], now)
         ring_site(self.name)
         return True
 

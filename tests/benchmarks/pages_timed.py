@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import cProfile
-import gc
 import itertools
 import json
 import os
@@ -12,7 +11,7 @@ import secrets
 import statistics
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import django
@@ -26,18 +25,10 @@ from django.test.utils import CaptureQueriesContext, setup_test_environment  # n
 from django.urls import reverse  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
-from portal.availability.models import PublishedCounts  # noqa: E402
-from portal.availability.published import counts_publish  # noqa: E402
 from portal.demo.scale import ClusterSize, seed_scale  # noqa: E402
 from portal.inventory.models import Gpu, Node  # noqa: E402
 from portal.jobs.models import Job  # noqa: E402
-from portal.planning.planner_input import planner_input  # noqa: E402
-from portal.planning.snapshot_cache import row_count  # noqa: E402
-from portal.quotas.policy import current_policy  # noqa: E402
-from scheduler.core.availability.cluster import cluster_availability  # noqa: E402
-from scheduler.core.forecast.runtime_model import RuntimeModel  # noqa: E402
-from scheduler.core.plan import plan_and_places  # noqa: E402
-from scheduler.tasks import gc_paused  # noqa: E402
+from tests.benchmarks.counts_publisher import Publisher  # noqa: E402
 from tests.benchmarks.latency import machine  # noqa: E402
 from tests.benchmarks.pages import options  # noqa: E402
 from tests.support.markup import Markup  # noqa: E402
@@ -52,48 +43,8 @@ ANCHOR = "(empty view)"
 CHECK = "web:request_preview"
 CHECKS = {f"{CHECK}?of={of}": f"?of={of}" for of in ("preview", "cards")}
 MINUTES = itertools.count(30)
-# The sweep has a pass made this often.
-PUBLISH_SECONDS = 5
 # Each is asked so often whatever it takes.
 LEAST = 3
-
-
-class Publisher:
-    """Publishes what is free as the planning worker does after its passes, apart from the times
-    taken. The pass and the count are made once."""
-
-    def __init__(self) -> None:
-        policy, now = current_policy(), timezone.now()
-        snapshot = planner_input(now=now, policy=policy)
-        plan, places = plan_and_places(snapshot, policy, RuntimeModel.from_snapshot(snapshot))
-        began = time.perf_counter()
-        with gc_paused():
-            self._counts = cluster_availability(
-                snapshot, places, plan.merges, can_merge=policy.merge
-            )
-        self.count_ms = round((time.perf_counter() - began) * 1000, 1)
-        self._rows, self._published = row_count(snapshot), -PUBLISH_SECONDS
-        self.publish_ms: list[float] = []
-        del snapshot, plan, places
-        gc.collect()  # a web process has no pass to clean up
-
-    def publish_if_due(self) -> None:
-        began = time.perf_counter()
-        if began - self._published < PUBLISH_SECONDS:
-            return
-        self._published = began
-        counts_publish(self._rows, lambda: replace(self._counts, at=int(time.time())))
-        self.publish_ms.append((time.perf_counter() - began) * 1000)
-
-    def result(self) -> dict[str, Any]:
-        """What the worker spends on it after a pass, in ms, and the size of the document."""
-        document = PublishedCounts.objects.values_list("document", flat=True).first() or ""
-        return {
-            "count_ms": self.count_ms,
-            "publish_p50_ms": round(statistics.median(self.publish_ms), 1),
-            "published": len(self.publish_ms),
-            "bytes": len(document),
-        }
 
 
 @dataclass(slots=True)

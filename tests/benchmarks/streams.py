@@ -2,10 +2,11 @@
 
 Real PostgreSQL with 10,000 jobs, 1,000 nodes and 8,000 GPUs. READERS (30) people share the streams:
 each follows the log of a running job, the Jobs list, the queue and the cluster; each such job
-writes a line a second. Prints one JSON object: what pages took before, meanwhile and after, what
-the streams got, the processor time that they cost, the connections that were open, and how long
-the process took to end with all of them open. `over` names what is beyond its bound. STREAMS_JOBS
-and STREAMS_NODES are the size.
+writes a line a second. What is free is published anew every 5 s, as the planning worker does.
+Prints one JSON object: what pages took before, meanwhile and after, what the streams got, the
+processor time that they cost, the connections that were open, and how long the process took to end
+with all of them open. `over` names what is beyond its bound. STREAMS_JOBS and STREAMS_NODES are the
+size.
 """
 
 from __future__ import annotations
@@ -32,13 +33,15 @@ from tests.environment.postgres import running_postgres
 from tests.environment.programs import Program, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
+SEEDED = "tests.benchmarks.streams_seeded"
 # Of each page, one after another; the first of them warm the process up.
 ASKED, WARM_UP = 20, 3
-# How long streams are watched while nobody asks for a page, with lines being written and without.
-WATCHED_SECONDS = 10
+# How long streams are watched while nobody asks for a page, with lines being written and without:
+# an idle page is read again after a minute at the latest.
+WATCHED_SECONDS, WATCHED_IDLE_SECONDS = 10, 60
 READY_SECONDS, OPEN_SECONDS = 180, 240
-# A process has a pool of 16, and the program that writes lines another connection.
-MOST_MS, MOST_CONNECTIONS, MOST_STOP_SECONDS = 150, 17, 10
+# A process has a pool of 16; the programs beside it have up to three connections.
+MOST_MS, MOST_CONNECTIONS, MOST_STOP_SECONDS = 150, 19, 10
 
 
 def main() -> int:
@@ -73,20 +76,25 @@ class Measured:
         self.url = f"http://127.0.0.1:{free_port()}"
 
     def all(self) -> dict[str, Any]:
-        seed = self.program("tests.benchmarks.streams_seeded", "seed")
+        seed = self.program(SEEDED, "seed")
         with seed:
             told = json.loads(seed.communicate()[0].splitlines()[-1])
         (self.folder / "streams.json").write_text(json.dumps(told["streams"]))
+        with self.talking(SEEDED, "publish") as publisher:
+            publisher.line(READY_SECONDS)
+            return self.measured(told) | {"counts": json.loads(publisher.end())}
+
+    def measured(self, told: dict[str, Any]) -> dict[str, Any]:
         with self.web() as web:
             found = {"before": self.timed(told)}
             with self.talking("tests.benchmarks.stream_readers", "read", self.url) as readers:
                 opened = json.loads(readers.line(OPEN_SECONDS))
-                with self.talking("tests.benchmarks.streams_seeded", "change") as changes:
+                with self.talking(SEEDED, "change") as changes:
                     changes.line(60)
                     found["meanwhile"] = self.timed(told)
-                    found["cpu_share_while_lines_come"] = used(web)
+                    found["cpu_share_while_lines_come"] = used(web, WATCHED_SECONDS)
                     found |= json.loads(changes.end())
-                found["cpu_share_while_nothing_comes"] = used(web)
+                found["cpu_share_while_nothing_comes"] = used(web, WATCHED_IDLE_SECONDS)
                 found["memory_mib"] = memory(web)
                 begun = time.monotonic()
                 web.stop(signal.SIGTERM)
@@ -186,11 +194,11 @@ def ratio(found: dict[str, Any]) -> dict[str, float]:
     return {page: round(found["meanwhile"][page]["p50_ms"] / alone[page], 2) for page in alone}
 
 
-def used(web: Program) -> float:
-    """Processor time of the web process in a while, as a part of one core."""
+def used(web: Program, seconds: float) -> float:
+    """Processor time of the web process in these seconds, as a part of one core."""
     begun = spent(web)
-    time.sleep(WATCHED_SECONDS)
-    return round((spent(web) - begun) / WATCHED_SECONDS, 2)
+    time.sleep(seconds)
+    return round((spent(web) - begun) / seconds, 3)
 
 
 def spent(web: Program) -> float:

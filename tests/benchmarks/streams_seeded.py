@@ -1,4 +1,5 @@
-"""The half of `make bench-streams` that knows the rows: it seeds them, and makes logs grow."""
+"""The half of `make bench-streams` that knows the rows: it seeds them, publishes counts as the
+planning worker does, and makes logs grow."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ from portal.jobs.models import Job, Replica  # noqa: E402
 from portal.live.bell import ring  # noqa: E402
 from portal.web.jobs.context import job_list_context  # noqa: E402
 from scheduler.core.model.states import JobStatus  # noqa: E402
+from tests.benchmarks.counts_publisher import Publisher  # noqa: E402
 from tests.benchmarks.stream_readers import COOKIE  # noqa: E402
 from tests.support.logs import write_log  # noqa: E402
 from tests.support.scale_rows import client_of, known, seeded  # noqa: E402
@@ -51,6 +53,16 @@ def seed() -> None:
     opened = list(islice(cycle(in_turn), int(os.environ["STREAMS"])))
     alice = cookie_of(User.objects.get(username="alice"))
     print(json.dumps({"streams": opened, "pages": pages, "cookie": alice}))
+
+
+def publish() -> None:
+    """The counts of what is free, at the worker's pace, until the input ends."""
+    publisher = Publisher()
+    publisher.publish_if_due()
+    print("ready", flush=True)
+    while not select.select([sys.stdin], [], [], 0.5)[0]:
+        publisher.publish_if_due()
+    print(json.dumps(publisher.result()))
 
 
 def change() -> None:
@@ -91,4 +103,4 @@ def cookie_of(user: User) -> str:
 
 
 if __name__ == "__main__":
-    {"seed": seed, "change": change}[sys.argv[1]]()
+    {"seed": seed, "publish": publish, "change": change}[sys.argv[1]]()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import timedelta
+from uuid import uuid4
 
 from django.urls import reverse
 from django.utils import timezone
 
 from agents.contract.codec import encode
-from agents.contract.documents import SliceKind
+from agents.contract.documents import ReplicaState, SliceKind
 from agents.contract.pulls import ObservedPull, PullCause
 from agents.contract.telemetry import GpuSample
 from portal.accounts.models import Project, User
+from portal.allocations.holding import HeldReplica
 from portal.catalogue.models import ImageRule, Template
 from portal.catalogue.services import image_policy_set, template_save
 from portal.inventory.models import DisputedClaim, Gpu, Node
@@ -61,12 +64,14 @@ def shown(known: dict[str, str]) -> dict[str, tuple[str, str]]:
     failed = mine.filter(status=JobStatus.FAILED)[0]
     pulls = _image_pulls()
     _disputed_claim()
+    held = _held_work()
     return {
         "request-answer": ("alice", f"{reverse('web:request')}?template={gang.pk}"),
         "web:job_metrics": ("alice", reverse("web:job_metrics", args=[busy.attempt.job.label])),
         "job-waiting": ("alice", reverse("web:job", args=[waits.label])),
         "job-failed": ("alice", reverse("web:job", args=[failed.label])),
         "job-pulls": ("admin", reverse("web:job", args=[pulls.label])),
+        "web:held_work": ("admin", reverse("web:held_work", args=[held.name])),
         "template": ("admin", reverse("web:template", args=[gang.pk])),
         "webhook": ("alice", reverse("web:webhook", args=[hook.uid])),
     }
@@ -131,6 +136,23 @@ def _disputed_claim() -> None:
     gpu = Gpu.objects.order_by("pk")[0]
     claimant = Node.objects.exclude(pk=gpu.node_id).order_by("name")[0]
     DisputedClaim.objects.create(gpu=gpu, claimant=claimant, claimed_at=timezone.now())
+
+
+def _held_work() -> Node:
+    """Of the last node, as after a restore: a gang and a job that the portal does not know, and an
+    attempt of one that it knows."""
+    node = Node.objects.order_by("name").last()
+    assert node is not None
+    gang, single, known = uuid4(), uuid4(), Job.objects.order_by("-pk")[0].uid
+    running = [(gang, 1, 0), (gang, 1, 1), (single, 1, 0), (known, 2, 0)]
+    rows = [
+        HeldReplica(str(uuid4()), str(job), attempt, rank, ReplicaState.RUNNING)
+        for job, attempt, rank in running
+    ]
+    held = [asdict(row) for row in rows]
+    since = timezone.now() - timedelta(minutes=12)
+    Node.objects.filter(pk=node.pk).update(holding_since=since, held_replicas=held)
+    return node
 
 
 def _templates(admin: User, vision: Project) -> Template:

@@ -14,6 +14,9 @@ from agents.drill.kill_points import Killed, KillSwitch
 from agents.drill.random_walk import random_walk
 from agents.drill.run import run_drill
 from agents.loop.lease import Lease
+from agents.loop.node import NodeLoop
+from agents.loop.pulls import ImagePulls
+from agents.loop.reconcile import PrepareReplica
 from agents.nvml.known_gpus import KnownGpus
 from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import uninstall
@@ -63,7 +66,7 @@ def test_a_walk_tells_of_a_second_copy_beside_one_that_was_kept(monkeypatch):
     monkeypatch.setattr(
         agents.drill.portal, "seconds_until_over", lambda _, **seconds: stops(**seconds)
     )
-    report = random_walk(operations=200, seed=12)
+    report = random_walk(operations=120, seed=16)
     assert report["on_lease_end"] == "keep"
     assert report["by_invariant"].get("I12", 0) > 0
 
@@ -72,7 +75,7 @@ def test_a_walk_tells_of_an_agent_that_forgets_its_lease(monkeypatch):
     """One that is killed and started again out of contact would run on."""
     monkeypatch.setattr(Lease, "_read", lambda _: None)
     monkeypatch.setattr(Lease, "is_valid", lambda *_: True)
-    report = random_walk(operations=200, seed=14)
+    report = random_walk(operations=250, seed=6)
     assert report["on_lease_end"] == "stop"
     assert report["by_invariant"].get("I12", 0) > 0
 
@@ -93,6 +96,62 @@ def test_a_walk_tells_of_a_second_start(monkeypatch):
     monkeypatch.setattr(MemoryEngine, "start", again)
     told = random_walk(operations=60, seed=3)
     assert told["by_invariant"].get("I8", 0) > 0
+
+
+def begun_in_the_loop(pulls, image, request):
+    """As an agent does that pulls while it prepares a replica."""
+    pulls._run(image, request)
+
+
+def stops_after_pulls(loop, actions, plain=NodeLoop._ready_actions):
+    """As an agent does whose pulls and stops share threads."""
+    ready = plain(loop, actions)
+    if not loop._pulls.progress():
+        return ready
+    return [action for action in ready if isinstance(action, PrepareReplica)]
+
+
+def carves_after_pulls(loop, desired, containers, plain=NodeLoop._partition):
+    if not loop._pulls.progress():
+        plain(loop, desired, containers)
+
+
+def cancels_nothing(pulls, waiting, plain=ImagePulls.settle):
+    plain(pulls, {*waiting, *pulls._pulls})
+
+
+# An agent that is wrong beside pulls: what it does, the invariant, and a walk that meets it.
+WRONG_BESIDE_PULLS = [
+    (ImagePulls, "_start", begun_in_the_loop, "I13", 1),
+    (NodeLoop, "_ready_actions", stops_after_pulls, "I13", 16),
+    (NodeLoop, "_partition", carves_after_pulls, "I13", 2),
+    (ImagePulls, "settle", cancels_nothing, "I14", 2),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "wrong", "invariant", "seed"), WRONG_BESIDE_PULLS)
+def test_a_walk_notices_an_agent_that_is_wrong_beside_pulls(
+    monkeypatch, owner, name, wrong, invariant, seed
+):
+    monkeypatch.setattr(owner, name, wrong)
+    report = random_walk(operations=60, seed=seed)
+    assert report["by_invariant"].get(invariant, 0) > 0, report
+
+
+@pytest.mark.parametrize(("owner", "name", "wrong", "invariant", "seed"), WRONG_BESIDE_PULLS)
+def test_the_drill_notices_an_agent_that_is_wrong_beside_pulls(
+    tmp_path, monkeypatch, owner, name, wrong, invariant, seed
+):
+    monkeypatch.setattr(owner, name, wrong)
+    outcome = run_drill(tmp_path / "wrong", 0)
+    assert not outcome.converged
+    assert "pull" in outcome.stuck
+
+
+def test_a_walk_pulls_more_than_an_engine_downloads_at_a_time():
+    report = random_walk(operations=60, seed=2)
+    assert report["violations"] == 0, report["first"]
+    assert report["rounds_beside_full_pulls"] > 5
 
 
 def test_a_kill_switch_ends_the_agent_at_its_point_and_only_there():

@@ -1,6 +1,7 @@
 """An agent and its doctor use every engine whose API they share, at one version."""
 
 import os
+import re
 from contextlib import ExitStack
 
 import pytest
@@ -12,7 +13,7 @@ from agents.runtime.base import ContainerPhase, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_engine import negotiated_api
 from portal.demo import runtime_choice
-from tests.contract.replicas import DEVICE, Watch, a_replica, go, whole_log
+from tests.contract.replicas import DEVICE, Watch, a_replica, go, meeting_of, whole_log
 from tests.support.engine_stand_in import EngineStandIn, engine_stand_in
 
 RANGES = [("1.44", "1.52", "1.44"), ("1.40", "1.41", "1.41"), ("1.48", "1.60", "1.48")]
@@ -141,3 +142,34 @@ def test_the_engine_is_asked_for_a_device_in_the_way_that_it_has(
     assert (env["TESSERA_DEVICES"], env["NVIDIA_VISIBLE_DEVICES"]) == (DEVICE, visible)
     assert "CUDA_VISIBLE_DEVICES" not in env
     runtime.close()
+
+
+def test_few_calls_come_before_the_start_of_a_container(standing, tmp_path):
+    """Each call is a millisecond or more of what a job waits for."""
+    engine = standing("1.44", "1.52")
+    runtime = DockerRuntime(tmp_path, "node", NodePolicy())
+    first, replica = a_replica(), a_replica()
+    go(runtime, first)  # makes the bridge that the next one uses
+    Watch(runtime).ended(first)
+    runtime.remove(first.id)
+    del engine.paths[:]
+    runtime.require_image(replica.image)
+    runtime.prepare(replica, ())
+    meeting = meeting_of(runtime, [replica])
+    before = len(engine.paths)
+    runtime.start(replica, (), meeting)
+    runtime.close()
+    verbs = [re.sub(r"/v[0-9.]+|/[0-9a-f]{64}", "", path) for path in engine.paths]
+    assert verbs[:before] == [
+        f"GET /images/{replica.image}/json",
+        "GET /containers/json",
+        "GET /containers/json",
+        "POST /containers/create",
+        "GET /containers/json",
+        "GET /containers/json",
+    ]
+    assert verbs[before : before + 3] == [
+        "GET /containers/json",
+        "GET /containers/json",
+        "POST /containers/start",
+    ]

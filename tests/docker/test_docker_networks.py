@@ -32,6 +32,18 @@ except OSError:
 """
 
 
+SOCKETS = """
+import os, stat
+for folder, _, names in os.walk("/"):
+    if not folder.startswith(("/proc", "/sys")):
+        for name in names:
+            path = os.path.join(folder, name)
+            if stat.S_ISSOCK(os.lstat(path).st_mode):
+                print(path)
+print(len(open("/proc/net/unix").read().splitlines()) - 1, "sockets of its network")
+"""
+
+
 def address_of(container) -> str:
     container.reload()
     (network,) = container.attrs["NetworkSettings"]["Networks"].values()
@@ -187,3 +199,16 @@ def test_a_network_that_another_agent_takes_away_before_the_start_is_made_again(
         runtime.start(replica, (), meeting)
     assert [watch.ended(replica).exit_code for replica in gang] == [0, 0]
     assert len(taken) == 1
+
+
+def printed(runtime, program: str) -> bytes:
+    job = a_replica(program)
+    watch = Watch(runtime)
+    go(runtime, job)
+    assert watch.ended(job).exit_code == 0
+    return whole_log(runtime, job.id)
+
+
+def test_finding_2_11_a_job_has_no_socket_of_its_host(docker_node):
+    """Neither a file, such as the engine's, nor one in the abstract name space."""
+    assert printed(docker_node.runtime(), SOCKETS) == b"0 sockets of its network\n"

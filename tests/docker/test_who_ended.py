@@ -16,10 +16,10 @@ from agents.drill.docker_script import COMPLETE_LOG, PROGRAM
 from agents.drill.node import DrillNode
 from agents.simdriver.install import uninstall
 from portal.agentapi.node_report import node_report
+from portal.desired.services import node_drive
 from portal.inventory.models import Node
 from portal.jobs.models import Job
 from scheduler.core.model.states import JobStatus, NodeStatus
-from scheduler.driver import drive
 from scheduler.tasks import plan_once
 from tests.docker.own_engine import OwnEngine
 from tests.environment.docker_engine import engine_client
@@ -62,7 +62,7 @@ class ManagedNode(DrillNode):
         """One call to the portal, and a round."""
         loop = self.loop or self.start_agent()
         plan_once()
-        drive(node_id=self.row.pk)
+        node_drive(node_id=self.row.pk)
         self.row.refresh_from_db()
         if self.row.desired:
             document = read_desired(self.row.desired)

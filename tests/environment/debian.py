@@ -21,9 +21,12 @@ class Tool:
     program: str
 
     def path(self) -> str | None:
-        """Its path, or None. Debian keeps PostgreSQL's server off the PATH."""
+        """Its path, or None. Debian keeps PostgreSQL's server off the PATH, and a library is not a
+        program."""
         if self.package == "postgresql":
             return max(map(str, POSTGRES_HOME.glob(f"*/bin/{self.program}")), default=None)
+        if self.package == "libfaketime":
+            return min(map(str, Path("/usr/lib").glob(f"*/faketime/{self.program}")), default=None)
         return shutil.which(self.program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
@@ -38,23 +41,34 @@ SWIFT_BACKENDS = tuple(
 DOCKERD = Tool("docker.io", "dockerd")
 COMPOSE = Tool("docker-compose", "docker-compose")
 NGINX = Tool("nginx-light", "nginx")
+# Not of a level: its package starts a server on port 9090. Where it is there, it is used.
+PROMTOOL = Tool("prometheus", "promtool")
+CADDY = Tool("caddy", "caddy")
+IP = Tool("iproute2", "ip")
+FAKETIME = Tool("libfaketime", "libfaketimeMT.so.1")
 DOCKER = (
     DOCKERD,
     Tool("busybox-static", "busybox"),
-    Tool("iproute2", "ip"),
+    IP,
     Tool("iptables", "iptables"),
 )
 LEVELS: dict[str, tuple[Tool, ...]] = {
     "integration": (Tool("gettext", "msgfmt"),),
     "services": (POSTGRES, PGBOUNCER, REDIS, SWIFT, *SWIFT_BACKENDS),
+    # A marker of tests in tests/services/, which needs more than the others there.
+    "machines": (POSTGRES, PGBOUNCER, REDIS, NGINX, CADDY, IP, FAKETIME),
     "docker": DOCKER,
     # A marker of tests in tests/docker/, which needs more than the others there.
     "compose": (*DOCKER, COMPOSE, NGINX, POSTGRES, REDIS, Tool("curl", "curl")),
     "browser": (CHROMIUM,),
 }
-STARTS_CONTAINERS = ("docker", "compose")
-# Not every release of Debian and Ubuntu has a docker-compose: without it these tests are skipped.
-OPTIONAL = ("compose",)
+# Their tests make namespaces.
+STARTS_CONTAINERS = ("docker", "compose", "machines")
+# Not every release of Debian and Ubuntu has a docker-compose or Caddy: without it these tests are
+# skipped.
+OPTIONAL = ("compose", "machines")
+# Those of the above that are markers of tests, not folders.
+MARKERS = {"compose", "machines"}
 
 
 class InstallFailed(RuntimeError):
@@ -69,7 +83,7 @@ def missing(level: str) -> tuple[Tool, ...]:
 def why_not(level: str) -> str:
     """Why the level cannot run on this machine; empty if it can."""
     if level in STARTS_CONTAINERS and not may_start_containers():
-        return "this process may not start a Docker Engine (no CAP_SYS_ADMIN)"
+        return "this process may make no namespaces (no CAP_SYS_ADMIN)"
     absent = ", ".join(tool.package for tool in missing(level))
     return f"not installed: {absent}" if absent else ""
 

@@ -27,15 +27,15 @@ def postgres_django(
     url = postgres_server.create_database(migrated=True)
     before = connections.settings["default"]
     with django_db_blocker.unblock():
-        _use(before | {"OPTIONS": {}} | environ.Env.db_url_config(url))
+        use_database(before | {"OPTIONS": {}} | environ.Env.db_url_config(url))
         try:
             yield url
         finally:
-            _use(before)
+            use_database(before)
             postgres_server.drop_database(url)
 
 
-def _use(settings: dict[str, object]) -> None:
+def use_database(settings: dict[str, object]) -> None:
     """Use these settings for each thread's next connection; close the one of this thread."""
     connections["default"].close()
     connections.settings["default"] = settings

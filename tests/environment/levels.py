@@ -42,7 +42,8 @@ class Levels:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else "no reason"
             self.reasons[level][reason.removeprefix("Skipped: ")] += 1
             if not ON_DEMAND & set(report.keywords):
-                self.holes.add("compose" if "compose" in report.keywords else level)
+                needs = debian.MARKERS & set(report.keywords)
+                self.holes |= needs or {level}
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("levels")

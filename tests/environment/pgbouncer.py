@@ -1,4 +1,4 @@
-"""A PgBouncer in front of the PostgreSQL server, which gives each transaction another session."""
+"""A PgBouncer in front of the PostgreSQL server: each transaction has a new session."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ unix_socket_dir =
 auth_type = trust
 auth_file = {home}/users
 pool_mode = transaction
+; Whatever a transaction leaves in its session is gone, not only if another client has it next.
+server_reset_query = DISCARD ALL
+server_reset_query_always = 1
 """
 
 

@@ -8,8 +8,16 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
+from asgiref.sync import sync_to_async
+from django.utils import timezone
 
-from agents.contract.calls import ENROL_PATH, HELLO_PATH, SYNC_PATH, TELEMETRY_PATH
+from agents.contract.calls import (
+    ENROL_PATH,
+    EPOCH_HEADER,
+    HELLO_PATH,
+    SYNC_PATH,
+    TELEMETRY_PATH,
+)
 from agents.contract.node_limits import MAX_GPUS, MAX_OBJECTS, MAX_REPLICAS
 from portal.agentapi import door as door_module
 from portal.agentapi import endpoint, http, refusals
@@ -346,6 +354,44 @@ def test_a_flood_of_refused_calls_takes_a_thread_only_to_write_a_line(monkeypatc
     kinds = Counter(kind for (_, kind, _), _ in written)
     # At 1, 2, 4, 8, …: 40 refused, 20 throttled.
     assert kinds == {"hello_refused": 6, "throttled": 5}
+
+
+def test_finding_2_9_an_unknown_token_of_a_node_is_a_line_with_address_and_request():
+    """One line a minute for each address, however many tokens are tried."""
+    agent = an_agent()
+
+    async def scenario(_):
+        async with from_address("198.51.100.7") as client:
+            client.headers["X-Request-Id"] = "r-1"
+            for number, (method, path) in enumerate(WITH_A_TOKEN):
+                bad = {"Authorization": f"Agent {agent.node.pk.hex}.{number}", EPOCH_HEADER: "1"}
+                refused = await client.request(method, path, headers=bad)
+                assert code_of(refused) == (401, "token_invalid")
+
+    forget_refusals()
+    run(scenario)
+    line = AuditEntry.objects.get(action="agent_token_refused")
+    assert (line.address, line.request_id, line.noun) == ("198.51.100.7", "r-1", "node")
+    # Counted three times; written at 1 and 2.
+    assert (line.occurrences, line.after) == (2, {"reason": "token_invalid"})
+
+
+def test_the_end_of_a_session_is_no_security_event():
+    """An agent says hello again when its token is too old, and another session may replace it."""
+    agent = an_agent()
+
+    async def scenario(client):
+        assert (await agent.hello(client)).status_code == 200
+        await sync_to_async(Node.objects.update)(token_expires_at=timezone.now())
+        assert code_of(await agent.sync(client)) == (401, "token_invalid")
+        replaced = agent.token
+        assert (await agent.hello(client)).status_code == 200
+        agent.token = replaced
+        assert code_of(await agent.sync(client)) == (409, "epoch_stale")
+
+    forget_refusals()
+    run(scenario)
+    assert not AuditEntry.objects.filter(action="agent_token_refused").exists()
 
 
 def test_throttled_tokens_are_a_line_of_the_audit_trail():

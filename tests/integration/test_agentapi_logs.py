@@ -7,34 +7,16 @@ import pytest
 from django.utils import timezone
 
 from agents.contract.calls import MAX_LOG_CHUNK_BYTES
-from portal.accounts.models import Project, User
 from portal.agentapi import logs
 from portal.job_logs.storage import read_log, stream_name
-from portal.jobs.models import Attempt, Job, Replica
+from portal.jobs.models import Replica
 from portal.live.listener import subscribe
 from portal.storage.models import Segment
 from portal.storage.stores import current_store
 from tests.support.agent_calls import an_agent, run
+from tests.support.replica_rows import a_replica
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def a_replica(node):
-    number = Job.objects.count() + 1
-    job = Job.objects.create(
-        project=Project.objects.create(slug=f"p{number}", name="p"),
-        owner=User.objects.create_user(f"u{number}"),
-        name="j",
-        kind="batch",
-        image="i",
-        request={},
-        replica_count=1,
-        cpu_milli=1000,
-        memory_mib=1024,
-        time_limit_seconds=60,
-    )
-    attempt = Attempt.objects.create(job=job, number=1, created_at=timezone.now())
-    return Replica.objects.create(attempt=attempt, rank=0, node=node)
 
 
 def objects_of(replica) -> list[str]:

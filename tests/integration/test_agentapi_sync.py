@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from django.conf import settings
-from django.db import OperationalError
+from django.db import OperationalError, connection
 
 from agents.contract.calls import SYNC_PATH
 from agents.contract.documents import NodeFacts
@@ -242,15 +242,25 @@ def test_a_call_held_by_a_replaced_agent_ends_as_stale():
 def test_the_late_report_of_a_replaced_agent_does_not_count_as_the_new_ones(monkeypatch):
     """The agent is replaced while its report is applied: the next one has to send its own."""
     agent = an_agent()
-    real = sync.node_report
+    real, others = sync.report_apply, []
 
-    def replaced_meanwhile(node_id, *report):
-        real(node_id, *report)
-        Node.objects.filter(pk=node_id).update(epoch=agent.epoch + 1, observed_hash="")
+    def replace_agent():
+        try:
+            Node.objects.update(epoch=agent.epoch + 1, observed_hash="")
+        finally:
+            connection.close()
+
+    def replaced_meanwhile(node, *report, **fields):
+        others.append(threading.Thread(target=replace_agent))
+        others[0].start()
+        return real(node, *report, **fields)
 
     async def scenario(client):
         await agent.hello(client)
-        monkeypatch.setattr(sync, "node_report", replaced_meanwhile)
+        monkeypatch.setattr(sync, "report_apply", replaced_meanwhile)
+        # The new agent may come before the answer is made, which then says so.
+        assert (await agent.sync(client)).status_code in (200, 409)
+        await asyncio.to_thread(others[0].join)
         answer = await agent.sync(client)
         assert (answer.status_code, answer.json()["error"]["code"]) == (409, "epoch_stale")
 

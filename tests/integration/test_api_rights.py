@@ -52,7 +52,7 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int]] = {
     ("node-join-token", "post"): (403, 403, 403, 403, 201),
     ("node-retire", "post"): (403, 403, 403, 403, 200),
     ("node-revoke", "post"): (403, 403, 403, 403, 200),
-    ("node-unfreeze", "post"): (403, 403, 403, 403, 200),
+    ("node-unfreeze", "post"): (403, 403, 403, 403, 409),
     ("node-uncordon", "post"): (403, 403, 403, 403, 200),
     ("availability", "get"): (200, 200, 200, 200, 200),
     ("nodes", "get"): (200, 200, 200, 200, 200),

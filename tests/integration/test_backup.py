@@ -184,6 +184,15 @@ def test_a_store_that_does_not_answer_cuts_no_log(archive, monkeypatch):
     assert Node.objects.get().restored_at is None
 
 
+def test_an_archive_without_keys_is_refused_before_anything_is_replaced(archive, tmp_path):
+    backup(archive)
+    later = a_user("later")
+    with pytest.raises(CommandError, match=r"has no keys.*nothing was changed.*--keys-to"):
+        call_command("restore", str(archive), "--yes-replace", "--keys-to", str(tmp_path / "keys"))
+    later.refresh_from_db()
+    assert not (tmp_path / "keys").exists()
+
+
 def test_a_file_of_keys_that_exists_is_refused_before_anything_is_replaced(archive, tmp_path):
     backup(archive, "--with-keys")
     keys = tmp_path / "keys"

@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from agents.contract.message import verbatim
 from portal.allocations.models import Allocation
+from portal.desired.services import node_drive
 from portal.inventory.models import Gpu, Slice, SlotClaim
 from portal.inventory.node_settings import gpu_pin
 from portal.jobs.models import Job
@@ -17,7 +18,6 @@ from scheduler.commit.plan import commit
 from scheduler.core.model.decisions import Carve, Deferral, Merge, Plan
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.states import JobStatus, SliceStatus
-from scheduler.driver import drive
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 from tests.support.times import at_epoch
 
@@ -45,7 +45,7 @@ def test_a_slice_that_is_carved_ahead_of_need_is_taken_by_the_next_job(alice, vi
     row = Slice.objects.get()
     assert (row.profile, row.start, row.units) == ("2g.35gb", 0, 16_000)
     assert SlotClaim.objects.count() == 2
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     node.obey()
     row.refresh_from_db()
     assert row.status == SliceStatus.READY

@@ -121,7 +121,7 @@ def test_the_guard_of_a_lowered_limit_falls_as_the_work_above_it_ends(alice, vis
     settle(node)
     assert (whole(vision).used_units, whole(vision).guard_units) == (0, 2 * GPU)
     with pytest.raises(IntegrityError), transaction.atomic():
-        quotas_take(quotas=[whole(vision)], units_by_model={"": 2 * GPU + 1})
+        quotas_take({whole(vision).pk: 2 * GPU + 1})
 
 
 def test_a_stale_edit_shows_both_versions_and_saves_nothing(vision, root):

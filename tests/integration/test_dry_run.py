@@ -10,6 +10,7 @@ from portal.accounts.services import project_share_set
 from portal.errors import Refused
 from portal.inventory.models import Gpu
 from portal.jobs.models import Job
+from portal.planning import node_cache
 from portal.planning import snapshot_cache as world
 from portal.planning.history_cache import process_history
 from portal.quotas.budgets import budget_add
@@ -98,6 +99,7 @@ def test_one_question_reads_the_rows_once_and_the_next_one_hardly_any(alice, vis
     a_node("n1")
     foreseen(alice, vision)
     a_job(alice, vision, begin_at="+2h")
+    node_cache.clear_all()
     with CaptureQueriesContext(connection) as first:
         foreseen(alice, vision)
     with CaptureQueriesContext(connection) as second:

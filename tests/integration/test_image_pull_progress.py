@@ -9,12 +9,12 @@ from django.utils import timezone, translation
 from agents.contract.documents import ObservedReplica, ReplicaState
 from agents.contract.pulls import CAUSE_SENTENCES, ObservedPull, PullCause, pull_failure_message
 from agents.contract.wire_messages import to_wire
+from portal.desired.services import node_drive
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.pulls import replica_pull, size_text
 from portal.web.wording.messages import failure_text, message_text
 from scheduler import sweeper
 from scheduler.core.model.states import JobStatus
-from scheduler.driver import drive
 from scheduler.tasks import plan_once
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -39,7 +39,7 @@ def job(alice, node) -> Job:
     """Placed on the node, which has its desired document."""
     job = a_job(alice, a_project("vision", alice))
     plan_once()
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     return job
 
 
@@ -102,7 +102,7 @@ def test_replicas_of_one_node_wait_for_one_pull_on_the_page(client, alice):
     job = a_job(alice, a_project("vision", alice), **GANG)
     plan_once()
     for node, pull in ((one, HALF), (two, ObservedPull(0, 4, 1 << 20))):
-        drive(node_id=node.row.pk)
+        node_drive(node_id=node.row.pk)
         report(node, pull)
     page = page_of(client, job)
     assert "Its image is being pulled on n1, n2" in page
@@ -173,10 +173,10 @@ def test_a_job_whose_image_is_being_pulled_is_cancelled_by_its_nodes_word(client
     client.force_login(alice)
     report(node, HALF)
     assert client.post(f"/jobs/{job.label}/cancel").status_code == 302
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     node.obey()
     assert status_of(job) == JobStatus.CANCELLED
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     assert node.hear().replicas == (), "the node is not to prepare it any more"
 
 

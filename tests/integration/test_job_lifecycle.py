@@ -8,6 +8,7 @@ from django.utils import timezone
 from portal.allocations.models import Allocation
 from portal.audit.models import Event
 from portal.audit.transitions import IllegalTransitionError, StaleStatusError, advance
+from portal.desired.services import node_drive
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.jobs.models import DesiredState, Job, Replica
@@ -15,7 +16,6 @@ from portal.jobs.services import job_cancel
 from portal.quotas.models import Quota
 from scheduler import sweeper
 from scheduler.core.model.states import AllocationStatus, JobStatus, NodeStatus, SliceStatus
-from scheduler.driver import drive
 from scheduler.tasks import plan_once
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -80,9 +80,9 @@ def test_nobody_runs_before_everybody_is_ready():
     job = a_job(alice, project, **GANG)
     plan_once()
     for node in (one, two):
-        drive(node_id=node.row.pk)
+        node_drive(node_id=node.row.pk)
     one.obey()
-    drive(node_id=one.row.pk)
+    node_drive(node_id=one.row.pk)
     one.obey()
     assert status_of(job) == JobStatus.PREPARING
     assert set(Replica.objects.values_list("desired_state", flat=True)) == {"prepare"}
@@ -197,14 +197,14 @@ def test_when_the_last_rank_is_ready_the_nodes_of_all_are_driven_at_once(monkeyp
     nodes = a_node(), a_node()
     a_job(alice, project, **GANG)
     rung = []
-
-    def ring_drive(pks):
-        released = Replica.objects.filter(desired_state=DesiredState.RUN).count()
-        rung.append((released, set(pks)))
-
-    monkeypatch.setattr("portal.jobs.lifecycle.ring_drive", ring_drive)
-    settle(*nodes)
-    assert (len(nodes), {node.row.pk for node in nodes}) in rung
+    monkeypatch.setattr("portal.jobs.lifecycle.ring_drive", lambda pks: rung.append(set(pks)))
+    plan_once()
+    for node in nodes:
+        node_drive(node_id=node.row.pk)
+        assert not rung
+        node.obey()
+    assert rung == [{node.row.pk for node in nodes}]
+    assert Replica.objects.filter(desired_state=DesiredState.RUN).count() == len(nodes)
 
 
 def test_a_rank_that_ended_well_before_another_failed_is_not_its_failure():

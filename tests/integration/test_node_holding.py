@@ -12,11 +12,11 @@ from agents.contract.documents import ObservedReplica, ReplicaState
 from portal.agentapi.node_report import node_report
 from portal.allocations.holding import held_replicas, node_allow_mass_removal
 from portal.audit.models import AuditEntry, Event
+from portal.desired.services import node_drive
 from portal.errors import Refused
 from portal.inventory.models import Node
 from portal.jobs.models import Job, Replica
 from scheduler.core.model.states import JobStatus
-from scheduler.driver import drive
 from scheduler.tasks import plan_once
 from tests.support.agent_calls import an_agent, run
 from tests.support.rows import HonestNode, a_job, a_node, a_project, a_user, settle
@@ -170,7 +170,7 @@ def test_what_ended_since_the_backup_is_tried_again_as_a_new_attempt_only():
     first.refresh_from_db()
     job.refresh_from_db()
     assert first.status == "lost" and Node.objects.get().desired["revision"] > 99
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     listed = {replica["id"] for replica in Node.objects.get().desired["replicas"]}
     assert str(first.pk) not in listed, "never the same attempt again"
     settle(node)
@@ -213,16 +213,16 @@ def test_the_console_shows_what_would_end_and_does_it_once():
     assert Node.objects.get().allow_mass_removal
     line = AuditEntry.objects.get(action="node_allow_mass_removal")
     assert set(line.after["replicas"]) == {known.id, unknown.id}
-    assert "ends this work now" in client.get(address).content.decode()
+    assert "ends these replicas now" in client.get(address).content.decode()
 
 
 def test_what_an_admin_allows_is_allowed_once():
     node = a_node("gpu-1")
     node_allow_mass_removal(node=node.row, actor="root")
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     assert Node.objects.get().desired["allow_mass_removal"] is True
     node.obey()
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     assert Node.objects.get().desired["allow_mass_removal"] is False
 
 

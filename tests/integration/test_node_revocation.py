@@ -138,6 +138,16 @@ def test_two_machines_with_one_key_freeze_it_until_an_admin_has_looked():
     run(released)
 
 
+def test_a_key_that_is_not_frozen_cannot_be_unfrozen():
+    """The second of two admins reads that it was done; the history has one line."""
+    node = an_agent().node
+    with pytest.raises(Refused, match=r"The key of .* is not frozen") as refused:
+        node_unfreeze(node=node, actor="root")
+    assert (refused.value.code, refused.value.status) == ("node_not_frozen", 409)
+    assert not Event.objects.filter(code="node_unfrozen").exists()
+    assert not AuditEntry.objects.filter(action="node_unfreeze").exists()
+
+
 def test_a_new_key_is_not_frozen_by_the_boots_under_the_old_one():
     agent = an_agent()
     new, ticket = Agent(node=agent.node), a_join_token(agent.node)

@@ -15,12 +15,12 @@ from django.utils import timezone
 from agents.contract.documents import GpuMode
 from portal.allocations.models import Allocation
 from portal.audit.models import Event
+from portal.desired.services import node_drive
 from portal.inventory.models import Gpu, Slice
 from portal.inventory.node_settings import gpu_pin
 from portal.jobs.models import Job
 from portal.quotas.policy import policy_set
 from scheduler.core.model.states import ALLOCATION_LIVE, JobStatus, SliceStatus
-from scheduler.driver import drive
 from scheduler.tasks import plan_once
 from tests.support.rows import HonestNode, a_job, a_node, a_project, a_user
 
@@ -67,7 +67,7 @@ class World:
         busy = self._held_modes()
         plan_once()
         for node in self.nodes:
-            drive(node_id=node.row.pk)
+            node_drive(node_id=node.row.pk)
             node.obey()
         after = dict(Gpu.objects.values_list("uuid", "desired_mode"))
         self.busy_changes += [key for key, mode in busy.items() if after[key] != mode]

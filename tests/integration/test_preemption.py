@@ -7,6 +7,7 @@ import pytest
 from agents.contract.documents import ReplicaState, SliceKind
 from agents.contract.message import verbatim
 from portal.audit.models import Event
+from portal.desired.services import node_drive
 from portal.inventory.models import Gpu, Node
 from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import Job
@@ -26,7 +27,6 @@ from scheduler.core.model.decisions import (
 )
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.states import JobStatus
-from scheduler.driver import drive
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 from tests.support.times import ago, at_epoch
 
@@ -59,7 +59,7 @@ def test_a_victim_is_stopped_queued_again_and_started_again_with_a_higher_attemp
     committer.commit(stopped_for(victim, other))
     victim.refresh_from_db()
     assert (victim.status, victim.stop_reason) == (JobStatus.STOPPING, "preempted")
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     node.obey()
     victim.refresh_from_db()
     assert victim.status == JobStatus.QUEUED
@@ -132,7 +132,7 @@ def test_a_job_that_ran_nearly_to_its_limit_has_a_minute_left_when_it_starts_aga
     node, project, alice, victim = a_running(time_limit="1h")
     Job.objects.filter(pk=victim.pk).update(started_at=ago(seconds=3_599))
     committer.commit(stopped_for(victim, a_job(alice, project, priority="high", **WHOLE)))
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     node.obey()
     victim.refresh_from_db()
     assert victim.attained_seconds == 3_540
@@ -163,7 +163,7 @@ def test_whoever_starts_gets_a_minute_or_its_whole_limit(limit, attained, left):
 def test_a_victim_that_ended_well_before_it_was_told_to_stop_has_succeeded():
     node, project, alice, victim = a_running()
     committer.commit(stopped_for(victim, a_job(alice, project, priority="high", **WHOLE)))
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     # Its node has not taken that yet.
     node.finish(exit_code=0)
     victim.refresh_from_db()
@@ -175,7 +175,7 @@ def test_a_victim_that_ended_well_before_it_was_told_to_stop_has_succeeded():
 def test_a_victim_that_is_told_saves_its_work_and_ends_well_runs_again():
     node, project, alice, victim = a_running()
     committer.commit(stopped_for(victim, a_job(alice, project, priority="high", **WHOLE)))
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     node.hear()
     node.finish(exit_code=0)
     victim.refresh_from_db()
@@ -187,7 +187,7 @@ def test_a_gang_of_which_one_did_not_end_well_runs_again():
     committer.commit(stopped_for(victim, a_job(alice, project, priority="high", **WHOLE)))
     first = min(node.replicas.values(), key=lambda seen: seen.rank)
     node.replicas[first.id] = replace(first, state=ReplicaState.EXITED, exit_code=0)
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     node.obey()
     victim.refresh_from_db()
     assert (victim.status, victim.preempted) == (JobStatus.QUEUED, 1)
@@ -236,7 +236,7 @@ def a_plan(project, alice, victim):
 
 
 @pytest.mark.parametrize(
-    "crash_at", ["placement_commit", "preemption_commit", "deferrals_write", "nowhere"]
+    "crash_at", ["placements_commit", "preemption_commit", "deferrals_write", "nowhere"]
 )
 def test_a_plan_that_was_half_committed_is_committed_again_to_the_same_rows(crash_at, monkeypatch):
     _, project, alice, victim = a_running()
@@ -246,10 +246,11 @@ def test_a_plan_that_was_half_committed_is_committed_again_to_the_same_rows(cras
 
     def crash(*arguments):
         calls.append(arguments)
-        if crash_at == "placement_commit" and len(calls) == 1:
+        if crash_at == "placements_commit" and len(calls) == 1:
             return real(*arguments)
         raise RuntimeError("the worker was killed")
 
+    monkeypatch.setattr(committer, "BATCH_SIZE", 1)
     if real:
         monkeypatch.setattr(committer, crash_at, crash)
         with pytest.raises(RuntimeError):

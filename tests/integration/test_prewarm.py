@@ -8,6 +8,7 @@ from django.utils import timezone
 from portal.allocations.models import Allocation
 from portal.audit.codes import EventCode
 from portal.audit.models import Event
+from portal.desired.services import node_drive
 from portal.inventory.models import Gpu, Node, Slice
 from portal.inventory.node_settings import gpu_pin
 from portal.planning.planner_input import planner_input
@@ -18,7 +19,6 @@ from scheduler.core.model.decisions import Carve
 from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from scheduler.core.model.states import JobStatus, NodeStatus, SliceStatus
 from scheduler.core.plan import plan
-from scheduler.driver import drive
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -47,7 +47,7 @@ def node():
 
 def test_what_a_pass_carves_ahead_is_ready_for_who_comes_next(node):
     one_pass("2g.35gb")
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     node.obey()
     ready = Slice.objects.filter(status=SliceStatus.READY)
     warm = set(ready.exclude(pk__in=Allocation.objects.values("slice")))
@@ -75,7 +75,7 @@ def test_a_second_pass_leaves_what_the_first_prepared(node):
 def test_idle_slices_that_nobody_will_want_are_deleted_once_their_gpu_has_settled(node, settings):
     settings.PLATFORM = replace(settings.PLATFORM, partition_dwell_seconds=300)
     one_pass("2g.35gb")
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     node.obey()
     one_pass("3g.71gb")
     assert not Slice.objects.filter(status=SliceStatus.DELETING).exists(), "it settles"

@@ -10,13 +10,13 @@ from portal.allocations import services
 from portal.allocations.models import Allocation
 from portal.allocations.services import allocations_release
 from portal.audit.models import Event
+from portal.desired.services import node_drive
 from portal.inventory.models import Node, Slice, SlotClaim
 from portal.jobs.models import Job
 from portal.live import bell
 from portal.quotas.models import Quota
 from scheduler import tasks
 from scheduler.core.model.states import AllocationStatus, JobStatus, SliceStatus
-from scheduler.driver import drive
 from tests.support.rows import a_job, a_node, a_project, a_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -41,10 +41,10 @@ def marked(count: int, project=None, device=DEVICE):
     while Job.objects.queued().exists():
         tasks.plan_once()
     for _ in range(2):
-        drive(node_id=node.row.pk)
+        node_drive(node_id=node.row.pk)
         node.obey()
     node.finish()
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     node.obey()
     assert set(statuses(jobs)) == {JobStatus.SUCCEEDED}
     assert Allocation.objects.filter(status=AllocationStatus.RELEASING).count() == count

@@ -11,10 +11,11 @@ import pytest
 from django.core.cache import cache
 from django.test import AsyncClient, Client
 
+from agents.contract.log_lines import line_formatter
 from portal import health
 from portal.api.nodes import views as node_views
-from portal.request_id import PLAIN, RequestIdFilter
-from portal.settings.base import LOGGING
+from portal.log_context import LogContextFilter
+from portal.request_id import PLAIN
 from tests.support.rows import a_user
 
 pytestmark = pytest.mark.django_db
@@ -34,8 +35,8 @@ def log() -> Iterator[io.StringIO]:
     """What the log of an installation says."""
     lines, root = io.StringIO(), logging.getLogger()
     handler = logging.StreamHandler(lines)
-    handler.addFilter(RequestIdFilter())
-    handler.setFormatter(logging.Formatter(LOGGING["formatters"]["line"]["format"]))
+    handler.addFilter(LogContextFilter())
+    handler.setFormatter(line_formatter("text", lines))
     root.addHandler(handler)
     yield lines
     root.removeHandler(handler)

@@ -7,7 +7,7 @@ from django.db import IntegrityError, transaction
 
 from agents.contract.documents import GpuMode, SliceKind
 from portal.allocations.models import Allocation
-from portal.allocations.slices import slice_create
+from portal.allocations.slices import SliceOrder, slices_create
 from portal.errors import Refused
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.jobs.models import Job
@@ -130,7 +130,7 @@ class TestTheDatabaseItself:
     def create(self, job, **fields):
         with transaction.atomic():
             gpu, device = self.place(**fields)
-            return slice_create(gpu=gpu, device=device, project=job.project, clients=1)
+            return slices_create([SliceOrder(gpu, device, job.project, clients=1)])[0]
 
     def test_refuses_more_threads_than_there_are(self, job):
         self.create(job)

@@ -21,6 +21,7 @@ from portal.storage.checks import store_check
 from portal.storage.errors import OtherHost, SizeMismatch, StoreUnavailable
 from portal.storage.models import ByteStore, Segment
 from portal.storage.segments import (
+    StreamEnd,
     delete_forgotten,
     discard,
     forget_stream,
@@ -48,7 +49,7 @@ def a_host(folder):
 
 
 def write(name: str, offset: int, data: bytes) -> int:
-    record(name, offset, upload(name, data))
+    record([StreamEnd(name, offset, upload(name, data))])
     return offset + len(data)
 
 

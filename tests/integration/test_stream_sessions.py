@@ -2,6 +2,7 @@
 limited number of them."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -168,6 +169,40 @@ def test_without_the_bell_it_ends_before_the_next_event(olga, paths, monkeypatch
             return await following
 
     assert run(scenario) == []
+
+
+def test_streams_of_one_session_share_its_looks(olga, paths, monkeypatch):
+    monkeypatch.setattr(cluster_stream, "PACE", StreamPace(min_seconds=0, max_seconds=600))
+    monkeypatch.setattr(stream_access, "CHECK_SECONDS", 3_600.0)
+    looks = []
+    is_session_live = streaming.is_session_live
+
+    def counted(user_pk: int, session_key: str) -> bool:
+        looks.append(session_key)
+        return is_session_live(user_pk, session_key)
+
+    monkeypatch.setattr(streaming, "is_session_live", counted)
+    browser, other = as_async(signed_in()), as_async(signed_in())
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            streams = [
+                await stack.enter_async_context(opened(caller, paths[2]))
+                for caller in (browser, browser, browser, other)
+            ]
+            for stream in streams:
+                await anext(stream)
+            assert looks == [], "their requests have just been authenticated"
+            for checks in stream_access._checks.values():
+                checks.checked_at -= 3_601
+            for stream in streams:
+                listener().fan_out(["cluster"])
+                await anext(stream)
+
+    run(scenario)
+    assert len(looks) == len(set(looks)) == 2
+    gc.collect()
+    assert not stream_access._checks
 
 
 def test_sessions_that_end_ring_without_naming_a_session(olga, monkeypatch):

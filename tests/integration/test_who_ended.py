@@ -13,6 +13,7 @@ from agents.contract.documents import ReplicaState
 from agents.contract.end_causes import EndCause
 from agents.contract.message import Message
 from agents.contract.wire_messages import to_wire
+from portal.desired.services import node_drive
 from portal.inventory.models import Node
 from portal.inventory.revocation import node_revoke
 from portal.jobs.lifecycle import job_stop
@@ -21,7 +22,6 @@ from portal.jobs.services import job_cancel
 from portal.web.wording.messages import failure_text
 from scheduler import sweeper
 from scheduler.core.model.states import JobStatus, NodeStatus, ReplicaStatus
-from scheduler.driver import drive
 from scheduler.tasks import plan_once
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -194,7 +194,7 @@ def test_what_a_silent_node_may_have_started_has_no_second_attempt(settings):
     node.report()
     job = a_job(alice, a_project("vision", alice), retries={"infrastructure": 3})
     plan_once()
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     assert Replica.objects.get().status == ReplicaStatus.PENDING
     long_ago = timezone.now() - timedelta(days=1)
     job.attempts.update(created_at=long_ago)
@@ -217,7 +217,7 @@ def test_a_node_may_run_a_replica_before_it_reports_so():
     node = a_node()
     job = a_job(alice, a_project("vision", alice), retries={"infrastructure": 3})
     plan_once()
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     node.row.refresh_from_db()
     assert node.row.status == NodeStatus.ONLINE
     job.refresh_from_db()

@@ -34,7 +34,7 @@ def main(rounds: int, mode: str) -> None:
     node = a_node("only")
     gpu = Gpu.objects.get()
     if mode == "unchecked":
-        committer.illegal_reason = lambda *_: None
+        committer.reserve_if_legal = lambda *_: None
     jobs = [a_job(user, project, device={"gpus": 1}) for user in (alice, bob)]
     winners: Counter[int] = Counter()
     wrong = 0
@@ -67,7 +67,7 @@ def _race(places: list[JobPlacement]) -> int:
     def run(place: JobPlacement) -> None:
         start.wait()
         try:
-            won.append(committer.placement_commit(place))
+            won.append(bool(committer.placements_commit([place])))
         except IntegrityError:
             won.append(False)
         finally:

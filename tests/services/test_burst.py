@@ -8,7 +8,8 @@ from tests.services.stack import Stack, until
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
-NODES, JOBS = 100, 5_000
+# More devices than jobs.
+NODES, JOBS = 400, 5_000
 PASS = re.compile(r"pass over (\d+) jobs: (\d+) placed, .* ([\d.]+) s and ([\d.]+) s")
 
 
@@ -37,9 +38,16 @@ def test_a_burst_of_one_user_delays_another_users_job_by_no_more_than_one_pass(s
     job = stack.manage_program("tests.services.burst", "submit")
     # A pass that had begun by now may not have read the job; the one after it has.
     under_way = len(passes(stack)) + 1
-    until(lambda: len(passes(stack)) > under_way, seconds=150, what="the pass after it")
-    counts = stack.manage_program("tests.services.burst", "counts", job)
-    assert '"bob": "placed"' in counts, (counts, passes(stack))
+
+    def is_placed() -> bool:
+        return '"bob": "placed"' in stack.manage_program("tests.services.burst", "counts", job)
+
+    until(
+        lambda: len(passes(stack)) > under_way or is_placed(),
+        seconds=150,
+        what="the pass after it",
+    )
+    assert is_placed(), passes(stack)
 
     log = stack.log("worker")
     assert "SoftTimeLimitExceeded" not in log
@@ -47,4 +55,4 @@ def test_a_burst_of_one_user_delays_another_users_job_by_no_more_than_one_pass(s
     for waiting, placed, decided, committed in passes(stack):
         assert placed, "each pass has something to show"
         assert waiting <= JOBS + 1
-        assert decided + committed < 25, "well before the soft time limit"
+        assert decided + committed < 10, "nobody holds the lease longer"

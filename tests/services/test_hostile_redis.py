@@ -236,6 +236,8 @@ def expect_a_task(stack: Stack, stranger: redis.Redis) -> None:
     until(lambda: stranger.type("celery") in (b"list", b"none"), what="a queue", seconds=60)
     task = str(uuid.uuid4())
     headers = {"lang": "py", "task": "scheduler.tasks.plan", "id": task, "argsrepr": "()"}
+    # A task that a request has rung is a line of the log.
+    headers["tessera_request_id"] = f"of-{task}"
     message = {
         "body": "W1tdLCB7fSwge31d",
         "content-encoding": "utf-8",
@@ -251,7 +253,7 @@ def expect_a_task(stack: Stack, stranger: redis.Redis) -> None:
         },
     }
     stranger.lpush("celery", json.dumps(message))
-    until(lambda: f"[{task}] succeeded" in stack.log("worker"), what="the task", seconds=90)
+    until(lambda: f'"request_id": "of-{task}"' in stack.log("worker"), what="the task", seconds=90)
 
 
 def expect_no_poison(stranger: redis.Redis) -> None:

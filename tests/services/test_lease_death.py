@@ -5,15 +5,19 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from math import inf
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
 from django.db import connection
 from django.utils import timezone
 
+from portal.leases import claims
 from portal.leases.claims import PooledSessionError
 from portal.leases.models import TaskLease
 from portal.leases.services import run_exclusively
@@ -70,6 +74,29 @@ def test_clocks_that_differ_by_minutes_make_no_two_holders(postgres_django, monk
         monkeypatch.setattr(timezone, "now", lambda: now() + timedelta(minutes=minutes))
         assert not is_free()
         assert TaskLease.objects.get().rung, "the holder does one more round"
+
+
+@pytest.mark.parametrize("minutes", [-10, 10])
+def test_a_worker_whose_clock_is_wrong_by_minutes_leaves_the_work_to_others(
+    postgres_django, monkeypatch, caplog, minutes
+):
+    """It would find every node silent, or every deadline past."""
+    wrong = SimpleNamespace(time=lambda: time.time() + minutes * 60, monotonic=time.monotonic)
+    with monkeypatch.context() as patched:
+        patched.setattr(claims, "time", wrong)
+        patched.setattr(claims, "_skew_logged_at", -inf)
+        assert not run_exclusively(name="plan", work=lambda: pytest.fail("by a wrong clock"))
+    assert f"{minutes * 60:+d} s off" in caplog.text
+    assert is_free()
+    assert not TaskLease.objects.get().rung, "the next worker has done it"
+
+
+@pytest.mark.parametrize(
+    ("asked", "database", "answered", "skew"),
+    [(100, 101, 102, 0), (100, 40, 101, 60), (100, 161, 101, -60), (100, 100, 100, 0)],
+)
+def test_a_slow_answer_is_no_skew(asked, database, answered, skew):
+    assert claims.clock_skew(asked, database, answered) == skew
 
 
 def test_behind_a_pooler_a_worker_holds_its_lease_past_it(postgres_django, pooled):

@@ -20,11 +20,13 @@ from agents.contract.calls import (
     ENROL_PATH,
     EPOCH_HEADER,
     HELLO_PATH,
+    LOGS_PATH,
     SYNC_PATH,
     hello_bytes,
 )
 from agents.contract.codec import encode
 from agents.contract.documents import DesiredDocument, ObservedDocument, digest
+from agents.contract.log_batch import NewLogBytes, pack_logs
 from portal.agentapi.door import door
 from portal.asgi import application
 from portal.inventory.credentials import digest_of
@@ -137,6 +139,12 @@ class Agent:
     ) -> httpx.Response:
         path = f"/agent/v1/replicas/{replica}/log"
         return await client.put(path, params={"offset": offset}, content=data, headers=self.headers)
+
+    async def logs(
+        self, client: httpx.AsyncClient, *chunks: tuple[object, int, bytes]
+    ) -> httpx.Response:
+        packed = pack_logs([NewLogBytes(str(replica), at, data) for replica, at, data in chunks])
+        return await client.post(LOGS_PATH, content=packed, headers=self.headers)
 
     def desire(self, revision: int) -> None:
         """What the driver does: another document, a higher revision."""

@@ -20,9 +20,8 @@ from agents.runtime.image import CODE as IMAGE_CODE
 from agents.runtime.image import image_env_refusal as image_refusal
 from scheduler.core.model.decisions import DevicePlacement, JobPlacement, ReplicaPlacement
 from scheduler.core.placement.feasibility import infeasible_reason
-from scheduler.core.placement.legality import illegal_reason
 from scheduler.core.request import InvalidRequest, RequestLimits, parse_request
-from tests.support.snapshots import H200, a_cluster, a_job, a_node
+from tests.support.snapshots import H200, a_cluster, a_job, a_node, illegal_reason
 from tests.unit.agents.documents import a_desired, a_replica
 
 GPU = "GPU-1"

@@ -75,7 +75,7 @@ class EngineStandIn:
                 return 204, None
             case ["GET", "containers", "json"]:
                 found = [c for c in self.containers.values() if _has(c["Config"], query)]
-                return 200, [{"Id": c["Id"], "Labels": c["Config"]["Labels"]} for c in found]
+                return 200, [_summary(container) for container in found]
             case ["POST", "containers", "create"]:
                 return 201, {"Id": self._create(query.get("name", ""), body)}
             case [_, "containers", number, *action]:
@@ -162,6 +162,15 @@ def _has(thing: dict[str, Any], query: dict[str, str]) -> bool:
             return False
     names = filters.get("name")
     return not names or any(re.search(name, thing.get("Name", "")) for name in names)
+
+
+def _summary(container: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "Id": container["Id"],
+        "Labels": container["Config"]["Labels"],
+        "State": container["State"]["Status"],
+        "HostConfig": {"NetworkMode": container["HostConfig"].get("NetworkMode", "default")},
+    }
 
 
 def _number(version: str) -> tuple[int, ...]:

@@ -8,10 +8,10 @@ from django.core.management import call_command
 from portal.agentapi.node_report import node_report
 from portal.allocations.holding import held_replicas, node_allow_mass_removal
 from portal.audit.models import Event
+from portal.desired.services import node_drive
 from portal.inventory.models import Node
 from portal.job_logs.storage import read_log
 from portal.jobs.models import Attempt, Job, Replica
-from scheduler.driver import drive
 from tests.support.logs import write_log
 from tests.support.rows import HonestNode, a_job, a_node, a_project, a_user, settle
 
@@ -55,7 +55,7 @@ def assert_three_more_jobs_and_a_restore(archive: Path) -> None:
     row = Node.objects.get()
     assert row.epoch > epoch and row.is_document_withheld
     report_as_ahead(node, applied)
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     row = Node.objects.get()
     assert row.holding_since and row.is_document_withheld and row.revision > applied
     assert len(held_replicas(row)) == 3 and node.replicas == running, "nothing was killed"
@@ -67,7 +67,7 @@ def assert_three_more_jobs_and_a_restore(archive: Path) -> None:
     assert later.pk > max(numbers) and later.reason["code"] == "node_holding"
 
     node_allow_mass_removal(node=row, actor="root")
-    drive(node_id=node.row.pk)
+    node_drive(node_id=node.row.pk)
     settle(node)
     row, later = Node.objects.get(), Job.objects.get(pk=later.pk)
     assert (row.holding_since, row.restored_at, later.status) == (None, None, "running")

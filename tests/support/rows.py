@@ -26,13 +26,13 @@ from agents.contract.documents import (
 )
 from portal.accounts.models import Membership, Project, Role, User
 from portal.agentapi.node_report import node_report
+from portal.desired.services import node_drive
 from portal.inventory.models import Node
 from portal.jobs.models import Job
 from portal.quotas.models import Quota
 from portal.submission.services import job_submit
 from scheduler.core.model.states import NodeStatus
 from scheduler.core.request import RequestLimits, parse_request
-from scheduler.driver import drive
 from scheduler.tasks import plan_once
 
 _numbers = itertools.count(1)
@@ -221,5 +221,5 @@ def settle(*nodes: HonestNode, rounds: int = 6) -> None:
     for _ in range(rounds):
         plan_once()
         for node in nodes:
-            drive(node_id=node.row.pk)
+            node_drive(node_id=node.row.pk)
             node.obey()

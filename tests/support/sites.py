@@ -16,6 +16,7 @@ from agents.contract.documents import ObservedReplica, ReplicaState, SliceKind
 from portal.accounts.models import Project, User
 from portal.allocations.services import allocations_release
 from portal.audit.models import Event
+from portal.desired.services import node_drive
 from portal.inventory.models import Node
 from portal.jobs.models import Job, Replica
 from portal.planning.planner_input import planner_input
@@ -26,7 +27,6 @@ from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.model.decisions import JobPlacement
 from scheduler.core.model.states import NodeStatus, ReplicaStatus
 from scheduler.core.plan import plan as decide
-from scheduler.driver import drive
 from scheduler.sites.base import Site, SiteCapabilities, SiteUnreachableError
 from scheduler.sites.own_nodes import OwnNodes
 from scheduler.sites.reconcile import sites_drive, sites_observe
@@ -206,7 +206,7 @@ class OwnNodesUnderTest:
 
     def prepare(self) -> None:
         for node in self.nodes:
-            drive(node_id=node.row.pk)
+            node_drive(node_id=node.row.pk)
             for wanted in node.hear().replicas:
                 node.replicas[wanted.id] = ObservedReplica(
                     id=wanted.id,
@@ -222,7 +222,7 @@ class OwnNodesUnderTest:
         for _ in range(4):
             self.site.drive()
             for node in self.nodes:
-                drive(node_id=node.row.pk)
+                node_drive(node_id=node.row.pk)
                 for key, seen in node.replicas.items():
                     if seen.state is ReplicaState.PREPARING:
                         node.replicas[key] = replace(

@@ -6,7 +6,9 @@ from dataclasses import asdict, replace
 from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.units import UNITS_PER_GPU
+from scheduler.core.model.decisions import JobPlacement
 from scheduler.core.model.policy import Policy
+from scheduler.core.model.reasons import Reason
 from scheduler.core.model.snapshot import (
     ClusterSnapshot,
     DeviceRequest,
@@ -18,6 +20,8 @@ from scheduler.core.model.snapshot import (
     SliceView,
     WaitingJob,
 )
+from scheduler.core.placement.ledger import Ledger
+from scheduler.core.placement.legality import reserve_if_legal
 from scheduler.core.plan import plan
 
 H200 = "H200-141GB"
@@ -155,3 +159,10 @@ def as_bytes(found):
 def _below(name, index, gpu):
     slices = tuple(replace(s, id=f"{name}/{index}/{s.id}") for s in gpu.slices)
     return replace(gpu, id=f"{name}/{index}", index=index, slices=slices)
+
+
+def illegal_reason(
+    placement: JobPlacement, job: WaitingJob, snapshot: ClusterSnapshot
+) -> Reason | None:
+    """The first obstacle to this placement on the cluster as it is; None if there is none."""
+    return reserve_if_legal(placement, job, Ledger(snapshot))

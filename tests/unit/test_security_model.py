@@ -6,8 +6,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "security-model.md"
 ROW = re.compile(r"^\| (2\.\d+) \| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
-# Without a test: documented, not forbidden.
+# Documented, not forbidden, or only in part: their rows say so.
 OPEN = {"2.11", "2.13"}
+UNTESTED = {"2.13"}
 
 
 def rows() -> dict[str, list[str]]:
@@ -21,7 +22,9 @@ def test_each_finding_names_tests_that_exist():
     tests = set(re.findall(r"^def (test_\w+)", sources, re.MULTILINE))
     named = rows()
     assert list(named) == [f"2.{number}" for number in range(1, 18)]
-    assert {finding for finding, names in named.items() if not names} == OPEN
+    assert {finding for finding, names in named.items() if not names} == UNTESTED
+    rest = dict(ROW.findall(PAGE.read_text("utf-8")))
+    assert {finding for finding, tests in rest.items() if "see above" in tests} == OPEN
     assert {name for names in named.values() for name in names} - tests == set()
 
 

@@ -19,6 +19,7 @@ from portal.cli.config import (
     with_environment,
 )
 from portal.cli.context import CliContext, cli_context
+from portal.cli.environment import TOKEN_VARIABLES, has_token, secret, without_token
 from portal.cli.exit_codes import CommandFailed, ExitCode
 from portal.cli.output import (
     OutputFormat,
@@ -75,7 +76,7 @@ def login(
         )
     path = store_access(cli.env, access)
     print_message(f"Signed in to {address}. Saved to {path}. Your projects: {_names(projects)}")
-    if cli.env.get("TESSERA_TOKEN") or cli.env.get("TESSERA_URL"):
+    if has_token(cli.env) or cli.env.get("TESSERA_URL"):
         print_message(
             "Note: TESSERA_URL and TESSERA_TOKEN in the environment override the saved values."
         )
@@ -90,14 +91,14 @@ def logout(
     """Delete the saved address and token."""
     cli = cli_context(context)
     if revoke:
-        access = load_access(_env_without(cli, "TESSERA_TOKEN"))
+        access = load_access(without_token(cli.env))
         client = cli.client_for(access)
         token = client.get("me")["token"]
         client.call("DELETE", f"tokens/{token['id']}", hint="tessera logout")
     existed = delete_access(cli.env)
     print_message("Signed out." if existed else f"Nothing was saved in {config_path(cli.env)}.")
-    if cli.env.get("TESSERA_TOKEN"):
-        print_message("Note: TESSERA_TOKEN is still set in the environment.")
+    if has_token(cli.env):
+        print_message(f"Note: {' or '.join(TOKEN_VARIABLES)} is still set in the environment.")
 
 
 def whoami(context: typer.Context, output: OutputOption = OutputFormat.TABLE) -> None:
@@ -131,10 +132,6 @@ def whoami(context: typer.Context, output: OutputOption = OutputFormat.TABLE) ->
     console(sys.stdout).print(facts_table(pairs))
 
 
-def _env_without(cli: CliContext, without: str) -> dict[str, str]:
-    return {name: value for name, value in cli.env.items() if name != without}
-
-
 def _prompt_for_url(cli: CliContext) -> str:
     if not cli.is_interactive():
         raise CommandFailed(
@@ -150,7 +147,7 @@ def _token(cli: CliContext, from_stdin: bool, address: str) -> str:
         print_message(f"Create a token at {address}/account/ and paste it here; it is not echoed.")
         token = str(typer.prompt("Token", hide_input=True, err=True)).strip()
     else:
-        token = cli.env.get("TESSERA_TOKEN", "").strip()
+        token = secret(cli.env, "TESSERA_TOKEN")
     if not token:
         sentence = "No token was given"
         raise CommandFailed(

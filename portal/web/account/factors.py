@@ -7,10 +7,9 @@ from typing import Any
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.mfa.models import Authenticator
 from allauth.mfa.webauthn import forms
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.fernet import InvalidToken
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
@@ -18,6 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from portal.accounts.models import User
 from portal.audit.codes import AuditAction
 from portal.audit.security_events import security_event_record
+from portal.sealing import Seal
 
 NAME_LENGTH = 64
 # Raised by the parsers of a browser's answer if it was written by hand.
@@ -38,13 +38,13 @@ class FactorsAdapter(DefaultMFAAdapter):
 
     def encrypt(self, text: str) -> str:
         """Encrypted, so that a copy of the database alone cannot produce codes."""
-        return _cipher().encrypt(text.encode()).decode()
+        return FACTOR_SEAL.seal(text)
 
     def decrypt(self, encrypted_text: str) -> str:
         """Once the portal's secret has been replaced, no stored secret can be read. The stand-in
         must be as hard to guess as the original, so that no code is accepted."""
         try:
-            return _cipher().decrypt(encrypted_text.encode()).decode()
+            return FACTOR_SEAL.unseal(encrypted_text)
         except InvalidToken:
             return base64.b32encode(secrets.token_bytes(20)).decode()
 
@@ -59,14 +59,12 @@ class FactorsAdapter(DefaultMFAAdapter):
         return "Tessera"
 
 
-def _cipher() -> MultiFernet:
-    known = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
-    return MultiFernet([Fernet(_key(secret)) for secret in known])
-
-
 def _key(secret: str) -> bytes:
     derive = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"tessera second steps")
     return base64.urlsafe_b64encode(derive.derive(secret.encode()))
+
+
+FACTOR_SEAL = Seal(_key)
 
 
 class _Careful:

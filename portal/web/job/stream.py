@@ -38,7 +38,8 @@ from portal.event_stream import (
 )
 from portal.jobs.models import Job, Replica
 from portal.jobs.selectors import job_visible
-from portal.live.listener import subscribe
+from portal.live.bell import QUEUE
+from portal.live.listener import listener, subscribe
 from portal.storage.errors import StoreError, StoreUnavailable
 from portal.storage.stores import current_store
 from portal.web.job.context import TABS, job_context, tab_context
@@ -47,7 +48,7 @@ from portal.web.logs.address import LogView, parse_number
 from portal.web.logs.cursor import Cursor, parse_cursor
 from portal.web.logs.updates import LogUpdate, log_update
 from portal.web.wording.messages import refusal_text
-from scheduler.core.model.states import JOB_FINAL, JobStatus
+from scheduler.core.model.states import JOB_FINAL, JOB_WAITING, JobStatus
 
 # Tabs whose log lines are sent as they arrive.
 TABS_WITH_LOG_LINES = ("logs", "full")
@@ -84,6 +85,7 @@ class JobUpdate:
     has_more: bool = False
     """More log lines are ready to be sent."""
     is_over: bool = False
+    is_waiting: bool = True
 
 
 async def job_stream(request: HttpRequest, ref: str) -> HttpResponseBase:
@@ -123,7 +125,7 @@ async def job_stream_events(
     end = time.monotonic() + lifetime_seconds()
     yield retry_directive()
     update, rendered_at = JobUpdate([], cursor or Cursor(), ()), 0.0
-    with subscribe(f"job:{pk}") as bell:
+    with subscribe(f"job:{pk}", QUEUE) as bell:
         while time.monotonic() < end and not bell.is_closing:
             is_stale = time.monotonic() - rendered_at > REFRESH_SECONDS
             key = (user.pk, followed, str(update.cursor), update.state, is_stale)
@@ -137,6 +139,8 @@ async def job_stream_events(
                 return
             except ShuttingDown:
                 return
+            # Only a job that waits has a reason, a position and an estimate.
+            listener().set_keys(bell, (f"job:{pk}", *([QUEUE] if update.is_waiting else [])))
             rendered_at = time.monotonic() if update.has_parts else rendered_at
             for event in update.events:
                 yield event
@@ -182,7 +186,8 @@ def _read_update(
         if has_parts:
             events.append(sse_event("page", _parts(user, job, followed, notice), id=str(cursor)))
     is_over = is_final and not has_more and _is_log_complete(job)
-    return JobUpdate(events, cursor, state, has_parts, has_more, is_over)
+    is_waiting = JobStatus(job.status) in JOB_WAITING
+    return JobUpdate(events, cursor, state, has_parts, has_more, is_over, is_waiting)
 
 
 def _read_log(

@@ -11,8 +11,10 @@ from django.template.loader import render_to_string
 from portal.accounts.models import User
 from portal.jobs.paging import SIZE
 from portal.jobs.selectors import LABEL, jobs_visible_to
+from portal.live.bell import QUEUE
 from portal.web.jobs.context import job_filters
 from portal.web.page_parts import PageParts, StreamPace, parts_stream
+from scheduler.core.model.states import JOB_WAITING, JobStatus
 
 PACE = StreamPace(min_seconds=2, max_seconds=15)
 MAX_NEWER = 99
@@ -24,7 +26,7 @@ async def jobs_stream(request: HttpRequest) -> HttpResponseBase:
         partial(live_jobs, query=request.GET),
         share_key=("jobs", request.GET.urlencode()),
         pace=PACE,
-        bells=_bells(_keys(request.GET.getlist("row"))),
+        bells=(*_bells(_keys(request.GET.getlist("row"))), QUEUE),
     )
 
 
@@ -39,7 +41,9 @@ def live_jobs(user: User, query: QueryDict) -> PageParts:
         "newer_count": newer[:MAX_NEWER].count() if filters.sorting == ("-id",) else 0,
         "query": _query_without_rows(query),
     }
-    return PageParts(render_to_string("web/jobs/live.html", context), _bells(keys))
+    is_any_waiting = any(JobStatus(job.status) in JOB_WAITING for job in rows)
+    bells = (*_bells(keys), QUEUE) if is_any_waiting else _bells(keys)
+    return PageParts(render_to_string("web/jobs/live.html", context), bells)
 
 
 def _query_without_rows(query: QueryDict) -> str:

@@ -8,6 +8,7 @@ from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 
 from portal.accounts.models import User
+from portal.live.bell import QUEUE
 from portal.web.page_parts import PageParts, StreamPace, parts_stream
 from portal.web.queue.context import queue_context
 
@@ -17,11 +18,11 @@ PACE = StreamPace(min_seconds=2, max_seconds=15)
 async def queue_stream(request: HttpRequest) -> HttpResponseBase:
     read = partial(live_queue, query=request.GET)
     return await parts_stream(
-        request, read, share_key=("queue", request.GET.urlencode()), pace=PACE
+        request, read, share_key=("queue", request.GET.urlencode()), pace=PACE, bells=(QUEUE,)
     )
 
 
 def live_queue(user: User, query: QueryDict) -> PageParts:
     context = queue_context(user, query)
     html = render_to_string("web/queue/live.html", context | {"user": user})
-    return PageParts(html, tuple(f"job:{key}" for key in context["keys"]))
+    return PageParts(html, (QUEUE, *(f"job:{key}" for key in context["keys"])))

@@ -90,9 +90,13 @@ class Availability:
         self.out_of_service += other.out_of_service
         self.on_unavailable_nodes += other.on_unavailable_nodes
         self.idle_slices += other.idle_slices
-        self.units.update(other.units)
+        # Pages add up thousands of these, so no `Counter.update` and no spare DeviceCount.
+        for category, units in other.units.items():
+            self.units[category] += units
         for kind, count in other.devices.items():
-            self.devices.setdefault(kind, DeviceCount()).add(count)
+            if (sum_of_kind := self.devices.get(kind)) is None:
+                sum_of_kind = self.devices[kind] = DeviceCount()
+            sum_of_kind.add(count)
 
     def of(self, kind: DeviceKind) -> DeviceCount:
         return self.devices.get(kind) or DeviceCount()

@@ -1,7 +1,7 @@
 """Whether a placement is legal now.
 
-The planner checks it on the ledger of a pass. The committer checks it again, under row locks, on
-the rows of the nodes.
+The planner checks it on the ledger of a pass. The committer checks it again, under row locks, on a
+ledger of the rows of the nodes.
 """
 
 from agents.contract.documents import SliceKind
@@ -9,7 +9,7 @@ from scheduler.core.model.decisions import JobPlacement, ReplicaPlacement
 from scheduler.core.model.links import ring_by_nvlink
 from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.snapshot import ClusterSnapshot, Topology, WaitingJob
+from scheduler.core.model.snapshot import Topology, WaitingJob
 from scheduler.core.placement.ledger import DeviceConflict, Ledger
 from scheduler.core.placement.node_eligibility import exclusion_message
 from scheduler.core.quota.budgets import remaining_seconds
@@ -23,16 +23,9 @@ CONFLICTS = {
 }
 
 
-def illegal_reason(
-    placement: JobPlacement, job: WaitingJob, snapshot: ClusterSnapshot
-) -> Reason | None:
-    """The first obstacle to giving the whole gang its devices; None if there is none."""
-    return reserve_if_legal(placement, job, Ledger(snapshot))
-
-
 def reserve_if_legal(placement: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | None:
-    """As `illegal_reason`, on a ledger. A legal placement is reserved on it; otherwise the ledger
-    stays unchanged."""
+    """The first obstacle to giving the whole gang its devices, or None: then they are reserved on
+    the ledger, which otherwise stays unchanged."""
     mark = ledger.mark()
     reason = _check(placement, job, ledger)
     if reason is not None:

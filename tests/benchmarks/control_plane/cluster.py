@@ -26,6 +26,7 @@ from tests.environment.redis import RedisServer, running_redis
 from tests.services.stack import ROOT, Stack, until
 
 # Benchmarks submit faster than one person may.
+SETTINGS = "tests.benchmarks.control_plane.settings"
 UNLIMITED = {"TESSERA_RATE_SUBMITS": "1000000/min", "TESSERA_RATE_CALLS": "1000000/min"}
 SEED = "tests.benchmarks.control_plane.seed"
 
@@ -116,7 +117,7 @@ class Cluster:
             redis_url=self.servers.redis.url(int(self.coroutines)),
             nodes=tuple(f"node-{number:04}" for number in range(self.nodes)),
             gpus=self.gpus,
-            extra_env=UNLIMITED,
+            extra_env=UNLIMITED | {"DJANGO_SETTINGS_MODULE": SETTINGS},
         )
         try:
             self._start(url)

@@ -20,7 +20,7 @@ from agents.contract.calls import (
     ENROL_PATH,
     EPOCH_HEADER,
     HELLO_PATH,
-    LOG_PATH,
+    LOGS_PATH,
     MAX_LONG_POLL_SECONDS,
     SYNC_PATH,
     EnrolRequest,
@@ -29,6 +29,7 @@ from agents.contract.calls import (
 )
 from agents.contract.codec import encode
 from agents.contract.documents import PROTOCOL
+from agents.contract.log_batch import MAX_LOG_BATCH_CHUNKS, NewLogBytes, pack_logs
 from agents.portal.sync import MAX_CALLS, SHIP_SECONDS, retry_pauses
 from tests.benchmarks.control_plane.node_document import NodeDocument
 from tests.benchmarks.control_plane.replicas import Replicas, ReplicaTimes
@@ -186,32 +187,27 @@ class CoroutineAgent:
             self._has_log.set()
 
     async def _ship_forever(self) -> None:
-        """One chunk of each log, one after another, at the agent's pace."""
+        """The lines of all replicas in one call, at the agent's pace."""
         while True:
             await self._has_log.wait()
             await asyncio.sleep(SHIP_SECONDS)
             self._has_log.clear()
-            for replica in list(self.replicas.unshipped):
-                try:
-                    await self._ship(replica)
-                except Unreachable as failure:
-                    self._failed(failure)
+            try:
+                await self._ship(sorted(self.replicas.unshipped)[:MAX_LOG_BATCH_CHUNKS])
+            except (Unreachable, Refused) as failure:
+                await asyncio.sleep(self._failed(failure))
             if self.replicas.unshipped:
                 self._has_log.set()
 
-    async def _ship(self, replica: str) -> None:
-        path = f"{LOG_PATH.format(replica=replica)}?offset=0"
-        answer = await self.client.call("PUT", path, LINE, self._headers())
+    async def _ship(self, replicas: list[str]) -> None:
+        body = pack_logs([NewLogBytes(replica, 0, LINE) for replica in replicas])
+        answer = await self.client.call("POST", LOGS_PATH, body, self._headers())
         self.tally.calls["log"] += 1
-        if answer.is_success:
-            self.replicas.shipped(replica)
-            return
-        refused = Refused(answer)
-        pause = self._failed(refused)
-        if refused.code in ("replica_unknown", "offset_mismatch"):
-            self.replicas.shipped(replica)
-        else:
-            await asyncio.sleep(pause)
+        if not answer.is_success:
+            raise Refused(answer)
+        for result in answer.json()["results"]:
+            if result["code"] in ("", "replica_unknown", "offset_mismatch"):
+                self.replicas.shipped(result["replica"])
 
     async def _post(self, path: str, value: Any) -> Any:
         answer = await self.client.post(path, value, self._headers())

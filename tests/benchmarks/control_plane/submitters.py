@@ -2,8 +2,8 @@
 
 Reads one line of settings: `{"url", "token", "body", "jobs", "clients"}` submits so many jobs, each
 client one after another; with `"rate"` they come at so many a second, whether or not the portal
-keeps up; with `"bulk"` so many come in each call. Prints one line: `first_at` and `last_at` (Unix
-time), `ms` of each call, and `failures` by status.
+keeps up; with `"bulk"` so many come in each call, at most `MAX_BULK`. Prints one line: `first_at`
+and `last_at` (Unix time), `ms` of each call, and `failures` by status.
 """
 
 import asyncio
@@ -18,6 +18,9 @@ from typing import Any
 from tests.benchmarks.control_plane.wire import HttpClient, Unreachable
 
 PATH = "/api/v1/jobs"
+BULK_PATH = "/api/v1/jobs/bulk"
+# The most jobs of one such call.
+MAX_BULK = 1_000
 
 
 @dataclass
@@ -33,21 +36,21 @@ class Submits:
     _numbers: Any = field(default_factory=itertools.count)
 
     async def one(self) -> None:
-        await self._send(self._body())
+        await self._send(PATH, self._body())
 
     async def many(self, count: int) -> None:
         """In one call."""
-        await self._send([self._body() for _ in range(count)])
+        await self._send(BULK_PATH, {"jobs": [self._body() for _ in range(count)]})
 
     def _body(self) -> dict[str, Any]:
         return self.body | {"name": f"bench-{next(self._numbers)}"}
 
-    async def _send(self, value: Any) -> None:
+    async def _send(self, path: str, value: Any) -> None:
         self.sent_at.append(time.time())
         begun = time.perf_counter()
         try:
             headers = {"Authorization": f"Token {self.token}"}
-            answer = await self.client.post(PATH, value, headers)
+            answer = await self.client.post(path, value, headers)
         except Unreachable:
             self.failures["unreachable"] += 1
             return
@@ -61,7 +64,8 @@ async def main(settings: dict[str, Any]) -> dict[str, Any]:
     submits = Submits(HttpClient(settings["url"]), settings["token"], settings["body"])
     if settings.get("rate"):
         await _at_rate(submits, settings["jobs"], settings["rate"])
-    elif bulk := settings.get("bulk"):
+    elif settings.get("bulk"):
+        bulk = min(settings["bulk"], MAX_BULK)
         for first in range(0, settings["jobs"], bulk):
             await submits.many(min(bulk, settings["jobs"] - first))
     else:

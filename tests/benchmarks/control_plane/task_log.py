@@ -1,12 +1,12 @@
 """The tasks that a worker has ended, read from its log as it grows."""
 
 import itertools
-import re
+import json
 import time
 from pathlib import Path
 from typing import Any
 
-ENDED = re.compile(r"scheduler\.tasks\.(\w+)\[[^]]*\] succeeded in ([\d.e-]+)s")
+LOGGER = "portal.monitoring.celery_process"
 
 
 class TaskLog:
@@ -29,9 +29,11 @@ class TaskLog:
             *lines, self._rest = (self._rest + log.read()).split("\n")
             self._offset = log.tell()
         for line in lines:
-            if found := ENDED.search(line):
-                end = (time.monotonic(), float(found[2]))
-                self._ends.setdefault(found[1], []).append(end)
+            if LOGGER in line:
+                row = json.loads(line)
+                if row["event"] == "task done":
+                    end = (time.monotonic(), float(row["seconds"]))
+                    self._ends.setdefault(row["task"].rpartition(".")[2], []).append(end)
 
     def figures(self) -> dict[str, Any]:
         """How often each task ended and its longest run; and the longest time without a sweep."""

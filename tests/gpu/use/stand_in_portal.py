@@ -14,6 +14,7 @@ from typing import Any
 from agents.contract.calls import (
     ENROL_PATH,
     HELLO_PATH,
+    LOGS_PATH,
     SYNC_PATH,
     TELEMETRY_PATH,
     EnrolResponse,
@@ -31,6 +32,7 @@ from agents.contract.documents import (
     ObservedDocument,
     ReplicaState,
 )
+from agents.contract.log_batch import LogBatchResponse, LogChunkResult, unpack_logs
 from agents.contract.telemetry import TelemetryResponse
 
 NODE = "n-1"
@@ -78,11 +80,21 @@ class StandInPortal:
             return self._sync(decode(SyncRequest, body))
         raise ValueError(path)
 
-    def log(self, path: str, offset: int, data: bytes) -> LogResponse:
+    def log(self, replica: str, offset: int, data: bytes) -> LogResponse:
         with self._changed:
-            known = self.logs.setdefault(path.split("/")[-2], b"")
-            self.logs[path.split("/")[-2]] = known[:offset] + data
+            known = self.logs.setdefault(replica, b"")
+            self.logs[replica] = known[:offset] + data
         return LogResponse(offset + len(data))
+
+    def log_batch(self, body: bytes) -> LogBatchResponse:
+        return LogBatchResponse(
+            tuple(
+                LogChunkResult(
+                    chunk.replica, self.log(chunk.replica, chunk.offset, chunk.data).next_offset
+                )
+                for chunk in unpack_logs(body)
+            )
+        )
 
     def _sync(self, request: SyncRequest) -> SyncResponse:
         with self._changed:
@@ -139,12 +151,14 @@ class StandInPortal:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                body = json.loads(self._body())
-                self._send(portal.answer(self.path, body))
+                if self.path == LOGS_PATH:
+                    self._send(portal.log_batch(self._body()))
+                else:
+                    self._send(portal.answer(self.path, json.loads(self._body())))
 
             def do_PUT(self) -> None:
                 path, _, query = self.path.partition("?offset=")
-                self._send(portal.log(path, int(query), self._body()))
+                self._send(portal.log(path.split("/")[-2], int(query), self._body()))
 
             def log_message(self, *_: Any) -> None:
                 """The agent's log has them."""

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.model.policy import Policy
-from scheduler.core.placement.legality import illegal_reason
 from scheduler.core.plan import plan
 from tests.property.core.busy_worlds import POLICIES, a_world
 from tests.property.core.partial_commits import begun, stopped
 from tests.property.core.worlds import worlds
+from tests.support.snapshots import illegal_reason
 
 many = settings(max_examples=60, deadline=None, derandomize=True)
 WORLDS = 120

@@ -11,11 +11,11 @@ from agents.contract.boards import known_boards
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement, is_legal
 from scheduler.core.model.reasons import ReasonCode
-from scheduler.core.placement.legality import SINGLE_NODE, illegal_reason
+from scheduler.core.placement.legality import SINGLE_NODE
 from tests.property.core.cp_sat_oracle import may_run
 from tests.property.core.plan_effects import carried_out, when_gone
 from tests.property.core.worlds import worlds
-from tests.support.snapshots import as_bytes, plan_of
+from tests.support.snapshots import as_bytes, illegal_reason, plan_of
 
 many = settings(max_examples=100, deadline=None, derandomize=True)
 

@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_everything_is_there_after_a_reopen(opened):
     journal.record_failure("r-1", ReplicaFailure("image_pull", "no such image"))
     journal.record_failure("r-3", REFUSED)
     journal.record_start("r-2", RUN)
-    journal.record_shipped("r-2", 512)
+    journal.record_shipped({"r-2": 512})
     journal.record_stop("r-2", StopRecord("lease_over", 17.5))
     journal.record_stop("r-2", StopRecord("", 18.5))
     journal.record_own_end("r-2")
@@ -224,7 +225,7 @@ def test_forgetting_a_replica_leaves_the_others_alone(opened, path):
     for replica in ("r-1", "r-2"):
         journal.record_failure(replica, REFUSED)
         journal.record_start(replica, RUN)
-        journal.record_shipped(replica, 1)
+        journal.record_shipped({replica: 1})
         journal.record_stop(replica, StopRecord("lease_over", 1.0))
         journal.record_own_end(replica)
     journal.forget_replica("r-1")
@@ -239,11 +240,30 @@ def test_a_change_is_written_down_before_and_ticked_off_after(opened, path):
     journal = opened()
     one, two = journal.record_intent("prepare r-1"), journal.record_intent("prepare r-2")
     journal.complete_intent(one)
-    journal.close()
-    reading = sqlite3.connect(path)
-    rows = reading.execute("SELECT id, what, done IS NOT NULL FROM intents").fetchall()
-    reading.close()
-    assert rows == [(one, "prepare r-1", 1), (two, "prepare r-2", 0)]
+    assert intents(path) == [(one, "prepare r-1", 0), (two, "prepare r-2", 0)]
+    journal.record_own_end("r-1")
+    assert intents(path) == [(one, "prepare r-1", 1), (two, "prepare r-2", 0)], (
+        "with the next change"
+    )
+
+
+def intents(path):
+    """As another process reads them, and whether each is done."""
+    with closing(sqlite3.connect(path)) as reading:
+        return reading.execute("SELECT id, what, done IS NOT NULL FROM intents").fetchall()
+
+
+def test_an_answer_that_acknowledges_nothing_new_writes_nothing(opened, path):
+    journal = opened()
+    journal.record_event(STARTED, "one")
+    journal.acknowledge_events(1)
+    wal = path.with_name(f"{path.name}-wal")
+    size = wal.stat().st_size
+    journal.acknowledge_events(1)
+    assert wal.stat().st_size == size
+    journal.record_event(STARTED, "two")
+    assert sentences(journal) == ["two"]
+    assert wal.stat().st_size > size
 
 
 @pytest.mark.parametrize("dirty", ["a\nb\x00c", "a\ud800b", "é" * 5_000])
@@ -289,6 +309,33 @@ def test_the_environment_of_an_ended_replica_is_gone_before_the_portal_hears_of_
     before = bytes_of(path)
     journal.forget_environments(frozenset({"r-1"}))
     assert bytes_of(path) == before
+
+
+class FullDisk:
+    """A connection whose next COMMIT fails."""
+
+    def __init__(self, db):
+        self.db, self.is_full = db, True
+
+    def __getattr__(self, name):
+        return getattr(self.db, name)
+
+    def execute(self, statement, *values):
+        if statement == "COMMIT" and self.is_full:
+            self.is_full = False
+            raise sqlite3.OperationalError("disk is full")
+        return self.db.execute(statement, *values)
+
+
+def test_an_environment_whose_deletion_failed_is_deleted_at_the_next_try(opened, path):
+    journal = opened()
+    journal.store_desired(a_desired(replicas=(with_a_secret(),), revision=1))
+    journal._db = FullDisk(journal._db)
+    with pytest.raises(sqlite3.OperationalError):
+        journal.forget_environments(frozenset({"r-1"}))
+    assert SECRET.encode() in bytes_of(path)
+    journal.forget_environments(frozenset({"r-1"}))
+    assert SECRET.encode() not in bytes_of(path)
 
 
 def test_a_killed_agent_leaves_no_environment_to_the_next_one(opened, path, tmp_path):

@@ -1,13 +1,27 @@
 """Logs go to the portal by offset: fairly, at once after hello, and without a round for each."""
 
 import asyncio
+from dataclasses import replace
 
 import httpx
 import pytest
 
-from agents.contract.calls import MAX_LOG_CHUNK_BYTES, HelloResponse, LogResponse
+from agents.contract.calls import (
+    LOGS_PATH,
+    MAX_LOG_CHUNK_BYTES,
+    HelloResponse,
+    LogResponse,
+)
 from agents.contract.codec import encode
+from agents.contract.documents import ObservedReplica, ReplicaState
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.log_batch import (
+    MAX_LOG_BATCH_BYTES,
+    LogBatchResponse,
+    LogChunkResult,
+    unpack_logs,
+)
+from agents.portal import sync
 from agents.portal.client import PortalClient
 from agents.portal.sync import PortalSession
 from agents.route.portal_route import PortalRoute
@@ -23,27 +37,58 @@ class Portal:
     """Takes logs as the real one does: by offset, each byte once. Sync calls are held for ever.
 
     `refused`: the replicas whose logs it does not take, and with which code. `offsets`: those of
-    the chunks that it refused."""
+    the chunks that it refused. `is_older`: it knows no calls with several logs."""
 
-    def __init__(self, runtime, refused=()):
+    def __init__(self, runtime, refused=(), *, is_older=False):
         self.runtime, self.logs, self.calls = runtime, {}, asyncio.Queue()
-        self.refused, self.offsets = dict(refused), []
+        self.refused, self.offsets, self.is_older = dict(refused), [], is_older
+        # Of each call with logs, the replicas.
+        self.batches = []
+        self.wakes = 0
+
+    def count_wake(self):
+        """In place of the node's own."""
+        self.wakes += 1
+        self.calls.put_nowait("")
 
     async def answer(self, request):
-        if request.url.path.endswith("hello"):
+        path = request.url.path
+        if path.endswith("hello"):
             return httpx.Response(200, json=GREETED)
-        if request.method != "PUT":
-            await asyncio.Event().wait()
-        replica, offset = request.url.path.split("/")[-2], int(request.url.params["offset"])
+        if path == LOGS_PATH:
+            return self.several(unpack_logs(request.content))
+        if request.method == "PUT":
+            return self.one(path.split("/")[-2], int(request.url.params["offset"]), request.content)
+        return await asyncio.Event().wait()
+
+    def several(self, chunks):
+        self.batches.append([chunk.replica for chunk in chunks])
+        if self.is_older:
+            return httpx.Response(404, json={"error": {"code": "not_found", "sentence": ""}})
+        results = []
+        for chunk in chunks:
+            end, code = self.taken(chunk.replica, chunk.offset, chunk.data)
+            results.append(LogChunkResult(chunk.replica, end, code))
+        return httpx.Response(200, json=encode(LogBatchResponse(tuple(results))))
+
+    def one(self, replica, offset, data):
+        end, code = self.taken(replica, offset, data)
+        if code:
+            refusal = ContractError(code, "not taken", "", {"expected_offset": end})
+            return httpx.Response(refusal.status, json=refusal.body())
+        return httpx.Response(200, json=encode(LogResponse(end)))
+
+    def taken(self, replica, offset, data):
+        """The end of its log, and the code of a refusal."""
+        self.calls.put_nowait(replica)
         if code := self.refused.get(replica):
             self.offsets.append(offset)
-            self.calls.put_nowait(replica)
-            refusal = ContractError(code, "not taken")
-            return httpx.Response(refusal.status, json=refusal.body())
-        assert offset == len(self.logs.get(replica, b""))
-        self.logs[replica] = self.logs.get(replica, b"") + request.content
-        self.calls.put_nowait(replica)
-        return httpx.Response(200, json=encode(LogResponse(len(self.logs[replica]))))
+            return 0, code
+        log = self.logs.setdefault(replica, b"")
+        if offset != len(log):
+            return len(log), ContractErrorCode.OFFSET_MISMATCH
+        self.logs[replica] = log + data
+        return len(self.logs[replica]), ""
 
     async def until(self, reached):
         while not reached():
@@ -66,18 +111,19 @@ def there(machine, replica, log, phase=ContainerPhase.RUNNING):
     machine.runtime.logs[replica] = log
 
 
-def talk(machine, scenario, refused=()):
+def talk(machine, scenario, refused=(), *, is_older=False):
     """Run the scenario beside a conversation. Returns the number of rounds that it requested of
     the node."""
-    woken = []
+    wakes = []
 
     async def whole():
-        portal, node = Portal(machine.runtime, refused), machine.agent()
+        portal = Portal(machine.runtime, refused, is_older=is_older)
+        node = machine.agent()
         client = PortalClient(PortalRoute(("http://portal",)), httpx.MockTransport(portal.answer))
         identity = AgentIdentity(machine.folder)
         identity.record_enrolment("n-1")
         conversation = PortalSession(client, identity, machine.journal, machine.runtime)
-        node.wake = lambda: woken.append(1)
+        node.wake = portal.count_wake
         conversation.node = node
         conversation.report(an_observed())
         talking = asyncio.create_task(conversation.run())
@@ -86,9 +132,10 @@ def talk(machine, scenario, refused=()):
         talking.cancel()
         await asyncio.gather(talking, return_exceptions=True)
         await client.close()
+        wakes.append(portal.wakes)
 
     asyncio.run(whole())
-    return len(woken)
+    return wakes[0]
 
 
 def test_a_log_that_grows_faster_than_it_is_sent_keeps_no_other_waiting(machine):
@@ -127,16 +174,16 @@ def test_the_end_of_a_log_that_went_while_its_replica_ran_wakes_the_node(machine
     there(machine, "r-1", b"its last words\n")
 
     async def scenario(portal):
-        await portal.until(lambda: "r-1" in portal.logs)
+        await portal.until(lambda: portal.wakes == 1)  # when it was first seen
         there(machine, "r-1", b"its last words\n", ContainerPhase.EXITED)
-        there(machine, "r-2", b"sent after the end of r-1 was seen\n")
-        await portal.until(lambda: "r-2" in portal.logs)
+        await portal.until(lambda: portal.wakes == 2)
 
-    assert talk(machine, scenario) >= 2, "when it was first seen, and when it ended"
+    talk(machine, scenario)
 
 
+@pytest.mark.parametrize("is_older", [False, True])
 @pytest.mark.parametrize("code", [ContractErrorCode.REPLICA_UNKNOWN, ContractErrorCode.TOO_LARGE])
-def test_a_chunk_that_the_portal_will_never_take_is_sent_once(machine, code):
+def test_a_chunk_that_the_portal_will_never_take_is_sent_once(machine, code, is_older):
     log = b"x" * MAX_LOG_CHUNK_BYTES + b"the end"
     there(machine, "r-1", log)
 
@@ -147,5 +194,80 @@ def test_a_chunk_that_the_portal_will_never_take_is_sent_once(machine, code):
         await portal.until(lambda: "r-2" in portal.logs)
         assert len(portal.offsets) == 2
 
-    talk(machine, scenario, {"r-1": code})
+    talk(machine, scenario, {"r-1": code}, is_older=is_older)
     assert machine.journal.shipped_offsets()["r-1"] == len(log)
+
+
+def test_the_logs_of_all_replicas_go_in_one_call(machine):
+    names = [f"r-{number}" for number in range(8)]
+    for name in names:
+        there(machine, name, f"the log of {name}\n".encode())
+
+    async def scenario(portal):
+        await portal.until(lambda: len(portal.logs) == len(names))
+        assert portal.batches == [names]
+
+    talk(machine, scenario)
+
+
+def test_logs_without_room_in_a_call_come_first_in_the_next(machine):
+    names = [f"r-{number}" for number in range(5)]
+    whole = b"x" * MAX_LOG_BATCH_BYTES
+    for name in names:
+        there(machine, name, whole)
+
+    async def scenario(portal):
+        await portal.until(lambda: all(portal.logs.get(name) == whole for name in names))
+        assert portal.batches == [names[:2], names[2:4], ["r-4", "r-0"], names[1:3], names[3:]]
+
+    talk(machine, scenario)
+
+
+def test_a_log_of_which_the_portal_has_more_or_less_goes_on_at_its_end(machine):
+    async def scenario(portal):
+        portal.logs["r-1"] = b"0123"
+        machine.journal.record_shipped({"r-1": 8})
+        there(machine, "r-1", b"0123456789")
+        await portal.until(lambda: portal.logs["r-1"] == b"0123456789")
+        there(machine, "r-2", b"sent after the answer about r-1\n")
+        await portal.until(lambda: "r-2" in portal.logs)
+
+    talk(machine, scenario)
+    assert machine.journal.shipped_offsets()["r-1"] == 10
+
+
+def test_an_older_portal_gets_each_log_alone_and_is_asked_once(machine):
+    names = ["r-1", "r-2"]
+    for name in names:
+        there(machine, name, b"a line\n")
+
+    async def scenario(portal):
+        await portal.until(lambda: portal.logs.keys() == set(names))
+        there(machine, "r-3", b"later\n")
+        await portal.until(lambda: "r-3" in portal.logs)
+        assert portal.batches == [names]
+
+    talk(machine, scenario, is_older=True)
+
+
+def test_the_log_of_a_replica_that_has_ended_goes_at_once(machine, monkeypatch):
+    monkeypatch.setattr(sync, "SHIP_SECONDS", 3_600)
+    monkeypatch.setattr(sync, "TICK_SECONDS", 3_600)
+    sessions = []
+
+    async def scenario(portal):
+        (session,) = sessions
+        await session._has_greeted.wait()
+        there(machine, "r-ended", b"its last words\n", ContainerPhase.EXITED)
+        ended = ObservedReplica("r-ended", "j", 1, 0, 1, ReplicaState.EXITED)
+        session.report(replace(an_observed(), replicas=(ended,)))
+        await portal.until(lambda: "r-ended" in portal.logs)
+
+    plain = PortalSession.__init__
+
+    def remembered(session, *parts):
+        sessions.append(session)
+        plain(session, *parts)
+
+    monkeypatch.setattr(PortalSession, "__init__", remembered)
+    talk(machine, scenario)

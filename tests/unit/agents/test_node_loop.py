@@ -60,10 +60,10 @@ def test_an_ended_container_stays_until_its_whole_log_is_shipped(machine):
     node = machine.agent()
     obey(node, a_document(machine, on_it(machine)))
     machine.runtime.logs["r-1"] = b"loss 0.1\n"
-    machine.journal.record_shipped("r-1", 4)
+    machine.journal.record_shipped({"r-1": 4})
     obey(node, a_document(machine, revision=2))
     assert states(machine) == {"r-1": ReplicaState.EXITED}
-    machine.journal.record_shipped("r-1", 9)
+    machine.journal.record_shipped({"r-1": 9})
     obey(node)
     assert machine.runtime.by_replica == {} and states(machine) == {}
     assert machine.journal.started_replicas() == machine.journal.shipped_offsets().keys() == set()
@@ -266,3 +266,14 @@ def test_the_environment_of_an_ended_replica_leaves_the_disk_while_the_portal_is
 def disk_of(machine):
     files = machine.folder.glob("**/journal.sqlite3*")
     return "".join(at.read_bytes().decode("latin-1") for at in files)
+
+
+def test_the_containers_are_listed_only_where_they_may_have_changed(machine, monkeypatch):
+    node = machine.agent()
+    obey(node, a_document(machine, on_it(machine)))
+    lists, plain = [], machine.runtime.containers
+    monkeypatch.setattr(machine.runtime, "containers", lambda: lists.append(1) or plain())
+    assert node.accept(a_document(machine, on_it(machine), revision=2))
+    assert len(lists) == 0, "a document that goes forward and names a replica ends little"
+    node.round()
+    assert len(lists) == 1, "nothing was begun"

@@ -1,16 +1,16 @@
 """A child whose agent died before it wrote down that it had begun it must never run the command."""
 
-import subprocess
-import sys
+import os
+import select
 import time
-from pathlib import Path
 
 import pytest
 
 from agents.contract.documents import Rendezvous
 from agents.runtime.base import ContainerPhase
 from agents.runtime.child import unprotect
-from agents.runtime.process import CHILD, ProcessRuntime
+from agents.runtime.child_server import ChildServer
+from agents.runtime.process import ProcessRuntime
 from tests.unit.agents.documents import a_replica
 
 MEETING = Rendezvous("127.0.0.1", 29_500)
@@ -25,24 +25,10 @@ def runtime(tmp_path):
         runtime.stop(replica, 0)
 
 
-def orphan_of(home):
-    """What the agent before had begun, slow to open the gate: it opens that of the next one."""
-    child = subprocess.Popen([sys.executable, "-I", "-S", str(CHILD), str(home)])
-    end = time.monotonic() + SECONDS
-    while not any("gate" in path for path in open_files(child.pid)):
-        assert time.monotonic() < end, "the orphan never opened the gate"
-        time.sleep(0.005)
-    return child
-
-
-def open_files(pid):
-    found = []
-    for link in Path(f"/proc/{pid}/fd").glob("*"):
-        try:
-            found.append(str(link.readlink()))
-        except OSError:
-            continue
-    return found
+def has_ended(pidfd):
+    ended = bool(select.select([pidfd], [], [], SECONDS)[0])
+    os.close(pidfd)
+    return ended
 
 
 def test_of_two_children_at_one_gate_only_the_known_one_runs_the_command(runtime, tmp_path):
@@ -54,9 +40,10 @@ def test_of_two_children_at_one_gate_only_the_known_one_runs_the_command(runtime
         processes=1,
     )
     runtime.prepare(replica, ())
-    orphan = orphan_of(runtime.home / replica.id)
+    # What the agent before had begun, slow to open the gate: it opens that of the next one.
+    orphan = os.pidfd_open(ChildServer(runtime.home).start_parent(runtime.home / replica.id))
     runtime.start(replica, (), MEETING)
-    assert orphan.wait(SECONDS) == 0
+    assert has_ended(orphan)
     end = time.monotonic() + SECONDS
     while not said.exists() or not said.read_text():
         assert time.monotonic() < end, "the known child never ran"

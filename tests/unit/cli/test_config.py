@@ -63,6 +63,22 @@ def test_the_environment_wins(env):
     assert load_access(env | {"TESSERA_PROJECT": "speech"}).project == "speech"
 
 
+def test_a_token_may_be_in_a_file(env, tmp_path):
+    store_access(env, KEPT)
+    file = tmp_path / "token"
+    file.write_text("tsr_file\n")
+    from_file = env | {"TESSERA_TOKEN_FILE": str(file)}
+    assert load_access(from_file).token == "tsr_file"
+    with pytest.raises(CommandFailed, match="are both set: keep one") as failed:
+        load_access(from_file | {"TESSERA_TOKEN": "tsr_env"})
+    assert failed.value.exit_code is ExitCode.USAGE
+    file.unlink()
+    with pytest.raises(CommandFailed, match=r"TESSERA_TOKEN_FILE: .* cannot be read"):
+        load_access(from_file)
+    # Whatever is wrong with it, one can sign out.
+    assert delete_access(from_file)
+
+
 def test_a_kept_token_goes_to_no_other_address(env):
     store_access(env, KEPT)
     with pytest.raises(CommandFailed, match="No token is saved for https://elsewhere") as failed:

@@ -15,7 +15,6 @@ from scheduler.core.pass_cache import PassCache, has_same_hardware
 from scheduler.core.placement.feasibility import infeasible_reason
 from scheduler.core.placement.fleet import fleet_of
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.placement.legality import illegal_reason
 from scheduler.core.plan import plan
 from tests.support.snapshots import (
     H200,
@@ -25,6 +24,7 @@ from tests.support.snapshots import (
     a_job,
     a_node,
     a_slice,
+    illegal_reason,
     plan_of,
     reason,
 )

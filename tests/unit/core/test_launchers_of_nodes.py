@@ -8,10 +8,18 @@ from agents.contract.documents import FIRST_LAUNCHERS, LauncherName
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.pass_cache import PassCache
-from scheduler.core.placement.legality import illegal_reason
 from scheduler.core.placement.node_eligibility import eligibility_key
 from scheduler.core.plan import plan
-from tests.support.snapshots import a_cluster, a_gpu, a_job, a_node, placed, plan_of, reason
+from tests.support.snapshots import (
+    a_cluster,
+    a_gpu,
+    a_job,
+    a_node,
+    illegal_reason,
+    placed,
+    plan_of,
+    reason,
+)
 
 OLD = {"launchers": ("none",), "agent_version": "0.0.9"}
 TORCHRUN = {"launcher": LauncherName.TORCHRUN}

@@ -7,7 +7,6 @@ import pytest
 from agents.contract.documents import SliceKind
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Topology
-from scheduler.core.placement.legality import illegal_reason
 from tests.support.snapshots import (
     L40S,
     a_cluster,
@@ -18,6 +17,7 @@ from tests.support.snapshots import (
     a_slice,
     away,
     idle,
+    illegal_reason,
     plan_of,
 )
 

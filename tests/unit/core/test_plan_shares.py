@@ -10,7 +10,6 @@ from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Isolation
 from scheduler.core.pass_cache import PassCache
-from scheduler.core.placement.legality import illegal_reason
 from scheduler.core.plan import plan
 from tests.support.snapshots import (
     A30,
@@ -24,6 +23,7 @@ from tests.support.snapshots import (
     a_share,
     a_slice,
     idle,
+    illegal_reason,
     placed,
     plan_of,
     reason,

@@ -8,7 +8,6 @@ from agents.contract.topology import GpuPair, NodeTopology
 from scheduler.core.model.links import links_of
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Topology
-from scheduler.core.placement.legality import illegal_reason
 from tests.support.snapshots import (
     a_cluster,
     a_gpu,
@@ -16,6 +15,7 @@ from tests.support.snapshots import (
     a_node,
     a_slice,
     devices,
+    illegal_reason,
     placed,
     plan_of,
     reason,

@@ -49,13 +49,12 @@ class Paper:
         return None
 
 
-def a_process(pid, group="0::/user.slice", leader=0, called="", program="python"):
+def a_process(pid, group="0::/user.slice", leader=0, program="python"):
     return Paper(
         **{
             f"/proc/{pid}/cgroup": group,
             f"/proc/{pid}/stat": f"{pid} (a) b (c) S 1 {leader} {leader} 0 -1",
             f"/proc/{pid}/comm": f"{program}\n",
-            f"/proc/{leader}/cmdline": called,
         }
     )
 
@@ -82,11 +81,14 @@ def test_a_process_in_our_containers_control_group_is_ours(group):
 
 
 def test_a_process_of_a_replicas_session_is_ours():
-    called = "python\0-I\0-S\0child.py\0/var/replicas/r-1\0"
-    seen = {"r-1": a_seen(container="tessera-j-1-1-0")}
-    assert is_own_process(a_process(7, leader=3, called=called), seen, 7) is True
-    elsewhere = called.replace("r-1", "r-12")
-    assert is_own_process(a_process(7, leader=3, called=elsewhere), seen, 7) is False
+    seen = {"r-1": a_seen(container="tessera-j-1-1-0", leader=3)}
+    assert is_own_process(a_process(7, leader=3), seen, 7) is True
+    assert is_own_process(a_process(7, leader=33), seen, 7) is False
+
+
+def test_without_a_leader_that_lives_no_session_is_ours():
+    ended = {"r-1": a_seen(container="tessera-j-1-1-0", leader=None)}
+    assert is_own_process(a_process(7, leader=0), ended, 7) is False
 
 
 def test_a_process_that_is_not_shown_is_nobodys():

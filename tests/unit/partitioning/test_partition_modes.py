@@ -243,6 +243,8 @@ def test_a_call_that_does_not_end_leaves_the_reset_to_a_person(node, smi, tmp_pa
         assert inside.wait(60)
         node.wish(SLICE)
         assert ran(tmp_path) == "" and "does not end" in node.sentence()
+        open_intents = "SELECT what FROM intents WHERE done IS NULL AND what LIKE 'reset %'"
+        assert node.machine.journal._rows(open_intents) == []
     finally:
         go_on.set()
         thread.join(60)

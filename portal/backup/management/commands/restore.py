@@ -34,7 +34,10 @@ class Command(BaseCommand):
             raise CommandError(f"{options['keys_to']} exists already: give another name")
         try:
             result = backup_restore(
-                options["file"].resolve(), replace=options["yes_replace"], margin=options["margin"]
+                options["file"].resolve(),
+                replace=options["yes_replace"],
+                margin=options["margin"],
+                needs_keys=bool(options["keys_to"]),
             )
             if options["keys_to"]:
                 self._write_keys(options["keys_to"], result.manifest.keys)
@@ -43,8 +46,6 @@ class Command(BaseCommand):
         self._report(result)
 
     def _write_keys(self, target: Path, keys: list[str]) -> None:
-        if not keys:
-            raise BackupError("restored, but the archive has no keys: it was made without them")
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.writelines(f"{key}\n" for key in keys)

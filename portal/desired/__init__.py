@@ -1,0 +1,1 @@
+"""What nodes are to be: desired documents, compiled from rows."""

@@ -1,0 +1,192 @@
+"""Compiles desired documents from rows, in three statements for any number of nodes.
+
+Equal rows give equal documents: their order is fixed.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from uuid import UUID
+
+from django.db.models import FilteredRelation, Q
+
+from agents.contract.documents import (
+    DesiredDocument,
+    DesiredGpu,
+    DesiredReplica,
+    DesiredReplicaState,
+    DesiredSlice,
+    Device,
+    GpuMode,
+    Rendezvous,
+    SliceKind,
+)
+from portal.allocations.models import Allocation
+from portal.inventory.models import Gpu, Node
+from portal.jobs.lifecycle import seconds_left
+from portal.jobs.models import DesiredState, Replica
+from scheduler.core.model.states import SliceStatus
+from scheduler.core.request import parse_stored_request
+
+DESIRED_SLICES = [SliceStatus.PLANNED, SliceStatus.CREATING, SliceStatus.READY, SliceStatus.FAILED]
+_REPLICA, _ATTEMPT, _JOB = "replica__", "replica__attempt__", "replica__attempt__job__"
+# A column that is missing here is read by a statement of its own for each row.
+_COLUMNS = (
+    *("slice_id", "replica_id"),
+    *(_REPLICA + name for name in ("node_id", "rank", "desired_state", "address", "port")),
+    *(_REPLICA + name for name in ("attempt_id", "gone_revision", "stop_revision")),
+    *(_ATTEMPT + "number", _ATTEMPT + "job_id"),
+    *(_JOB + name for name in ("uid", "name", "image", "request", "replica_count", "project_id")),
+    *(_JOB + name for name in ("cpu_milli", "memory_mib", "disk_mib", "owner_id")),
+    *(_JOB + name for name in ("time_limit_seconds", "attained_seconds")),
+    *(_JOB + "project__slug", _JOB + "owner__username"),
+    *("slice__" + name for name in ("kind", "profile", "start", "size", "threads", "memory_mib")),
+    *("slice__gpu_id", "slice__gpu__uuid", "slice__gpu__index"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledDocument:
+    document: DesiredDocument
+    """With the revision that the node has now."""
+    replicas: tuple[Replica, ...]
+    """All of the node with live devices, also those that are left out of the document."""
+
+
+def compile_desired(node: Node) -> DesiredDocument:
+    """The whole document of one node."""
+    return documents_compile([node])[node.pk].document
+
+
+def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
+    """The whole documents of these nodes, by primary key."""
+    nodes = list(nodes)
+    pks = [node.pk for node in nodes]
+    gpus, slices = _gpus(pks)
+    devices = _devices(pks)
+    replicas: dict[UUID | None, list[Replica]] = defaultdict(list)
+    for rows in devices.values():
+        replica = rows[0].replica
+        replicas[replica.node_id].append(replica)
+    rendezvous = _rendezvous([row for rows in replicas.values() for row in rows])
+    return {
+        node.pk: CompiledDocument(
+            DesiredDocument(
+                node=str(node.pk),
+                revision=node.revision,
+                gpus=tuple(gpus[node.pk]),
+                slices=tuple(sorted(slices[node.pk], key=lambda row: row.id)),
+                replicas=tuple(
+                    _replica(row, devices[row.pk], rendezvous.get(row.attempt_id))
+                    for row in replicas[node.pk]
+                    if row.desired_state != DesiredState.GONE
+                ),
+                allow_mass_removal=node.allow_mass_removal,
+            ),
+            tuple(replicas[node.pk]),
+        )
+        for node in nodes
+    }
+
+
+def _gpus(
+    nodes: list[UUID],
+) -> tuple[Mapping[UUID, list[DesiredGpu]], Mapping[UUID, list[DesiredSlice]]]:
+    """By node: its GPUs, and the MIG slices that it is to have."""
+    gpus: dict[UUID, list[DesiredGpu]] = defaultdict(list)
+    slices: dict[UUID, list[DesiredSlice]] = defaultdict(list)
+    carved = Q(slices__kind=SliceKind.MIG, slices__status__in=DESIRED_SLICES)
+    rows = Gpu.objects.filter(node__in=nodes).annotate(
+        carved=FilteredRelation("slices", condition=carved)
+    )
+    columns = ("carved__id", "carved__profile", "carved__start", "carved__size")
+    in_order = rows.order_by("uuid").values_list("node_id", "uuid", "desired_mode", *columns)
+    for (node, uuid, mode), placed in groupby(in_order, key=lambda row: row[:3]):
+        gpus[node].append(DesiredGpu(uuid=uuid, mode=GpuMode(mode)))
+        slices[node] += [
+            DesiredSlice(id=str(pk), gpu_uuid=uuid, profile=profile, start=start, size=size)
+            for _, _, _, pk, profile, start, size in placed
+            if pk is not None
+        ]
+    return gpus, slices
+
+
+def _devices(nodes: list[UUID]) -> dict[UUID, list[Allocation]]:
+    """The live allocations of each replica on these nodes, each with all that a document names."""
+    rows = Allocation.objects.live().filter(replica__node__in=nodes)
+    rows = rows.select_related(
+        "slice__gpu", "replica__attempt__job__project", "replica__attempt__job__owner"
+    ).only(*_COLUMNS)
+    devices: dict[UUID, list[Allocation]] = defaultdict(list)
+    for row in rows.order_by("replica_id", "slice__gpu__index", "slice__start"):
+        devices[row.replica_id].append(row)
+    return devices
+
+
+def _device(row: Allocation) -> Device:
+    return Device(
+        allocation=str(row.pk),
+        slice=str(row.slice_id),
+        kind=SliceKind(row.own_slice.kind),
+        gpu_uuid=row.own_slice.gpu.uuid,
+        profile=row.own_slice.profile,
+        start=row.own_slice.start,
+        size=row.own_slice.size,
+        threads=row.own_slice.threads,
+        memory_mib=row.own_slice.memory_mib if row.own_slice.threads else 0,
+    )
+
+
+def _rendezvous(replicas: list[Replica]) -> dict[int, Rendezvous]:
+    """The rendezvous of each running attempt: what rank 0 offered when it was ready."""
+    running = [row for row in replicas if row.desired_state == DesiredState.RUN]
+    by_attempt: dict[int, list[Replica]] = defaultdict(list)
+    gangs = {row.attempt_id for row in running if row.attempt.job.replica_count > 1}
+    if gangs:
+        ranks = Replica.objects.filter(attempt__in=gangs).order_by("rank")
+        for row in ranks.only("attempt_id", "address", "port"):
+            by_attempt[row.attempt_id].append(row)
+    for row in running:
+        if row.attempt_id not in gangs:
+            by_attempt[row.attempt_id] = [row]
+    return {
+        attempt: Rendezvous(
+            address=rows[0].address,
+            port=rows[0].port,
+            peers=tuple(row.address for row in rows),
+        )
+        for attempt, rows in by_attempt.items()
+        if rows[0].address and rows[0].port
+    }
+
+
+def _replica(row: Replica, devices: list[Allocation], meet: Rendezvous | None) -> DesiredReplica:
+    job = row.attempt.job
+    request = parse_stored_request(job.request)
+    return DesiredReplica(
+        id=str(row.pk),
+        job=str(job.uid),
+        attempt=row.attempt.number,
+        rank=row.rank,
+        world=job.replica_count,
+        fence=row.attempt.fence,
+        wish=DesiredReplicaState(row.desired_state),
+        project=job.project.slug,
+        user=job.owner.username,
+        name=job.name,
+        image=job.image,
+        command=tuple(request.command),
+        launcher=request.launcher,
+        env=dict(request.env),
+        cpu_milli=job.cpu_milli,
+        memory_mib=job.memory_mib,
+        shm_mib=request.shm_mib,
+        devices=tuple(map(_device, devices)),
+        processes=request.processes,
+        backend=request.backend,
+        grace_seconds=request.grace_seconds,
+        time_limit_seconds=seconds_left(job),
+        rendezvous=meet,
+        disk_mib=job.disk_mib,
+    )

@@ -1,0 +1,111 @@
+"""A call of a node with nothing to report: two statements, and the guarantees of all calls."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from agents.contract.calls import SyncRequest
+from agents.contract.documents import digest
+from agents.contract.errors import ContractError
+from portal.agentapi import sync
+from portal.agentapi.sync import sync_accept
+from portal.inventory.credentials import digest_of
+from portal.inventory.models import Node
+from portal.jobs.models import DesiredState, Replica
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
+
+pytestmark = pytest.mark.django_db(transaction=True)
+COLUMNS = ("last_seen_at", "lease_until", "applied_revision", "status", "acked_seq", "epoch")
+
+
+@pytest.fixture
+def quiet():
+    """A node that runs a job, its token, and the call that says nothing new."""
+    alice = a_user("alice")
+    node = a_node("n1", gpus=2)
+    a_job(alice, a_project("vision", alice), device={"gpus": 1})
+    settle(node, rounds=3)
+    row = Node.objects.get()
+    token = f"Agent {row.pk.hex}.secret"
+    seen = digest(node.observed())
+    Node.objects.update(
+        token_digest=digest_of(f"{row.pk.hex}.secret"),
+        replaced_token_digest=digest_of(f"{row.pk.hex}.older"),
+        token_expires_at=timezone.now() + timedelta(hours=1),
+        epoch=4,
+        observed_hash=seen,
+        acked_seq=7,
+        last_seen_at=None,
+    )
+    request = SyncRequest(epoch=4, applied_revision=row.revision, observed_hash=seen)
+    return token, request
+
+
+def answer(token: str, request: SyncRequest):
+    """The state or the refusal, and what is stored then."""
+    try:
+        found = sync_accept(authorization=token, request=request)
+    except ContractError as refused:
+        found = (refused.code, refused.field)
+    return found, Node.objects.values(*COLUMNS[2:]).get()
+
+
+def test_a_quiet_call_is_two_statements_and_renews_the_lease(quiet):
+    token, request = quiet
+    with CaptureQueriesContext(connection) as seen:
+        state = sync_accept(authorization=token, request=request)
+    assert len(seen) == 2
+    assert (state.acked_seq, state.full_required, state.has_news) == (7, False, False)
+    node = Node.objects.get()
+    assert timezone.now() - node.last_seen_at < timedelta(minutes=1)
+    assert node.lease_until > node.last_seen_at
+
+
+def now() -> object:
+    return timezone.now()
+
+
+LOUD = {
+    "quiet": lambda: None,
+    "silent before": lambda: Node.objects.update(status="lost"),
+    "retired": lambda: Node.objects.update(status="retired"),
+    "a newer document": lambda: Node.objects.update(revision=1_000),
+    "an older document": lambda: Node.objects.update(revision=0),
+    "another session": lambda: Node.objects.update(epoch=5),
+    "another hash": lambda: Node.objects.update(observed_hash="other"),
+    "an expired token": lambda: Node.objects.update(token_expires_at=now()),
+    "no token": lambda: Node.objects.update(token_digest=""),
+    "awaited": lambda: Node.objects.update(restored_at=now()),
+    "holding back": lambda: Node.objects.update(holding_since=now()),
+    "devices to release": lambda: Replica.objects.update(
+        desired_state=DesiredState.GONE, gone_revision=0
+    ),
+    "a deleted node": lambda: Node.objects.filter(pk=Node.objects.create(name="x").pk).delete(),
+}
+CALLS = {
+    "as it is": lambda token, request: (token, request),
+    "the older token": lambda token, request: (token.replace("secret", "older"), request),
+    "a stranger's token": lambda token, request: (token.replace("secret", "guess"), request),
+    "no node": lambda token, request: ("Agent x.y", request),
+    "another epoch": lambda token, request: (token, replace(request, epoch=3)),
+    "ahead of us": lambda token, request: (token, replace(request, applied_revision=2**70)),
+    "behind": lambda token, request: (token, replace(request, applied_revision=0)),
+}
+
+
+PAIRS = [*((name, "as it is") for name in LOUD), *(("quiet", call) for call in CALLS)]
+
+
+@pytest.mark.parametrize(("name", "call"), PAIRS)
+def test_the_short_way_answers_and_stores_what_the_long_one_does(name, call, quiet, monkeypatch):
+    token, request = CALLS[call](*quiet)
+    LOUD[name]()
+    before = Node.objects.values().get()
+    short = answer(token, request)
+    Node.objects.update(**before)
+    monkeypatch.setattr(sync, "_quiet", lambda *_: None)
+    assert short == answer(token, request)
