@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 from django.conf import settings
 from django.db import connections
 
+from portal.platform.site import AGENT_LOG_THREADS
+
 Result = TypeVar("Result")
 # A coroutine function as those below.
 RunInThread = Callable[..., Awaitable[Any]]
 # Reading JSON holds the interpreter's lock: more threads would only keep the event loop waiting.
 DECODE_THREADS = 1
-# Logs wait for each other, never a report for logs.
-LOG_THREADS = 2
 
 
 async def run_in_thread(work: Callable[..., Result], **arguments: object) -> Result:
@@ -65,7 +65,7 @@ def _store_pool() -> ThreadPoolExecutor:
 
 @cache
 def _log_pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(LOG_THREADS, thread_name_prefix="agentlog")
+    return ThreadPoolExecutor(AGENT_LOG_THREADS, thread_name_prefix="agentlog")
 
 
 @cache

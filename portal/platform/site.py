@@ -6,6 +6,9 @@ from agents.configuration.declaration import Secrecy, setting
 from agents.configuration.value_kinds import NETWORKS, RATE, choice, whole_number
 from portal.platform.readers import PLANNERS, PORTAL, WEB
 
+# In one web process, beside `agent_threads`: logs wait for each other, never a report for logs.
+AGENT_LOG_THREADS = 2
+
 
 @dataclass(frozen=True)
 class SiteSettings:
@@ -81,3 +84,8 @@ class SiteSettings:
         kind=NETWORKS,
         readers=PLANNERS,
     )
+
+    @property
+    def agent_connections(self) -> int:
+        """Database connections that the threads for agents' calls of a web process keep."""
+        return self.agent_threads + AGENT_LOG_THREADS

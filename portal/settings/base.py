@@ -114,7 +114,11 @@ DATABASE: dict[str, Any] = (
 # An open stream must not keep a connection: each request opens its own.
 DATABASE["CONN_MAX_AGE"] = 0
 if "postgresql" in DATABASE["ENGINE"]:
-    DATABASE = postgres_settings(DATABASE, direct_url=PLATFORM.direct_database_url)
+    DATABASE = postgres_settings(
+        DATABASE,
+        direct_url=PLATFORM.direct_database_url,
+        agent_connections=PLATFORM.agent_connections,
+    )
 DATABASES = {"default": DATABASE}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "accounts.User"

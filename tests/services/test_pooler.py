@@ -26,7 +26,7 @@ def through_pooler(postgres_django, pooled):
     pooler = environ.Env.db_url_config(postgres_django.replace(f":{server}/", f":{pooled}/"))
 
     def point(direct_url: str) -> None:
-        own = postgres_settings(pooler, direct_url=direct_url)
+        own = postgres_settings(pooler, direct_url=direct_url, agent_connections=0)
         use_database(direct | own | {"OPTIONS": own["OPTIONS"] | {"pool": False}})
 
     try:

@@ -4,20 +4,27 @@ import environ
 import pytest
 from kombu import Connection
 
-from portal.settings.servers import broker_address, postgres_settings
+from portal.settings.servers import REQUEST_CONNECTIONS, broker_address, postgres_settings
 
 VERIFIED_URL = "postgres://me:word@db/tessera?sslmode=verify-full&sslrootcert=/etc/tessera/ca.pem"
 
 
 def settings_of(url: str, direct_url: str = ""):
-    return postgres_settings(environ.Env.db_url_config(url), direct_url=direct_url)
+    database = environ.Env.db_url_config(url)
+    return postgres_settings(database, direct_url=direct_url, agent_connections=10)
 
 
 def test_tls_of_the_database_url_is_kept_beside_the_pool():
     options = settings_of(VERIFIED_URL)["OPTIONS"]
     assert options["sslmode"] == "verify-full"
     assert options["sslrootcert"] == "/etc/tessera/ca.pem"
-    assert options["pool"]["max_size"] == 16
+    assert options["pool"]["timeout"] == 10
+
+
+def test_the_pool_has_room_for_requests_beside_the_connections_that_agents_keep():
+    """With 16 for both, 8 threads for reports and 2 for logs left pages 6: submits got 503."""
+    pool = settings_of(VERIFIED_URL)["OPTIONS"]["pool"]
+    assert pool["max_size"] == 10 + REQUEST_CONNECTIONS
 
 
 def test_a_vanished_database_host_is_given_up_unless_the_url_says_otherwise():
