@@ -23,7 +23,7 @@ class WatchedTable:
     columns: Mapping[str, Sequence[str]]
 
 
-def whole(*columns: str) -> dict[str, Sequence[str]]:
+def plain_columns(*columns: str) -> dict[str, Sequence[str]]:
     """These columns count as they are."""
     return {column: (f'{{row}}."{column}"',) for column in columns}
 

@@ -16,7 +16,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Sum
 
-from portal.database.triggers import WatchedTable, json_key, trigger_statements, whole
+from portal.database.triggers import WatchedTable, json_key, plain_columns, trigger_statements
 from portal.inventory.models import Gpu, InventoryVersion, Node
 from scheduler.core.model.states import NodeStatus
 
@@ -42,14 +42,15 @@ def _statements(connection: BaseDatabaseWrapper) -> Iterator[str]:
     # Of a status counts whether the node is retired; of the facts, one number.
     nodes = WatchedTable(
         Node._meta.db_table,
-        whole("fabric", "cpu_milli", "memory_mib", "disk_mib", "labels", "taints")
+        plain_columns("fabric", "cpu_milli", "memory_mib", "disk_mib", "labels", "taints")
         | {
             "status": (f"({{row}}.status = '{NodeStatus.RETIRED}')",),
             "facts": (json_key(connection, "facts", "share_clients"),),
         },
     )
     gpus = WatchedTable(
-        Gpu._meta.db_table, whole("node_id", "board", "product_name", "memory_mib", "profiles")
+        Gpu._meta.db_table,
+        plain_columns("node_id", "board", "product_name", "memory_mib", "profiles"),
     )
     # A node has one id; a GPU that moved counts for both of its nodes.
     yield from trigger_statements(

@@ -24,7 +24,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from portal.accounts.models import Project, User
 from portal.allocations.models import Allocation
-from portal.database.triggers import EVENTS, WatchedTable, Work, json_key, trigger_statements, whole
+from portal.database.triggers import (
+    EVENTS,
+    WatchedTable,
+    Work,
+    json_key,
+    plain_columns,
+    trigger_statements,
+)
 from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.models import Attempt, Job, Replica
 from portal.planning.models import NodeChange
@@ -136,14 +143,14 @@ def watched_tables(
     )
     facts = {"facts": tuple(json_key(database, "facts", key) for key in NODE_FACTS)}
     work = changed(lambda row: f"SELECT {row}.id AS node_id")
-    yield WatchedTable(node, whole(*node_columns) | facts), work, always
+    yield WatchedTable(node, plain_columns(*node_columns) | facts), work, always
 
     gpu_columns = (
         *("node_id", "index", "board", "product_name", "memory_mib", "desired_mode", "health"),
         *("busy", "numa_node", "profiles", "pinned", "settles_at"),
     )
     work = changed(lambda row: f"SELECT {row}.node_id AS node_id")
-    yield WatchedTable(gpu, whole(*gpu_columns)), work, always
+    yield WatchedTable(gpu, plain_columns(*gpu_columns)), work, always
 
     slice_columns = (
         *("gpu_id", "kind", "profile", "start", "size", "memory_mib", "threads", "clients"),
@@ -151,7 +158,7 @@ def watched_tables(
     )
     # Names of our own tables and columns, no values.
     work = changed(lambda row: f"SELECT node_id FROM {gpu} WHERE id = {row}.gpu_id")  # noqa: S608
-    yield WatchedTable(slice_, whole(*slice_columns)), work, always
+    yield WatchedTable(slice_, plain_columns(*slice_columns)), work, always
 
     allocation_columns = (
         *("replica_id", "slice_id", "project_id", "user_id", "units", "cpu_milli", "memory_mib"),
@@ -166,10 +173,10 @@ def watched_tables(
             f" WHERE id = {row}.replica_id AND node_id IS NOT NULL"
         )
     )
-    yield WatchedTable(allocation, whole(*allocation_columns)), work, always
+    yield WatchedTable(allocation, plain_columns(*allocation_columns)), work, always
 
     work = changed(lambda row: f"SELECT {row}.node_id AS node_id WHERE {row}.node_id IS NOT NULL")
-    yield WatchedTable(replica, whole("node_id", "attempt_id", "rank")), work, updates
+    yield WatchedTable(replica, plain_columns("node_id", "attempt_id", "rank")), work, updates
 
     by_hand = {
         Job: ("cpu_milli", "memory_mib", "disk_mib"),
@@ -178,7 +185,7 @@ def watched_tables(
         User: ("username",),
     }
     for model, columns in by_hand.items():
-        table = WatchedTable(model._meta.db_table, whole(*columns))
+        table = WatchedTable(model._meta.db_table, plain_columns(*columns))
         yield table, lambda rows: _insert(database, EVERY_NODE), updates
 
 

@@ -111,8 +111,8 @@ def jobs_place(placed: Sequence[tuple[Job, JobPlacement]], now: datetime) -> Non
     """Advance jobs, locked by the caller, that have their devices; they wait for nothing more."""
     jobs, transitions = [job for job, _ in placed], Transitions()
     StartEstimate.objects.filter(job__in=jobs, started_at=None).update(started_at=now)
-    told = [job for job in jobs if job.reason is not None or job.estimate is not None]
-    Job.objects.filter(pk__in=[job.pk for job in told]).update(reason=None, estimate=None)
+    noticed = [job for job in jobs if job.reason is not None or job.estimate is not None]
+    Job.objects.filter(pk__in=[job.pk for job in noticed]).update(reason=None, estimate=None)
     for job, placement in placed:
         transitions.advance(
             job, JobStatus.PLACED, message=placement.message, position=None, reserved_at=None

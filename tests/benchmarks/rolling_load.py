@@ -35,7 +35,7 @@ KINDS = ("health",) * 10 + ("page",) * 2 + ("jobs",) * 3 + ("dry_run",) * 4 + ("
 
 
 @dataclass
-class Found:
+class LoadResult:
     statuses: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     failed: list[str] = field(default_factory=list)
     milliseconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -44,36 +44,36 @@ class Found:
 
 
 async def main(url: str, ca: str, token: str, requests: int, callers: int, streams: int) -> None:
-    found, numbers = Found(), iter(range(requests))
+    result, numbers = LoadResult(), iter(range(requests))
     headers = {"Authorization": f"Token {token}"}
     context = ssl.create_default_context(cafile=ca)
     limits = httpx.Limits(max_connections=None)
     options: dict[str, Any] = {"verify": context, "trust_env": False, "timeout": TIMEOUT}
     async with httpx.AsyncClient(base_url=url, headers=headers, limits=limits, **options) as http:
-        listening = [asyncio.create_task(_listen(http, found)) for _ in range(streams)]
-        calling = [asyncio.create_task(_call_each(http, numbers, found)) for _ in range(callers)]
+        listening = [asyncio.create_task(_listen(http, result)) for _ in range(streams)]
+        calling = [asyncio.create_task(_call_each(http, numbers, result)) for _ in range(callers)]
         await asyncio.gather(*calling)
         for task in listening:
             task.cancel()
         await asyncio.gather(*listening, return_exceptions=True)
-    print(json.dumps(_summary(found)), flush=True)
+    print(json.dumps(_summary(result)), flush=True)
 
 
-async def _call_each(http: httpx.AsyncClient, numbers: Any, found: Found) -> None:
+async def _call_each(http: httpx.AsyncClient, numbers: Any, result: LoadResult) -> None:
     for number in numbers:
         kind = KINDS[number % len(KINDS)]
         begun = time.monotonic()
         try:
             answer = await _call(http, kind)
         except httpx.HTTPError as error:
-            found.failed.append(f"{kind}: {type(error).__name__} {error}")
+            result.failed.append(f"{kind}: {type(error).__name__} {error}")
             continue
-        found.milliseconds[kind].append((time.monotonic() - begun) * 1000)
-        found.statuses[kind][str(answer.status_code)] += 1
+        result.milliseconds[kind].append((time.monotonic() - begun) * 1000)
+        result.statuses[kind][str(answer.status_code)] += 1
         if not answer.is_success:
-            found.failed.append(f"{kind}: {answer.status_code} {answer.text[:200]}")
+            result.failed.append(f"{kind}: {answer.status_code} {answer.text[:200]}")
         elif kind == "submit":
-            found.submitted.add(str(answer.json()["id"]))
+            result.submitted.add(str(answer.json()["id"]))
         if number == 0:
             print("begun", flush=True)
 
@@ -92,7 +92,7 @@ async def _call(http: httpx.AsyncClient, kind: str) -> httpx.Response:
             return await http.post("/api/v1/jobs", json=BODY)
 
 
-async def _listen(http: httpx.AsyncClient, found: Found) -> None:
+async def _listen(http: httpx.AsyncClient, result: LoadResult) -> None:
     """One stream, taken up again for ever."""
     last, pause, lost_at = "", PAUSE_SECONDS, 0.0
     while True:
@@ -101,7 +101,7 @@ async def _listen(http: httpx.AsyncClient, found: Found) -> None:
             async with http.stream("GET", "/api/v1/events/stream", headers=resume) as answer:
                 async for line in answer.aiter_lines():
                     if lost_at:
-                        found.away_seconds.append(time.monotonic() - lost_at)
+                        result.away_seconds.append(time.monotonic() - lost_at)
                         lost_at = 0.0
                     name, _, value = line.partition(": ")
                     if name == "id":
@@ -115,21 +115,21 @@ async def _listen(http: httpx.AsyncClient, found: Found) -> None:
         await asyncio.sleep(pause)
 
 
-def _summary(found: Found) -> dict[str, Any]:
+def _summary(result: LoadResult) -> dict[str, Any]:
     return {
-        "requests": sum(map(len, found.milliseconds.values())) + len(found.failed),
-        "failed": len(found.failed),
-        "failures": Counter(found.failed).most_common(10),
-        "statuses": found.statuses,
+        "requests": sum(map(len, result.milliseconds.values())) + len(result.failed),
+        "failed": len(result.failed),
+        "failures": Counter(result.failed).most_common(10),
+        "statuses": result.statuses,
         "ms": {
             kind: {"p50": _rank(times, 0.5), "p99": _rank(times, 0.99), "most": _rank(times, 1)}
-            for kind, times in found.milliseconds.items()
+            for kind, times in result.milliseconds.items()
         },
-        "submitted": len(found.submitted),
-        "streams_ended": len(found.away_seconds),
+        "submitted": len(result.submitted),
+        "streams_ended": len(result.away_seconds),
         "stream_away_s": {
-            "p50": _rank(found.away_seconds, 0.5),
-            "most": _rank(found.away_seconds, 1),
+            "p50": _rank(result.away_seconds, 0.5),
+            "most": _rank(result.away_seconds, 1),
         },
     }
 

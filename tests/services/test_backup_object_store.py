@@ -31,7 +31,7 @@ LOG = b"one\ntwo\n"
 
 
 @contextmanager
-def kept_in(object_store: ObjectStore, prefix: str, folder: Path) -> Iterator[None]:
+def portal_in_bucket(object_store: ObjectStore, prefix: str, folder: Path) -> Iterator[None]:
     """A portal whose logs are below this prefix of the bucket, and whose own folder is empty."""
     read: Platform = platform_from(object_store.environ)
     bucket = {name: getattr(read, name) for name in vars(read) if name.startswith("s3_")}
@@ -56,17 +56,17 @@ def a_running_replica() -> Replica:
 
 
 def test_three_more_jobs_and_a_restore_in_a_bucket(object_store, tmp_path):
-    with kept_in(object_store, tmp_path.name, tmp_path / "var"):
+    with portal_in_bucket(object_store, tmp_path.name, tmp_path / "var"):
         assert_three_more_jobs_and_a_restore(tmp_path / "tessera.tar")
         assert not (tmp_path / "var" / "logs").exists(), "all of it was in the bucket"
 
 
 def test_a_restore_into_an_empty_bucket_brings_the_logs(object_store, tmp_path):
     archive = tmp_path / "tessera.tar"
-    with kept_in(object_store, f"{tmp_path.name}-old", tmp_path / "old"):
+    with portal_in_bucket(object_store, f"{tmp_path.name}-old", tmp_path / "old"):
         replica = a_running_replica()
         call_command("backup", str(archive), stdout=StringIO())
-    with kept_in(object_store, f"{tmp_path.name}-new", tmp_path / "new"):
+    with portal_in_bucket(object_store, f"{tmp_path.name}-new", tmp_path / "new"):
         name = object_names()[0]
         with pytest.raises(ObjectMissing):
             current_store().size(name)
@@ -79,7 +79,7 @@ def test_a_restore_into_an_empty_bucket_brings_the_logs(object_store, tmp_path):
 
 def test_an_object_that_the_bucket_lost_is_listed_by_backup_and_restore(object_store, tmp_path):
     archive, words = tmp_path / "tessera.tar", StringIO()
-    with kept_in(object_store, tmp_path.name, tmp_path / "var"):
+    with portal_in_bucket(object_store, tmp_path.name, tmp_path / "var"):
         a_running_replica()
         store = current_store()
         for name in object_names():
@@ -93,7 +93,7 @@ def test_a_bucket_that_does_not_answer_ends_both_commands_and_changes_nothing(
     object_store, tmp_path
 ):
     archive = tmp_path / "tessera.tar"
-    with kept_in(object_store, tmp_path.name, tmp_path / "var"):
+    with portal_in_bucket(object_store, tmp_path.name, tmp_path / "var"):
         replica = a_running_replica()
         call_command("backup", str(archive), stdout=StringIO())
         object_store.kill()
