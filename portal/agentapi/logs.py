@@ -15,6 +15,7 @@ from agents.contract.calls import MAX_LOG_CHUNK_BYTES, LogResponse
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.log_batch import LogBatchResponse, LogChunkResult, NewLogBytes
 from portal.agentapi.threads import run_in_log_thread, run_in_store_thread
+from portal.database.row_writes import rows_update
 from portal.inventory.credentials import credentials, node_authenticate
 from portal.job_logs.storage import stream_name
 from portal.jobs.models import Replica
@@ -129,7 +130,7 @@ def _record_all(
             outcomes[chunk.replica] = outcome
         if ends:
             record(list(ends.values()))
-            Replica.objects.bulk_update(grown, ["log_bytes"])
+            rows_update(Replica, grown, ["log_bytes"])
         for job in {row.attempt.job_id for row in grown}:
             ring(f"job:{job}")
     return outcomes, ends

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from agents.contract.documents import GpuMode, SliceKind
 from portal.accounts.models import Project
+from portal.database.row_writes import rows_update
 from portal.inventory.models import Gpu, Slice, SlotClaim
 from scheduler.core.model.decisions import DevicePlacement
 
@@ -80,7 +81,7 @@ def _gpus_partition(orders: Iterable[SliceOrder]) -> None:
             gpu.desired_mode, gpu.settles_at = GpuMode.MIG, settles_at
         if before != (gpu.desired_mode, gpu.settles_at):
             changed[gpu.pk] = gpu
-    Gpu.objects.bulk_update(changed.values(), ["desired_mode", "settles_at"])
+    rows_update(Gpu, changed.values(), ["desired_mode", "settles_at"])
 
 
 def _gpus_share(orders: Iterable[SliceOrder]) -> None:

@@ -5,7 +5,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from agents.contract.message import NO_MESSAGE, VERBATIM, Message
 from portal.audit.models import Event
+from portal.database.row_writes import rows_insert, rows_update
 from scheduler.core.model.reasons import Reason
 from scheduler.core.model.states import EDGES, is_allowed
 
@@ -133,8 +134,7 @@ class Transitions:
         with transaction.atomic(savepoint=False):
             for (model, old, new, _), group in alike.items():
                 _update_alike(model, old, new, group)
-            if self._events:
-                Event.objects.bulk_create(self._events)
+            rows_insert(Event, self._events)
             jobs = {m.row.pk: m.row for m in self._moved.values() if _is_job(m.row)}
             of_jobs = [event for event in self._events if event.noun == "job"]
             _log_on_commit([(jobs[e.job_id], e) for e in of_jobs if e.job_id in jobs])
@@ -239,21 +239,12 @@ def _update(row: models.Model, old: StrEnum, to: StrEnum, columns: dict[str, Any
 
 
 def _update_alike(
-    model: type[models.Model], old: str | None, new: str | None, group: Iterable[_Moved]
+    model: type[models.Model], old: str | None, new: str | None, group: Sequence[_Moved]
 ) -> None:
     """All of `group` make the same move, with the same columns."""
-    first, *others = group
-    rows = model._default_manager.all()
-    if old is not None:
-        rows = rows.filter(status=old)
-    status = {} if new is None else {"status": new}
-    if all(moved.columns == first.columns for moved in others):
-        pks = [first.row.pk, *(moved.row.pk for moved in others)]
-        count = rows.filter(pk__in=pks).update(**status, **first.columns)
-    else:
-        names = [*status, *first.columns]
-        count = rows.bulk_update([first.row, *(moved.row for moved in others)], names)
-    if stale := 1 + len(others) - count:
+    names = [*([] if new is None else ["status"]), *group[0].columns]
+    count = rows_update(model, [moved.row for moved in group], names, status=old)
+    if stale := len(group) - count:
         raise StaleStatusError(f"{stale} {model.__name__} rows are no longer {old}")
 
 

@@ -8,6 +8,7 @@ from django.db import transaction
 from django.db.models import Case, Expression, PositiveBigIntegerField, Value, When
 
 from agents.contract.codec import encode
+from portal.database.row_writes import rows_update
 from portal.desired.documents import documents_compile
 from portal.inventory.models import Node
 from portal.jobs.models import DesiredState, Replica
@@ -45,7 +46,7 @@ def documents_update(nodes: Collection[Node]) -> frozenset[UUID]:
     changed = documents_renew(nodes)
     stale = [node for node in nodes if node.pk in changed or node.pk in was_due]
     if stale:
-        Node.objects.bulk_update(stale, DOCUMENT_COLUMNS)
+        rows_update(Node, stale, DOCUMENT_COLUMNS)
     for pk in sorted(changed):
         ring(f"node:{pk}")
     return changed
