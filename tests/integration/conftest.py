@@ -1,8 +1,11 @@
 """The user and the project of most tests of pages: olga and her team."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from portal.accounts.models import Project, User
+from portal.audit import security_events
 from tests.support.rows import a_project, a_user
 
 
@@ -14,3 +17,10 @@ def olga() -> User:
 @pytest.fixture
 def team(olga: User) -> Project:
     return a_project("vision", olga)
+
+
+@pytest.fixture
+def one_minute(monkeypatch) -> None:
+    """Refusals are counted by minutes: all of a test fall into one."""
+    stopped = SimpleNamespace(time=lambda: 1_800_000_000.0)
+    monkeypatch.setattr(security_events, "time", stopped)

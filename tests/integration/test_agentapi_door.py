@@ -36,7 +36,7 @@ from portal.inventory.credentials import bearer_authenticate
 from portal.inventory.models import Node
 from tests.support.agent_calls import Agent, a_join_token, an_agent, code_of, run
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("one_minute")]
 
 LOG = "/agent/v1/replicas/00000000-0000-0000-0000-000000000000/log"
 WITH_A_TOKEN = (("POST", SYNC_PATH), ("POST", TELEMETRY_PATH), ("PUT", f"{LOG}?offset=0"))

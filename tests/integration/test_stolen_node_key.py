@@ -37,7 +37,7 @@ from scheduler.tasks import plan_once
 from tests.support.agent_calls import Agent, a_join_token, an_agent, run
 from tests.support.rows import HonestNode, a_job, a_node, a_project, a_user, settle
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("one_minute")]
 
 SECRET = "hf_of_another_project"
 MIB = 1 << 20
