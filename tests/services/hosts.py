@@ -249,7 +249,8 @@ class Hosts:
     def is_ready(self, web: str) -> bool:
         """`/readyz` of one web host, asked past the proxy."""
         with contextlib.suppress(httpx.HTTPError), self.machines["proxy"].network():
-            return httpx.get(f"http://{self.machines[web].address}:8000/readyz").is_success
+            url = f"http://{self.machines[web].address}:8000/readyz"
+            return httpx.get(url, trust_env=False, timeout=SECONDS).is_success
         return False
 
     def log(self, name: str, service: str) -> str:

@@ -12,8 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.environment.programs import runs
 from tests.services.stack import ROOT, Stack, until
-from tests.services.test_kill import is_alive, program, starts
+from tests.services.test_kill import program, starts
 
 pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -75,7 +76,7 @@ class PlatformAdmin:
 def a_running_job(stack: Stack, home: Path) -> str:
     home.mkdir()
     job = stack.submit(program(home))
-    stack.until_status(job, "running", seconds=120)
+    stack.until_status(job, "running")
     until(lambda: starts(home, 0), what=f"{job} to start")
     return job
 
@@ -83,7 +84,7 @@ def a_running_job(stack: Stack, home: Path) -> str:
 def is_running(home: Path) -> bool:
     """Started once, and still there."""
     (pid,) = starts(home, 0)
-    return is_alive(pid)
+    return runs(pid)
 
 
 def test_three_more_jobs_and_a_restore_end_and_double_nothing(stack, tmp_path):
@@ -100,7 +101,7 @@ def test_three_more_jobs_and_a_restore_end_and_double_nothing(stack, tmp_path):
     stack.start_worker()
     stack.start_web()
 
-    until(lambda: admin.node()["holding_since"], seconds=90, what="the node to hold back")
+    until(lambda: admin.node()["holding_since"], what="the node to hold back")
     node = admin.node()
     assert len(node["held_replicas"]) == 3
     assert all(is_running(home) for home in (kept, *more)), "nothing was ended"
@@ -115,14 +116,14 @@ def test_three_more_jobs_and_a_restore_end_and_double_nothing(stack, tmp_path):
 
     shown = [held["replica"] for held in node["held_replicas"]]
     admin.call("POST", f"/nodes/{NODE}/allow-mass-removal", json={"replicas": shown})
-    until(lambda: not any(is_running(home) for home in more), seconds=90, what="them to end")
-    stack.until_status(later, "running", seconds=90)
+    until(lambda: not any(is_running(home) for home in more), what="them to end")
+    stack.until_status(later, "running")
     assert admin.node()["holding_since"] is None
     assert is_running(kept), "what the database knows goes on"
     for home in (kept, tmp_path):
         (home / "finish").touch()
     for job in (first, later):
-        seen = stack.until_status(job, "succeeded", "failed", seconds=90)
+        seen = stack.until_status(job, "succeeded", "failed")
         assert (seen["status"], len(seen["attempts"])) == ("succeeded", 1), json.dumps(seen)
     assert [len(starts(home, 0)) for home in (kept, tmp_path, *more)] == [1] * 5
     assert stack.call("GET", f"/jobs/{first}/logs").splitlines() == ["started", "done"]
@@ -143,9 +144,9 @@ def test_the_key_of_a_node_is_replaced_while_its_job_runs(stack, tmp_path):
         (folder / name).unlink()
     stack.seeded["join"][NODE] = token
     stack.start_agent(NODE)
-    until(lambda: (folder / "node-id").exists(), seconds=60, what="the new key to enrol")
+    until(lambda: (folder / "node-id").exists(), what="the new key to enrol")
     assert (folder / "key").read_bytes() != Path(old).read_bytes()
     (home / "finish").touch()
-    seen = stack.until_status(job, "succeeded", "failed", seconds=90)
+    seen = stack.until_status(job, "succeeded", "failed")
     assert (seen["status"], len(seen["attempts"]), len(starts(home, 0))) == ("succeeded", 1, 1)
     assert (folder / "key").stat().st_mode & 0o777 == 0o600

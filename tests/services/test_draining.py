@@ -1,7 +1,6 @@
 """A web process that is told to end: what has begun to reach it is served, what has not goes
 elsewhere, and nothing is reset."""
 
-import contextlib
 import signal
 import socket
 import time
@@ -9,6 +8,7 @@ import time
 import httpx
 import pytest
 
+from portal.draining import LAST_REQUESTS_SECONDS
 from tests.services.stack import Stack, until
 
 pytestmark = pytest.mark.services
@@ -60,9 +60,9 @@ def test_a_request_on_a_connection_made_before_the_door_closed_is_served(web):
     # Stopped, it accepts nothing: the kernel completes the connection and queues it.
     process.send_signal(signal.SIGSTOP)
     with connect(stack) as early:
+        early.sendall(REQUEST)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGCONT)
-        early.sendall(REQUEST)
         assert early.recv(100).startswith(b"HTTP/1.1 405 ")
     assert process.wait(60) in (0, -signal.SIGTERM)
 
@@ -73,12 +73,28 @@ def test_a_connection_after_the_door_closed_is_never_made(web):
     process = stack.running["web"]
     process.send_signal(signal.SIGTERM)
     while process.poll() is None:
-        refused = contextlib.suppress(TimeoutError, ConnectionRefusedError)
-        with refused, connect(stack, seconds=0.05) as each:
-            each.settimeout(60)
-            each.sendall(REQUEST)
-            # A connection that is made is one that is answered.
-            assert each.recv(100).startswith(b"HTTP/1.1 405 ")
+        is_answered, seconds = is_call_answered(stack)
+        # A connection that is made is one that is answered, if its request follows at once: where
+        # this test was kept from the processor meanwhile, it says nothing.
+        assert is_answered or seconds > LAST_REQUESTS_SECONDS / 2
         time.sleep(0.001)
     with pytest.raises(ConnectionRefusedError):
         connect(stack)
+
+
+def is_call_answered(stack: Stack) -> tuple[bool, float]:
+    """Whether a connection was not made or its request was answered, and how long it took to send
+    that."""
+    begun = time.monotonic()
+    try:
+        each = connect(stack, seconds=0.05)
+    except (TimeoutError, ConnectionRefusedError):
+        return True, 0.0
+    with each:
+        each.settimeout(60)
+        try:
+            each.sendall(REQUEST)
+            seconds = time.monotonic() - begun
+            return each.recv(100).startswith(b"HTTP/1.1 405 "), seconds
+        except ConnectionError:
+            return False, time.monotonic() - begun

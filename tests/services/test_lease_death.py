@@ -3,6 +3,7 @@ worker has it at once, and no clock is asked."""
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import time
@@ -26,7 +27,7 @@ from tests.services.stack import ROOT, until
 pytestmark = pytest.mark.services
 
 # Far below the minute that a lease by the clock would last.
-AT_ONCE = 20
+AT_ONCE = 50
 
 
 @contextlib.contextmanager
@@ -86,7 +87,9 @@ def test_a_worker_whose_clock_is_wrong_by_minutes_leaves_the_work_to_others(
         patched.setattr(claims, "time", wrong)
         patched.setattr(claims, "_skew_logged_at", -inf)
         assert not run_exclusively(name="plan", work=lambda: pytest.fail("by a wrong clock"))
-    assert f"{minutes * 60:+d} s off" in caplog.text
+    (skew,) = re.findall(r"([+-]\d+) s off", caplog.text)
+    # What the question took is not counted.
+    assert minutes * 60 - 60 < int(skew) < minutes * 60 + 60
     assert is_free()
     assert not TaskLease.objects.get().rung, "the next worker has done it"
 

@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from operator import is_not
 
 import pytest
 from django.db import connection, transaction
@@ -47,8 +48,9 @@ def test_what_is_kept_is_what_would_be_read_on_postgresql():
 def test_only_nodes_that_changed_are_read_again_on_postgresql():
     rows, kept = [a_node(f"n{number}", gpus=1).row for number in range(4)], NodeCache()
     before = of(kept)[0]
-    # Its transaction is over, so it is not reported a second time.
-    of(kept)
+    # A transaction of anybody, such as autovacuum, may have them reported a second time.
+    while any(map(is_not, again := of(kept)[0], before)):
+        before = again
     Gpu.objects.filter(node=rows[2]).update(health="faulted")
     after = of(kept)[0]
     assert [one is other for one, other in zip(before, after, strict=True)].count(False) == 1
@@ -63,17 +65,17 @@ def test_a_change_that_commits_after_a_later_one_is_seen():
         with transaction.atomic():
             Node.objects.filter(pk=first.pk).update(labels=["slow"])
             is_changed.set()
-            assert may_commit.wait(30)
+            assert may_commit.wait(300)
         connection.close()
 
     thread = threading.Thread(target=change_slowly)
     thread.start()
-    assert is_changed.wait(30)
+    assert is_changed.wait(300)
     for label in ("one", "two", "three"):
         Node.objects.filter(pk=second.pk).update(labels=[label])
         assert [view.labels for view in of(kept)[0]] == [(), (label,)]
     may_commit.set()
-    thread.join(30)
+    thread.join(300)
     assert [view.labels for view in of(kept)[0]] == [("slow",), ("three",)]
 
 

@@ -5,6 +5,7 @@ import shutil
 import signal
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from agents.runtime.process import ProcessRuntime
 from tests.unit.agents.documents import a_replica
 
 MEETING = Rendezvous("127.0.0.1", 29_500)
-SECONDS = 30
+SECONDS = 300  # a bound for what never comes; nothing waits so long
 
 
 @pytest.fixture
@@ -48,8 +49,15 @@ def until(found, what):
 
 
 def started(runtime, replica):
-    runtime.prepare(replica, ())
+    """Its parent process, which may have ended by now."""
+    parent = prepared(runtime, replica)
     runtime.start(replica, (), MEETING)
+    return parent
+
+
+def prepared(runtime, replica):
+    """Its parent process, which waits."""
+    runtime.prepare(replica, ())
     return parent_of(runtime, replica)
 
 
@@ -57,6 +65,15 @@ def ended(runtime, replica):
     has_ended = lambda: runtime.containers()[replica.id].phase is ContainerPhase.EXITED  # noqa: E731
     until(has_ended, f"the end of {replica.id}")
     return runtime.containers()[replica.id].exit_code
+
+
+def opened(process):
+    """The files that it has open; it may close one while this looks."""
+    found = set()
+    for link in (process / "fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.add(str(link.readlink()))
+    return found
 
 
 def is_gone(pid):
@@ -85,8 +102,7 @@ def test_a_parent_has_no_environment_and_no_file_of_the_agent(runtime, tmp_path,
         runtime.prepare(replica, ())
         parent = Path(f"/proc/{parent_of(runtime, replica)}")
         gate = str(runtime.home / "r-1" / "gate")
-        opened = lambda: {str(link.readlink()) for link in (parent / "fd").iterdir()}  # noqa: E731
-        until(lambda: opened() == {"/dev/null", gate}, "a parent with its gate only")
+        until(lambda: opened(parent) == {"/dev/null", gate}, "a parent with its gate only")
     assert (parent / "environ").read_bytes() == b""
 
 
@@ -94,8 +110,9 @@ def test_a_parent_leads_a_session_of_its_own_and_keeps_the_agents_umask(runtime)
     before = os.umask(0o077)
     try:
         replica = a_program("r-1", "sh", "-c", "touch made")
-        parent = started(runtime, replica)
+        parent = prepared(runtime, replica)
         assert os.getsid(parent) == os.getpgid(parent) == parent != os.getsid(0)
+        runtime.start(replica, (), MEETING)
         assert ended(runtime, replica) == 0
     finally:
         os.umask(before)
