@@ -81,13 +81,13 @@ def full(stack: Stack) -> Iterator[None]:
     ]
     try:
         for job in held:
-            stack.until_status(job, "running", seconds=60)
+            stack.until_status(job, "running")
         yield
     finally:
         for job in held:
             stack.call("POST", f"/jobs/{job}/cancel")
         for job in held:
-            stack.until_status(job, "cancelled", seconds=60)
+            stack.until_status(job, "cancelled")
 
 
 def end(page: Page) -> None:

@@ -170,7 +170,7 @@ def test_an_upgrade_keeps_jobs_shares_and_their_logs(node, docker_engine):
     share = {"mps": {"threads": 25, "memory": "8GiB"}}
     jobs = [node.submit(command), *(node.submit(command, device=share) for _ in range(2))]
     for job in jobs:
-        node.until_status(job, "running", seconds=120)
+        node.until_status(job, "running")
     uids = [node.job(job)["uid"] for job in jobs]
     with engine_client(docker_engine) as client:
         before, shares = containers(client, uids), daemons(node)
@@ -185,11 +185,10 @@ def test_an_upgrade_keeps_jobs_shares_and_their_logs(node, docker_engine):
         node.start_agent(NODE)
         assert node.running_code(NODE) == str(node.checkout)
 
-        until(lambda: epoch(node) > old_epoch, seconds=60, what="the new agent's hello")
+        until(lambda: epoch(node) > old_epoch, what="the new agent's hello")
         for job, lines in zip(jobs, stood, strict=True):
             until(
                 lambda job=job, lines=lines: len(counted(node, job)) > lines + 20,
-                seconds=60,
                 what=f"the log of {job} to go on",
             )
         assert daemons(node) == shares
@@ -200,16 +199,15 @@ def test_an_upgrade_keeps_jobs_shares_and_their_logs(node, docker_engine):
         for job in jobs:
             node.call("POST", f"/jobs/{job}/cancel")
         for job in jobs:
-            node.until_status(job, "cancelled", seconds=120)
+            node.until_status(job, "cancelled")
             # The end of a log may come after the end of its job.
             until(
                 lambda job=job: counted(node, job)[-1] == "saved",
-                seconds=120,
                 what=f"the last word of {job}",
             )
             *numbers, _ = counted(node, job)
             assert numbers == list(map(str, range(len(numbers))))
-    until(lambda: daemons(node) == {}, seconds=60, what="the end of the daemon without shares")
+    until(lambda: daemons(node) == {}, what="the end of the daemon without shares")
 
 
 def epoch(stack):

@@ -34,7 +34,7 @@ def test_a_running_container_is_untouched_while_its_gpu_is_carved_anew(
 
         for profile in ("1g.18gb", "2g.35gb", "1g.35gb", "3g.71gb"):
             short = stack.submit(["true"], device={"mig": profile})
-            seen = stack.until_status(short, "succeeded", "failed", seconds=60)
+            seen = stack.until_status(short, "succeeded", "failed")
             assert seen["status"] == "succeeded", seen["result"]
             assert device.removeprefix(VISIBLE) in driver.read_text()
             until(lambda: sum(s["held"] for s in stack.call("GET", "/slices")["results"]) == 1)
@@ -44,7 +44,7 @@ def test_a_running_container_is_untouched_while_its_gpu_is_carved_anew(
         assert after.attrs["State"]["StartedAt"] == before["StartedAt"]
         assert after.attrs["RestartCount"] == 0
         stack.call("POST", f"/jobs/{long}/cancel")
-        stack.until_status(long, "cancelled", seconds=60)
+        stack.until_status(long, "cancelled")
         lines = stack.call("GET", f"/jobs/{long}/logs").split()
         assert lines == [str(n) for n in range(len(lines))]
     client.close()

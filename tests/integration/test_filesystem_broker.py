@@ -43,7 +43,7 @@ def test_every_message_arrives_once_and_whole_and_in_order_of_each_writer(option
         queue = connection.SimpleQueue("bells")
         for writer in writers:
             writer.start()
-        found = [queue.get(timeout=30) for _ in range(WRITERS * EACH)]
+        found = [queue.get(timeout=300) for _ in range(WRITERS * EACH)]
         for message in found:
             message.ack()
         with pytest.raises(Empty):

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def run(scenario):
     async def whole():
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(500):
                 await scenario()
         finally:
             await listener().close()
@@ -39,10 +39,10 @@ def test_a_ring_between_registering_and_waiting_is_heard():
     async def scenario():
         with subscribe("job:1", "cluster") as bell:
             await asyncio.to_thread(ring, "job:1")
-            assert await bell.wait(20)
+            assert await bell.wait(300)
             assert not await bell.wait(0)
             await asyncio.to_thread(ring, "cluster")
-            assert await bell.wait(20)
+            assert await bell.wait(300)
 
     run(scenario)
 
@@ -51,7 +51,7 @@ def test_only_who_waits_for_the_key_is_woken():
     async def scenario():
         with subscribe("job:1") as one, subscribe("job:12") as other:
             await asyncio.to_thread(ring, "job:1")
-            assert await one.wait(20)
+            assert await one.wait(300)
             assert not await other.wait(0)
 
     run(scenario)
@@ -72,7 +72,7 @@ def test_a_ring_waits_for_the_commit_and_dies_with_a_rollback():
     async def scenario():
         with subscribe("a") as bell, subscribe("b") as undone:
             assert await asyncio.to_thread(work, bell) is False
-            assert await bell.wait(20)
+            assert await bell.wait(300)
             assert not undone.is_rung
 
     run(scenario)
@@ -121,7 +121,7 @@ def test_the_socket_of_a_dead_process_is_removed(settings, tmp_path):
     async def scenario():
         with subscribe("k") as bell:
             await asyncio.to_thread(ring, "k")
-            assert await bell.wait(20)
+            assert await bell.wait(300)
             assert not (where / "1-dead.sock").exists()
             assert len(list(where.glob("*.sock"))) == 1
 
@@ -138,7 +138,7 @@ def test_a_deep_var_still_has_bells(settings, tmp_path):
     async def scenario():
         with subscribe("k") as bell:
             await asyncio.to_thread(ring, "k")
-            assert await bell.wait(20)
+            assert await bell.wait(300)
         assert where.stat().st_mode & 0o077 == 0
 
     run(scenario)
@@ -183,7 +183,7 @@ def test_a_signal_ends_waits_before_the_server_says_shutdown(monkeypatch):
         assert gc.get_freeze_count() > 50_000
         with subscribe("k") as bell:
             signal.raise_signal(signal.SIGTERM)
-            assert await bell.wait(20)
+            assert await bell.wait(300)
             assert bell.is_closing
         while not caught:
             await asyncio.sleep(0.01)

@@ -32,10 +32,12 @@ SCRAPER = "http://172.18.0.7:8000"
 
 
 @pytest.fixture(autouse=True)
-def production(settings):
+def production(settings, monkeypatch):
     settings.ALLOWED_HOSTS = ["gpu.example.org"]
     settings.SECURE_SSL_REDIRECT = True
     settings.PLATFORM = replace(settings.PLATFORM, metrics_token=TOKEN)
+    # A busy machine answers late.
+    monkeypatch.setattr(cluster, "WAIT_SECONDS", 300.0)
 
 
 def ask(token=TOKEN, method="GET", path="/metrics", scheme="Bearer"):
@@ -59,6 +61,11 @@ def samples(text):
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+
+
+def passed(since, seconds):
+    """Since it was `seconds` ago."""
+    return (timezone.now() - since).total_seconds() - seconds
 
 
 def of_cluster(metrics=None):
@@ -144,8 +151,9 @@ def test_the_cluster_is_counted_in_few_statements(django_assert_max_num_queries)
     assert found["tessera_jobs", ("status", "placed")] == 0
     assert found["tessera_waiting_jobs", ("reason", "resources")] == 1
     assert found["tessera_waiting_jobs", ("reason", "priority")] == 0
-    assert 90 <= found["tessera_oldest_queued_seconds",] < 120
-    assert 40 <= found["tessera_round_age_seconds", ("work", "plan")] < 70
+    assert 90 <= found["tessera_oldest_queued_seconds",] <= 90 + passed(since, seconds=90)
+    plan_age = found["tessera_round_age_seconds", ("work", "plan")]
+    assert 40 <= plan_age <= 40 + passed(planned_at, seconds=40)
     assert found["tessera_round_age_seconds", ("work", "sweep")] == float("inf")
     assert found["tessera_nodes", ("status", "unreachable")] == 1
     assert found["tessera_nodes_holding",] == found["tessera_nodes_cordoned",] == 1

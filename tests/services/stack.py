@@ -24,10 +24,16 @@ from tests.environment.programs import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
+# A bound for what never comes: a busy machine takes its time.
+PATIENCE_SECONDS = 400
 
 
 def until(
-    check: Callable[[], T], *, seconds: float = 30, what: str = "it", every: float = 0.1
+    check: Callable[[], T],
+    *,
+    seconds: float = PATIENCE_SECONDS,
+    what: str = "it",
+    every: float = 0.1,
 ) -> T:
     """The first true answer of `check`; AssertionError when time is up. Who asks more often takes
     the processor from those that it waits for."""
@@ -177,16 +183,16 @@ class Stack:
         process = self.running.pop(name)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait()
 
     def stop(self, name: str) -> None:
         process = self.running.pop(name)
         process.terminate()
         try:
-            process.wait(15)
+            process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
+            process.wait()
 
     def log(self, name: str) -> str:
         return (self.var / f"{name}.log").read_text(errors="replace")
@@ -218,7 +224,9 @@ class Stack:
         found: dict[str, Any] = self.call("GET", f"/jobs/{job}")
         return found
 
-    def until_status(self, job: str, *wanted: str, seconds: float = 40) -> dict[str, Any]:
+    def until_status(
+        self, job: str, *wanted: str, seconds: float = PATIENCE_SECONDS
+    ) -> dict[str, Any]:
         def reached() -> dict[str, Any] | None:
             seen = self.job(job)
             return seen if seen["status"] in wanted else None

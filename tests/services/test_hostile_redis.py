@@ -212,7 +212,7 @@ def test_the_worker_drops_hostile_messages_and_goes_on(compose_redis: ComposeRed
         try:
             stack.seed("tests.services.seed")
             stack.start_worker("--without-mingle")
-            until(lambda: "ready." in stack.log("worker"), what="the worker", seconds=120)
+            until(lambda: "ready." in stack.log("worker"), what="the worker")
             for _name, text in hostile_messages(marker):
                 if len(text) >= 1 << 20:
                     # Redis does not take it, see above.
@@ -233,7 +233,7 @@ def test_the_worker_drops_hostile_messages_and_goes_on(compose_redis: ComposeRed
 
 def expect_a_task(stack: Stack, stranger: redis.Redis) -> None:
     """A message of ours comes through, whatever lies in the queue."""
-    until(lambda: stranger.type("celery") in (b"list", b"none"), what="a queue", seconds=60)
+    until(lambda: stranger.type("celery") in (b"list", b"none"), what="a queue")
     task = str(uuid.uuid4())
     headers = {"lang": "py", "task": "scheduler.tasks.plan", "id": task, "argsrepr": "()"}
     # A task that a request has rung is a line of the log.
@@ -253,9 +253,9 @@ def expect_a_task(stack: Stack, stranger: redis.Redis) -> None:
         },
     }
     stranger.lpush("celery", json.dumps(message))
-    until(lambda: f'"request_id": "of-{task}"' in stack.log("worker"), what="the task", seconds=90)
+    until(lambda: f'"request_id": "of-{task}"' in stack.log("worker"), what="the task")
 
 
 def expect_no_poison(stranger: redis.Redis) -> None:
     """What cannot be read is forgotten: otherwise it is tried again and again, before the rest."""
-    until(lambda: not stranger.hlen("unacked"), what="an empty list of open messages", seconds=90)
+    until(lambda: not stranger.hlen("unacked"), what="an empty list of open messages")

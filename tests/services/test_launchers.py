@@ -43,7 +43,7 @@ def test_the_ranks_of_two_nodes_are_one_world_under_every_launcher(stack, launch
         topology="any",
         env={"PYTHONPATH": STAND_IN},
     )
-    assert stack.until_status(job, "succeeded", "failed", seconds=120)["status"] == "succeeded"
+    assert stack.until_status(job, "succeeded", "failed")["status"] == "succeeded"
     found = results(stack, job, ranks)
     assert {end["rank"] for end in found} == set(range(ranks))
     assert all(end["allreduce_ok"] and end["world"] == ranks for end in found)
@@ -62,5 +62,5 @@ def test_a_nested_torchrun_is_refused_and_its_mended_request_runs(stack):
     assert refused.status_code == 400
     (error,) = refused.json()["errors"]
     job = str(stack.call("POST", "/jobs", json=body | error["suggestion"])["id"])
-    assert stack.until_status(job, "succeeded", "failed", seconds=120)["status"] == "succeeded"
+    assert stack.until_status(job, "succeeded", "failed")["status"] == "succeeded"
     assert {end["rank"] for end in results(stack, job, 4)} == {0, 1, 2, 3}

@@ -126,7 +126,7 @@ def test_a_log_of_100_mb_is_whole_from_both_web_processes_with_flat_memory(webs)
     assert 95 * MIB < size < 128 * MIB
     job = first.submit([sys.executable, "-c", WRITE])
     first.until_status(job, "succeeded", seconds=700)
-    until(lambda: log_size(first, job) == size, seconds=300, what="the whole log", every=1)
+    until(lambda: log_size(first, job) == size, what="the whole log", every=1)
     for web in (first, second):
         pieces = log_pieces(web, job)
         got = hashlib.sha256(next(pieces))
@@ -168,7 +168,7 @@ def test_a_store_that_dies_and_comes_back_loses_nothing_and_is_reported_meanwhil
         lines = answer.text.splitlines() if answer.status_code == 200 else []
         return lines if lines and lines[-1].startswith("lines:") else []
 
-    lines = until(whole, seconds=120, what="the whole log", every=0.5)
+    lines = until(whole, what="the whole log", every=0.5)
     number = int(lines[-1].split()[1])
     assert lines == [f"line {n}" for n in range(number)] + [f"lines: {number}"]
     assert b"".join(log_pieces(first, job)) == b"".join(log_pieces(second, job))

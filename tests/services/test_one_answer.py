@@ -60,7 +60,7 @@ class Crawler:
     def answer_once(self, what: str, **wanted: int) -> Facts:
         """What all faces show, once REST has these numbers. Nothing happens meanwhile."""
         names = {name.replace("_", " "): number for name, number in wanted.items()}
-        until(lambda: names.items() <= self.rest().items(), what=what, seconds=60)
+        until(lambda: names.items() <= self.rest().items(), what=what)
         faces = page_faces(self.page) | {"rest": self.rest(), "cli": cli_face(self.cli)}
         answer = assert_one_answer(faces)
         assert names.items() <= answer.items()
@@ -73,7 +73,7 @@ def test_all_faces_agree_while_a_slice_runs_idles_and_its_node_falls_ill(stack, 
         crawler.answer_once("an empty node", free=4, in_service=4)
         waits = ["python3", "-c", PROGRAM.format(end=str(tmp_path / "end"))]
         job = stack.submit(waits, device={"mig": "2g.35gb"})
-        stack.until_status(job, "running", seconds=90)
+        stack.until_status(job, "running")
         answer = crawler.answer_once("a running slice", free=3, idle_slices=0)
         assert answer["3g.71gb available"] == 7
 

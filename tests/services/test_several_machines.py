@@ -40,7 +40,7 @@ def hosts(tmp_path_factory):
 def run_job(hosts, text: str) -> None:
     job = hosts.submit("python3", "-c", f"print('{text}')")
     hosts.until_status(job, "succeeded", seconds=600)
-    log = until(lambda: hosts.rest("GET", f"/jobs/{job}/logs"), seconds=120, what="its log")
+    log = until(lambda: hosts.rest("GET", f"/jobs/{job}/logs"), what="its log")
     assert text in str(log)
 
 

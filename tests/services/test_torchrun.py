@@ -34,7 +34,7 @@ def test_four_ranks_on_two_nodes_agree_on_every_sum(tmp_path):
             topology="any",
             memory="2GiB",
         )
-        seen = stack.until_status(job, "succeeded", "failed", seconds=180)
+        seen = stack.until_status(job, "succeeded", "failed")
         logs = [stack.call("GET", f"/jobs/{job}/logs", params={"rank": r}) for r in (0, 1)]
         assert seen["status"] == "succeeded", logs
 

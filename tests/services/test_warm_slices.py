@@ -25,7 +25,7 @@ def idle(stack: Stack) -> set[str]:
 
 def test_what_was_asked_for_lately_is_ready_before_it_is_asked_for_again(stack):
     first = stack.submit(SLEEP, **SMALL)
-    stack.until_status(first, "running", seconds=120)
+    stack.until_status(first, "running")
     assert idle(stack) == set(), "not unless the policy says so"
     stack.manage_program("tests.services.set_policy", "warm=true")
     until(lambda: idle(stack), what="a slice that nobody asked for")

@@ -68,7 +68,7 @@ def portal_url(portal: Environment, settings: dict[str, str]) -> Iterator[str]:
     )
     try:
         url = f"http://127.0.0.1:{port}"
-        until(lambda: _is_ready(web, url), seconds=120, what="the portal")
+        until(lambda: _is_ready(web, url), what="the portal")
         yield url
     finally:
         web.kill()

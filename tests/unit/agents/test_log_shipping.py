@@ -127,7 +127,7 @@ def talk(machine, scenario, refused=(), *, is_older=False):
         conversation.node = node
         conversation.report(an_observed())
         talking = asyncio.create_task(conversation.run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(300):
             await scenario(portal)
         talking.cancel()
         await asyncio.gather(talking, return_exceptions=True)

@@ -16,7 +16,7 @@ from tests.unit.mps.stage import until
 STOP = DesiredReplicaState.STOP
 # More than the threads for short work.
 MANY = 12
-SECONDS = 20
+SECONDS = 300  # a bound for what never comes; nothing waits so long
 
 
 class Pull:

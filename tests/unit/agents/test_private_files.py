@@ -120,7 +120,7 @@ def test_an_agent_does_not_start_where_others_can_read(tmp_path, mode):
     var.chmod(mode)
     agent = an_agent(tmp_path, "--var", str(var))
     try:
-        _, words = agent.communicate(timeout=60)
+        _, words = agent.communicate(timeout=300)
     finally:
         agent.kill()
     assert agent.returncode == 1

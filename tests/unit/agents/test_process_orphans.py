@@ -14,7 +14,7 @@ from agents.runtime.process import ProcessRuntime
 from tests.unit.agents.documents import a_replica
 
 MEETING = Rendezvous("127.0.0.1", 29_500)
-SECONDS = 30
+SECONDS = 300  # a bound for what never comes; nothing waits so long
 
 
 @pytest.fixture

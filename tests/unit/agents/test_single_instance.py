@@ -10,7 +10,7 @@ import pytest
 from agents.state.single_instance import FolderInUse, lock_folder
 
 HOLD = "import pathlib, sys, time; from agents.state.single_instance import lock_folder; "
-HOLD += "held = lock_folder(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
+HOLD += "held = lock_folder(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
 
 
 def test_a_second_agent_is_refused_with_what_to_do(tmp_path):
@@ -26,5 +26,5 @@ def test_a_killed_agent_leaves_the_folder_free(tmp_path):
         with pytest.raises(FolderInUse):
             lock_folder(tmp_path)
         os.kill(other.pid, signal.SIGKILL)
-        other.wait(20)
+        other.wait()
     lock_folder(tmp_path).close()

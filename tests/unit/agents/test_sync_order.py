@@ -75,7 +75,7 @@ def talk(machine, scenario, *, skew_ms=0):
         session.node = node
         session.report(an_observed())
         talking = asyncio.create_task(session.run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(300):
             await scenario(portal, session)
         talking.cancel()
         await asyncio.gather(talking, return_exceptions=True)

@@ -21,7 +21,7 @@ from agents.telemetry.sampler import MIN_SECONDS, Sampler
 from agents.telemetry.service import Telemetry
 from agents.telemetry.settings import Address, address, sample_seconds
 
-PATIENCE = 20
+PATIENCE = 300  # a bound for what never comes; nothing waits so long
 SAMPLE = GpuSample(uuid="GPU-1", power_mw=1_000)
 
 
