@@ -15,6 +15,8 @@ django: Any = get_asgi_application()
 
 from portal.agentapi.endpoint import PREFIX, endpoint  # noqa: E402 - models need Django set up
 from portal.agentapi.http import Receive, Scope, Send, header  # noqa: E402
+from portal.api.protocol.threads import PREFIX as REST  # noqa: E402
+from portal.api.protocol.threads import RestHandler  # noqa: E402
 from portal.client_address import scope_address, set_client_address  # noqa: E402
 from portal.draining import Drain  # noqa: E402
 from portal.health import PROBES, probe  # noqa: E402
@@ -22,6 +24,8 @@ from portal.live.listener import listener  # noqa: E402
 from portal.monitoring.exposition import PATH as METRICS  # noqa: E402
 from portal.monitoring.web_process import serve_metrics  # noqa: E402
 from portal.request_id import HEADER, set_request_id  # noqa: E402
+
+rest = RestHandler()
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -37,6 +41,8 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await probe(scope, send, is_draining=_is_draining(scope))
     elif scope["type"] == "http" and scope["path"] == METRICS:
         await serve_metrics(scope, send)
+    elif scope["type"] == "http" and scope["path"].startswith(REST):
+        await rest(scope, receive, send)
     else:
         await django(scope, receive, send)
 
