@@ -103,7 +103,9 @@ class DockerRuntime:
             summaries = self._summaries()
             seen = [self._seen(summary) for summary in summaries]
         ids = {summary["Id"] for summary in summaries}
-        self._ended = {key: one for key, one in self._ended.items() if key in ids}
+        # A copy of the keys: another thread may add one meanwhile.
+        for gone in set(self._ended) - ids:
+            self._ended.pop(gone, None)
         return {status.replica: status for status in seen if status is not None}
 
     def require_image(self, image: str) -> None:
@@ -270,10 +272,11 @@ class DockerRuntime:
 
     def _ended_state(self, container_id: str) -> dict[str, Any]:
         """How it ended, which does not change any more."""
-        if container_id not in self._ended:
-            found = self.client.api.inspect_container(container_id)
-            self._ended[container_id] = found["State"]
-        return self._ended[container_id]
+        state = self._ended.get(container_id)
+        if state is None:
+            state = self.client.api.inspect_container(container_id)["State"]
+            self._ended[container_id] = state
+        return state
 
     @contextlib.contextmanager
     def _engine_answers(self, action: str) -> Iterator[None]:

@@ -2,6 +2,8 @@
 
 import os
 import re
+import sys
+import threading
 from contextlib import ExitStack
 
 import pytest
@@ -173,3 +175,36 @@ def test_few_calls_come_before_the_start_of_a_container(standing, tmp_path):
         "GET /containers/json",
         "POST /containers/start",
     ]
+
+
+def test_containers_may_be_listed_while_another_thread_meets_one_that_has_ended(
+    standing, tmp_path, monkeypatch
+):
+    """The loop and the shipping of logs both list them. What is kept of ended ones is shared."""
+    standing("1.44", "1.52")
+    runtime = DockerRuntime(tmp_path, "node", NodePolicy())
+    monkeypatch.setattr(runtime.client.api, "inspect_container", lambda _: {"State": {"n": 1}})
+    monkeypatch.setattr(runtime, "_summaries", lambda: [])
+    errors, is_over = [], threading.Event()
+
+    def meet_ended():
+        try:
+            for number in range(20_000):
+                runtime._ended_state(f"c-{number}")
+        except (KeyError, RuntimeError) as error:
+            errors.append(error)
+        finally:
+            is_over.set()
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    other = threading.Thread(target=meet_ended)
+    try:
+        other.start()
+        while not is_over.is_set():
+            runtime.containers()
+    finally:
+        other.join()
+        sys.setswitchinterval(before)
+    runtime.close()
+    assert errors == []
