@@ -16,8 +16,7 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
 django.setup()
 
-from django.core.management import call_command  # noqa: E402 - after setup
-from django.db import connection  # noqa: E402
+from django.db import connection  # noqa: E402 - after setup
 from rest_framework.test import APIClient  # noqa: E402
 
 from portal.accounts.models import User  # noqa: E402
@@ -28,7 +27,6 @@ CALLERS = 4
 
 
 def main(rounds: int) -> None:
-    call_command("migrate", verbosity=0)
     olga = a_user("olga")
     project = a_project("vision", olga)
     a_node("only")

@@ -7,7 +7,7 @@ import base64
 import itertools
 import secrets
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -22,6 +22,7 @@ from agents.contract.calls import (
     HELLO_PATH,
     LOGS_PATH,
     SYNC_PATH,
+    TELEMETRY_PATH,
     hello_bytes,
 )
 from agents.contract.codec import encode
@@ -34,6 +35,13 @@ from portal.inventory.models import JoinToken, Node
 from portal.live.listener import listener
 
 _numbers = itertools.count(1)
+LOG = "/agent/v1/replicas/00000000-0000-0000-0000-000000000000/log"
+# Methods and paths; each of these calls has a body.
+CALLS_WITH_A_TOKEN = (
+    ("POST", SYNC_PATH),
+    ("POST", TELEMETRY_PATH),
+    ("PUT", f"{LOG}?offset=0"),
+)
 
 
 def run(scenario: Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]]) -> None:
@@ -51,6 +59,23 @@ def run(scenario: Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]]) -> N
                 door.cache_clear()
 
     asyncio.run(whole())
+
+
+def from_address(address: str) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app=application, client=(address, 40_000))
+    return httpx.AsyncClient(transport=transport, base_url="http://portal")
+
+
+class LargeBody:
+    """One MiB in parts; knows how many of them were read."""
+
+    def __init__(self) -> None:
+        self.parts = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for _ in range(16):
+            self.parts += 1
+            yield b"[" * (64 << 10)
 
 
 def code_of(answer: httpx.Response) -> tuple[int, str]:
