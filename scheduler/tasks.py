@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
+from celery import Task
 from celery.signals import worker_init
 from django.utils import timezone
 
@@ -23,7 +24,13 @@ from portal.leases.services import (
     done_within,
     run_exclusively,
 )
-from portal.live.bell import answer_drive, answer_plan, ring_estimates, ring_plan
+from portal.live.bell import (
+    answer_drive,
+    answer_plan,
+    renew_plan,
+    ring_estimates,
+    ring_plan,
+)
 from portal.metrics import PASS_SECONDS, PLACEMENTS
 from portal.planning.history_cache import process_history
 from portal.planning.node_cache import process_nodes
@@ -159,9 +166,12 @@ def _timed_pass() -> None:
     PASS_SECONDS.observe(time.monotonic() - begun)
 
 
-@app.task(name="scheduler.tasks.plan")
-def plan() -> bool:
+@app.task(name="scheduler.tasks.plan", bind=True)
+def plan(self: Task) -> bool:
     """A pass, if one was rung since the last one began: many rings are one pass."""
+    if (self.request.delivery_info or {}).get("redelivered"):
+        # The process that took its ring was killed, perhaps in the middle of the pass.
+        renew_plan()
     return run_exclusively(
         name="plan",
         is_due=answer_plan,

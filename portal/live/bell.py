@@ -97,6 +97,11 @@ def answer_plan() -> bool:
     return pending.take(_pending_key(PLAN_TASK))
 
 
+def renew_plan() -> None:
+    """A pass is due again, for a task that is at work: no other one is sent."""
+    pending.renew(_pending_key(PLAN_TASK))
+
+
 def ring_estimates() -> None:
     """Start the estimation of start times after the commit."""
     _on_commit(lambda: _send(ESTIMATES_TASK))

@@ -69,6 +69,19 @@ def test_200_rings_while_a_pass_runs_are_one_more_pass(workers, count):
     assert (workers.passes, workers.read) == (2, 201)
 
 
+@pytest.mark.parametrize("is_redelivered", [True, False])
+def test_a_task_whose_process_was_killed_makes_the_pass_that_it_had_begun(workers, is_redelivered):
+    """Its ring was taken, and no other one comes."""
+    tasks.plan.push_request(delivery_info={"redelivered": is_redelivered})
+    try:
+        tasks.plan.run()
+    finally:
+        tasks.plan.pop_request()
+    assert workers.passes == is_redelivered
+    workers.commit()
+    assert len(workers.queue) == 1, "the next ring sends a task"
+
+
 def test_the_sweep_sends_a_task_also_where_one_is_on_its_way_and_it_does_nothing(workers):
     workers.commit()
     for _ in range(3):

@@ -147,12 +147,13 @@ class Stack:
         )
         until(self._answers, what="the web process")
 
-    def start_worker(self, *options: str) -> None:
-        schedule = str(self.var / "beat-schedule")
+    def start_worker(self, *options: str, beat: bool = True) -> None:
+        """Without `beat` there is no sweep: only what is rung is done."""
+        clock = ("--beat", "--schedule", str(self.var / "beat-schedule")) if beat else ()
         self._start(
             "worker",
-            *("celery", "-A", "portal", "worker", "--concurrency", "1", "--beat"),
-            *("--schedule", schedule, "--loglevel", "info", "--without-gossip", *options),
+            *("celery", "-A", "portal", "worker", "--concurrency", "1", *clock),
+            *("--loglevel", "info", "--without-gossip", *options),
         )
 
     def start_agent(self, name: str) -> None:
