@@ -170,33 +170,33 @@ class DatabaseReader:
         self._own_transactions = 0
 
     def last_job(self) -> int:
-        return self._number("SELECT coalesce(max(id), 0) FROM jobs_job")
+        return self.number("SELECT coalesce(max(id), 0) FROM jobs_job")
 
     def ended(self, after: int) -> int:
         """How many jobs behind this one have ended."""
         sentence = "SELECT count(*) FROM jobs_job WHERE id > %s AND status = ANY(%s)"
-        return self._number(sentence, after, ENDED)
+        return self.number(sentence, after, ENDED)
 
     def unended(self, after: int) -> int:
         sentence = "SELECT count(*) FROM jobs_job WHERE id > %s AND status <> ALL(%s)"
-        return self._number(sentence, after, ENDED)
+        return self.number(sentence, after, ENDED)
 
     def placed(self, after: int) -> int:
         sentence = "SELECT count(DISTINCT job_id) FROM jobs_attempt WHERE job_id > %s"
-        return self._number(sentence, after)
+        return self.number(sentence, after)
 
     def held_devices(self) -> int:
-        return self._number("SELECT count(*) FROM jobs_allocation WHERE status <> 'released'")
+        return self.number("SELECT count(*) FROM jobs_allocation WHERE status <> 'released'")
 
     def epochs(self) -> int:
         """Grows by one with each session of a node."""
-        return self._number("SELECT sum(epoch)::bigint FROM inventory_node")
+        return self.number("SELECT sum(epoch)::bigint FROM inventory_node")
 
     def gpus(self) -> int:
-        return self._number("SELECT count(*) FROM inventory_gpu")
+        return self.number("SELECT count(*) FROM inventory_gpu")
 
     def last_event(self) -> int:
-        return self._number("SELECT coalesce(max(id), 0) FROM audit_event")
+        return self.number("SELECT coalesce(max(id), 0) FROM audit_event")
 
     def lives(self, after: int) -> list[JobLife]:
         self._own_transactions += 1
@@ -206,13 +206,14 @@ class DatabaseReader:
     def executed(self) -> Executed:
         rows = self._rows(STATEMENTS)
         by_id = {key: Statement(text, calls, ms) for key, text, calls, ms in rows}
-        return Executed(by_id, self._number(TRANSACTIONS) - self._own_transactions)
+        return Executed(by_id, self.number(TRANSACTIONS) - self._own_transactions)
 
     def broken(self, after: int) -> dict[str, int]:
         """How often each invariant is broken."""
-        return {name: self._number(statement, after) for name, statement in BROKEN.items()}
+        return {name: self.number(statement, after) for name, statement in BROKEN.items()}
 
-    def _number(self, statement: str, *values: object) -> int:
+    def number(self, statement: str, *values: object) -> int:
+        """What a statement finds that has one row of one number."""
         ((number,),) = self._rows(statement, *values)
         return int(number)
 
