@@ -24,6 +24,7 @@ from portal.live.listener import listener  # noqa: E402
 from portal.monitoring.exposition import PATH as METRICS  # noqa: E402
 from portal.monitoring.web_process import serve_metrics  # noqa: E402
 from portal.request_id import HEADER, set_request_id  # noqa: E402
+from scheduler.jit_warmup import warm_up  # noqa: E402
 
 rest = RestHandler()
 
@@ -50,6 +51,8 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
 async def _lifespan(scope: Scope, receive: Receive, send: Send) -> None:
     await receive()
     _raise_open_files()
+    if settings.LOAD_KERNELS:
+        warm_up()
     _freeze_modules()
     ear = listener()
     drain = Drain(ear, settings.PLATFORM.drain_seconds)

@@ -2,9 +2,11 @@
 
 1. `/readyz` answers 503, and all else is served as before: a proxy that asks it sends no more.
 2. The kernel drops new connections. Those that are being made complete, and their requests arrive.
-   Streams and held calls end. A proxy whose connection is not made tries another process; it has
-   sent nothing yet, so that is safe for any request.
-3. The server closes its sockets, completes what is open, and ends.
+   A proxy whose connection is not made tries another process; it has sent nothing yet, so that is
+   safe for any request.
+3. The server closes its sockets. Streams and held calls end, and come back elsewhere at once: a
+   proxy is refused here, where it would wait in step 2. The server completes what else is open, and
+   ends.
 
 A server that closes its socket first resets the connections that nobody has accepted yet, with
 requests in them.
@@ -31,6 +33,9 @@ Handler = Callable[[int, FrameType | None], Any]
 
 # Much longer than a handshake takes, and a request that follows it at once.
 LAST_REQUESTS_SECONDS = 0.5
+# A server looks ten times a second whether it is to end.
+CLOSING_SECONDS = 3.0
+LOOK_SECONDS = 0.02
 SO_ATTACH_FILTER = 26
 # Classic BPF over the TCP header: 0 drops the segment if of SYN and ACK only SYN is set. The
 # flags are its byte 13. (<linux/filter.h>, socket(7); RFC 9293, 3.1)
@@ -95,11 +100,30 @@ class Drain:
         try:
             await asyncio.sleep(self._seconds)
             if own_listeners_close_door():
-                self._ear.drain()
                 await asyncio.sleep(LAST_REQUESTS_SECONDS)
         finally:
-            self._ear.drain()
             end()
+            try:
+                await _until_no_socket_listens()
+            finally:
+                self._ear.drain()
+
+
+async def _until_no_socket_listens() -> None:
+    """Returns after CLOSING_SECONDS in any case: the sockets may be another process's."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CLOSING_SECONDS):
+            while _has_listening_socket():
+                await asyncio.sleep(LOOK_SECONDS)
+
+
+def _has_listening_socket() -> bool:
+    found = False
+    for listening in _listening_sockets():
+        # A duplicate that stays open would keep the socket open.
+        listening.close()
+        found = True
+    return found
 
 
 def own_listeners_close_door() -> bool:

@@ -34,6 +34,8 @@ HEARTBEAT_SECONDS = 15
 # The browser then reconnects by itself, with the id of the last event it received.
 MAX_LIFETIME_SECONDS = 600
 RETRY_MILLISECONDS = 1_000
+# The same where the process ends and others are there; the streams do not come all at once.
+DRAINED_RETRY_MILLISECONDS = (50, 550)
 # Concurrent reads of one process. After a read its slot rests for this many times the read's
 # duration, so streams use a bounded share of the processor.
 MAX_CONCURRENT_READS = 2
@@ -99,7 +101,8 @@ def event_stream_response(events: AsyncIterator[str], owner: StreamOwner) -> Htt
         return refusal
     if owner.session_key:
         events = while_signed_in(events, owner, partial(_is_session_live, owner))
-    response = EventStreamResponse(without_connection(events), content_type="text/event-stream")
+    parts = without_connection(_until_drained(events))
+    response = EventStreamResponse(parts, content_type="text/event-stream")
     response.place = place
     # Nobody closes the response to a caller that hung up before it was made.
     weakref.finalize(response, place.release)
@@ -115,6 +118,16 @@ async def _is_session_live(owner: StreamOwner) -> bool:
         )
     except ShuttingDown:
         return False
+
+
+async def _until_drained(events: AsyncIterator[str]) -> AsyncIterator[str]:
+    """The events, and where they end because the process does, a sooner return. The process that
+    the browser then reaches sets the usual pause again."""
+    async with aclosing(events) as source:  # type: ignore[type-var]  # all are generators
+        async for event in source:
+            yield event
+    if listener().is_closing:
+        yield retry_directive(random.randint(*DRAINED_RETRY_MILLISECONDS))  # noqa: S311 - jitter
 
 
 async def without_connection(parts: AsyncIterator[S]) -> AsyncIterator[S]:
@@ -193,9 +206,9 @@ def lifetime_seconds() -> float:
     return MAX_LIFETIME_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - jitter, not a secret
 
 
-def retry_directive() -> str:
+def retry_directive(milliseconds: int = RETRY_MILLISECONDS) -> str:
     """How soon the browser reconnects."""
-    return f"retry: {RETRY_MILLISECONDS}\n\n"
+    return f"retry: {milliseconds}\n\n"
 
 
 def sse_event(name: str, data: str = "", *, id: str = "") -> str:

@@ -1,6 +1,7 @@
 """Read the projects, roles and API tokens of a user."""
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Prefetch, Q, QuerySet
+from django.utils import timezone
 
 from agents.contract.message import Message
 from portal.accounts.models import ApiToken, Membership, Project, Role, User
@@ -58,3 +59,11 @@ def tokens_of(user: User) -> QuerySet[ApiToken]:
     """The user's tokens, newest first, with expired ones that were not deleted."""
     rows: QuerySet[ApiToken] = ApiToken.objects.filter(user=user)
     return rows.order_by("-created")
+
+
+def live_tokens() -> QuerySet[ApiToken]:
+    """Tokens that are accepted now: those without an end, and those whose end is yet to come."""
+    rows: QuerySet[ApiToken] = ApiToken.objects.filter(
+        Q(expiry=None) | Q(expiry__gt=timezone.now())
+    )
+    return rows

@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
 from agents.contract.message import Message
 from agents.contract.units import UNITS_PER_GPU
 from portal.accounts.models import ApiToken, Membership, Project, Role, TokenScope, User
+from portal.accounts.selectors import live_tokens
 from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
 from portal.error_codes import ErrorCode
@@ -158,7 +158,7 @@ def token_create(
         )
         raise Refused(ErrorCode.TTL_INVALID, sentence, "days")
     with transaction.atomic():
-        live = ApiToken.objects.filter(user=user, expiry__gt=timezone.now())
+        live = live_tokens().filter(user=user)
         if live.count() >= MAX_TOKENS:
             sentence = Message(
                 "You have %(n)s tokens. Delete one that you no longer use", n=MAX_TOKENS

@@ -22,6 +22,9 @@ TEMPLATE_FOLDERS = (PORTAL_FOLDER / "templates", PORTAL_FOLDER.parent / "templat
 SECRET_KEY = PLATFORM.secret_key
 SECRET_KEY_FALLBACKS = list(PLATFORM.secret_key_fallbacks)
 DEBUG = False
+# Whether a web process loads the planner's kernels before it listens: seconds of its processor,
+# which the first dry run would wait for.
+LOAD_KERNELS = False
 ALLOWED_HOSTS = list(PLATFORM.allowed_hosts)
 
 INSTALLED_APPS = [

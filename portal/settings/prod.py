@@ -6,6 +6,7 @@ from portal.settings.production import require_production
 
 require_production(PLATFORM)
 
+LOAD_KERNELS = True
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SECURE_SSL_REDIRECT = PLATFORM.ssl_redirect
 SECURE_HSTS_SECONDS = PLATFORM.hsts_seconds

@@ -41,6 +41,9 @@ class LoadResult:
     milliseconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     submitted: set[str] = field(default_factory=set)
     away_seconds: list[float] = field(default_factory=list)
+    refused_streams: Counter[str] = field(default_factory=Counter)
+    """Answers to a reconnecting stream that are no stream; it stays away."""
+    broken_streams: Counter[str] = field(default_factory=Counter)
 
 
 async def main(url: str, ca: str, token: str, requests: int, callers: int, streams: int) -> None:
@@ -99,6 +102,7 @@ async def _listen(http: httpx.AsyncClient, result: LoadResult) -> None:
         resume = {"Last-Event-ID": last} if last else {}
         try:
             async with http.stream("GET", "/api/v1/events/stream", headers=resume) as answer:
+                answer.raise_for_status()
                 async for line in answer.aiter_lines():
                     if lost_at:
                         result.away_seconds.append(time.monotonic() - lost_at)
@@ -108,9 +112,11 @@ async def _listen(http: httpx.AsyncClient, result: LoadResult) -> None:
                         last = value
                     elif name == "retry":
                         pause = int(value) / 1000
-        except httpx.HTTPError:
+        except httpx.HTTPStatusError as error:
+            result.refused_streams[str(error.response.status_code)] += 1
+        except httpx.HTTPError as error:
             # A stream that broke off comes back as well; only how long it is away counts.
-            pass
+            result.broken_streams[type(error).__name__] += 1
         lost_at = lost_at or time.monotonic()
         await asyncio.sleep(pause)
 
@@ -127,6 +133,8 @@ def _summary(result: LoadResult) -> dict[str, Any]:
         },
         "submitted": len(result.submitted),
         "streams_ended": len(result.away_seconds),
+        "streams_refused": result.refused_streams,
+        "streams_broken": result.broken_streams,
         "stream_away_s": {
             "p50": _rank(result.away_seconds, 0.5),
             "most": _rank(result.away_seconds, 1),

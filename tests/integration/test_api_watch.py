@@ -7,14 +7,16 @@ import asyncio
 import json
 import threading
 from contextlib import aclosing
+from datetime import timedelta
 
 import pytest
 from django.core.cache import cache
 from django.db import connection
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from agents.contract.message import verbatim
-from portal.accounts.models import Membership, User
+from portal.accounts.models import ApiToken, Membership, User
 from portal.api.jobs import event_stream, long_poll
 from portal.api.jobs.event_stream import EventSubscriber, messages
 from portal.api.jobs.long_poll import wait_for_event
@@ -165,6 +167,29 @@ def test_what_came_after_an_event_that_is_not_kept_is_not_told_as_if_it_were_all
     event_record(job, "later", verbatim("it happened"))
     Event.objects.filter(pk__lte=last).delete()
     assert [status(number) for number in (first, last)] == [410, 200]
+
+
+@pytest.mark.parametrize("ends_in", [None, timedelta(days=1)])
+def test_a_stream_lives_as_long_as_its_token(job, ends_in):
+    token, _ = ApiToken.objects.create(user=job.owner, name="watch", expiry=ends_in)
+    subscriber = EventSubscriber(job.owner_id, token.pk, None, ids(job)[-1])
+
+    def end_and_record() -> None:
+        ApiToken.objects.update(expiry=timezone.now())
+        event_record(job, "secret", verbatim("after its end"))
+
+    async def kinds() -> list[str]:
+        found: list[str] = []
+        async with aclosing(messages(subscriber)) as stream:
+            async for message in stream:
+                found.append(message.partition(":")[0])
+                if len(found) == 3:
+                    await asyncio.to_thread(_closing, end_and_record)
+        await listener().close()
+        return found
+
+    # The pause that it sets, and two beats; after the token's end, nothing.
+    assert asyncio.run(kinds()) == ["retry", "", ""]
 
 
 def test_a_stream_ends_when_the_server_goes_down(job, monkeypatch):

@@ -20,6 +20,8 @@ from portal.live import bell as bells
 from portal.live import sockets
 from portal.live.bell import ring, ring_drive, ring_plan
 from portal.live.listener import listener, subscribe, wait
+from scheduler.core.compiled import _dispatchers
+from scheduler.jit_warmup import warm_up
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -155,6 +157,35 @@ def test_a_loop_that_ends_closes_its_ear(settings):
     during = asyncio.run(forgetful())
     assert during
     assert not during & set(where.glob("*.sock"))
+
+
+def test_a_web_process_loads_the_kernels_before_it_serves(settings):
+    """Else the first dry run waits for them, and all else with it."""
+    settings.LOAD_KERNELS = True
+    before = []
+
+    def looks_into_the_cache() -> int:
+        return sum(sum(each.stats.cache_hits.values()) for each in _dispatchers)
+
+    async def scenario():
+        received = asyncio.Queue()
+
+        async def send(message):
+            if message["type"] == "lifespan.startup.complete":
+                before.append(looks_into_the_cache())
+
+        await received.put({"type": "lifespan.startup"})
+        await received.put({"type": "lifespan.shutdown"})
+        await application({"type": "lifespan"}, received.get, send)
+
+    try:
+        run(scenario)
+    finally:
+        gc.unfreeze()
+    assert any(each.signatures for each in _dispatchers)
+    # Nothing is left to be loaded.
+    warm_up()
+    assert before == [looks_into_the_cache()]
 
 
 def test_a_signal_ends_waits_before_the_server_says_shutdown(monkeypatch):

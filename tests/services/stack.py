@@ -145,7 +145,7 @@ class Stack:
                 "3",
             ),
         )
-        until(self._answers, what="the web process")
+        until(self._answers, seconds=120, what="the web process")
 
     def start_worker(self, *options: str, beat: bool = True) -> None:
         """Without `beat` there is no sweep: only what is rung is done."""

@@ -67,6 +67,22 @@ def test_a_request_on_a_connection_made_before_the_door_closed_is_served(web):
     assert process.wait(60) in (0, -signal.SIGTERM)
 
 
+def test_a_stream_ends_when_its_process_refuses_connections(web):
+    """So a proxy takes it to another process at once, and does not wait for this one first."""
+    stack = web(drain_seconds=0)
+    headers = {"Authorization": f"Token {stack.seeded['token']}"}
+    url = f"{stack.url}/api/v1/events/stream"
+    with stack.http.stream("GET", url, headers=headers) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == "retry: 1000"
+        stack.running["web"].send_signal(signal.SIGTERM)
+        # The stream ends here, with a sooner return.
+        (pause,) = [int(line.split()[1]) for line in lines if line.startswith("retry: ")]
+        with pytest.raises(ConnectionRefusedError):
+            connect(stack)
+    assert pause < 1000
+
+
 def test_a_connection_after_the_door_closed_is_never_made(web):
     """So a proxy, which has sent nothing on it, may take another web process for any request."""
     stack = web(drain_seconds=0)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
-from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.exceptions import Throttled
 
-from portal.accounts.models import ApiToken, Membership, User
+from portal.accounts.models import Membership, User
+from portal.accounts.selectors import live_tokens
 from portal.api.jobs.long_poll import release_connection
 from portal.api.jobs.request_serializers import StreamQuerySerializer
 from portal.api.jobs.serializers import EventSerializer
@@ -163,10 +163,9 @@ def _next_batch(subscriber: EventSubscriber) -> list[str] | None:
 
 
 def _current_user(subscriber: EventSubscriber) -> User | None:
-    if subscriber.token_id is not None:
-        token = ApiToken.objects.filter(pk=subscriber.token_id, expiry__gt=timezone.now())
-        if not token.exists():
-            return None
+    token = subscriber.token_id
+    if token is not None and not live_tokens().filter(pk=token).exists():
+        return None
     return User.objects.filter(pk=subscriber.user_id, is_active=True).first()
 
 
