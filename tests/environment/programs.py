@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from random import SystemRandom
 
 STOP_SECONDS = 20
 # A program that ends is noticed at once; one that is slow has a busy machine.
@@ -20,6 +21,11 @@ START_SECONDS = 300
 LOG_LINES = 15
 # The kernel sends the signal when the process that started it dies, however it dies.
 DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM")
+# Below those of connections: by default 32,768 to 60,999.
+SERVER_PORTS = range(20_000, 32_000)
+PORT_TRIES = 10_000
+# By name, in no file system: they end with this process, however it ends.
+_reservations: list[socket.socket] = []
 
 
 class NotReady(RuntimeError):
@@ -112,10 +118,27 @@ def runs(pid: int) -> bool:
 
 
 def free_port() -> int:
-    """A loopback TCP port that nobody held a moment ago."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A loopback TCP port for this process alone, and for as long as it lives: no other one that
+    asks here is given it, and the kernel takes none of these for a connection, also while a server
+    that was killed has not been started again."""
+    for _ in range(PORT_TRIES):
+        port = SystemRandom().choice(SERVER_PORTS)
+        reservation = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        if _binds(reservation, f"\0tessera-port-{port}"):
+            with socket.socket() as listener:
+                if _binds(listener, ("127.0.0.1", port)):
+                    _reservations.append(reservation)
+                    return port
+        reservation.close()
+    raise RuntimeError("no port is free")
+
+
+def _binds(listener: socket.socket, address: str | tuple[str, int]) -> bool:
+    try:
+        listener.bind(address)
+    except OSError:
+        return False
+    return True
 
 
 def end(pids: list[int]) -> None:
