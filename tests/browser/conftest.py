@@ -6,11 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
+from tests.browser.people import PATIENCE
 from tests.browser.seeded_web import Web, seeded_web
 from tests.environment.chromium import CHROMIUM_ARGS
 from tests.services.stack import Stack
+
+# By default 5 s, in which a busy machine does not show every page.
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")

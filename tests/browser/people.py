@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.services.stack import Stack
 
 SECONDS = 1_000  # Playwright counts milliseconds
+PATIENCE = 300 * SECONDS  # a bound for what never comes
 NARROW = {"width": 390, "height": 844}
 
 
@@ -38,7 +39,7 @@ def sign_in(page: Page, stack: Stack, name: str, path: str) -> None:
 
 def listen(page: Page, complaints: list[str]) -> Page:
     """Write down what its console says is wrong: a blocked style, a failed request, an error."""
-    page.set_default_timeout(20 * SECONDS)
+    page.set_default_timeout(PATIENCE)
     page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     return page

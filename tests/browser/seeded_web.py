@@ -106,7 +106,7 @@ def seeded_web(var: Path, *, jobs: int, nodes: int, users: int, projects: int) -
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{url}/healthz", timeout=2):
+        with urllib.request.urlopen(f"{url}/healthz", timeout=30):
             return True
     except OSError:
         time.sleep(0.1)
@@ -119,7 +119,7 @@ WIDE = {"width": 1280, "height": 900}
 def signed_in(browser: Browser, web: Web, who: str, **options) -> Page:
     """A page of a fresh browser; `who` empty: of nobody."""
     page = browser.new_context(bypass_csp=True, **options).new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(300_000)
     if who:
         page.goto(f"{web.url}/sign-in/")
         page.locator("input[type=password]").fill(PASSWORD)

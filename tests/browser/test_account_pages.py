@@ -10,7 +10,7 @@ from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.browser.people import SECONDS
+from tests.browser.people import PATIENCE
 from tests.services.stack import Stack
 
 pytestmark = pytest.mark.browser
@@ -52,7 +52,7 @@ def page(browser, web):
     """Alice's browser, which complains of nothing."""
     context = browser.new_context()
     page, complaints = context.new_page(), []
-    page.set_default_timeout(20 * SECONDS)
+    page.set_default_timeout(PATIENCE)
     page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     sign_in(page, web)

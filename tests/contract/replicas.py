@@ -10,6 +10,7 @@ from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.runtime.base import ContainerPhase, ContainerStatus, Runtime
 
 IMAGE = "tessera-example:latest"
+SECONDS = 300  # a bound for what never comes; nothing waits so long
 DEVICE = "MIG-6f5a1c2e-8a1b-5c7d-9e10-0123456789ab"
 
 UNTIL_TOLD = """
@@ -33,7 +34,7 @@ if os.environ["RANK"] == "0":
         with server.accept()[0] as caller:
             caller.sendall(b"rank 0 says hello")
 else:
-    for _ in range(200):
+    for _ in range(4_000):
         try:
             caller = socket.create_connection(place, timeout=5)
             break
@@ -76,7 +77,7 @@ class Watch:
         self.news = threading.Event()
         runtime.watch(self.news.set)
 
-    def until(self, reached: Callable, what: str, seconds: float = 20):
+    def until(self, reached: Callable, what: str, seconds: float = SECONDS):
         deadline = time.monotonic() + seconds
         while not (found := reached()):
             left = deadline - time.monotonic()

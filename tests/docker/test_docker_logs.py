@@ -5,7 +5,7 @@ import time
 import pytest
 
 import agents.runtime.docker_recipe as options_module
-from tests.contract.replicas import Watch, a_replica, go, whole_log
+from tests.contract.replicas import SECONDS, Watch, a_replica, go, whole_log
 
 pytestmark = pytest.mark.docker
 
@@ -165,7 +165,7 @@ def lines_of(blocks, lines: int) -> list[str]:
 
 def until_said(docker_node, replica, words: bytes) -> None:
     """By asking the engine, whose own followers may fall silent when it rotates."""
-    container, deadline = docker_node.container(replica), time.monotonic() + 20
+    container, deadline = docker_node.container(replica), time.monotonic() + SECONDS
     while words not in container.logs(tail=1):
         assert time.monotonic() < deadline, f"waited in vain for {words!r}"
 

@@ -32,7 +32,7 @@ pytestmark = [
 ]
 ALIVE = {ReplicaState.PREPARING, ReplicaState.READY, ReplicaState.RUNNING}
 RUNNING = ReplicaState.RUNNING
-SECONDS = 60
+SECONDS = 300
 FROZEN_SECONDS = 0.1
 
 

@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-SECONDS = 120
+SECONDS = 300
 LEASE_SECONDS = 300.0
 
 

@@ -29,7 +29,7 @@ from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
 from agents.state.journal import Journal
 
-SECONDS = 120.0
+SECONDS = 300.0
 
 
 class EngineNode:
