@@ -125,6 +125,23 @@ class CountClient:
             self._redis.delete(key)
         raise ValueError(f"There is no {key!r} to increment")
 
+    def count(self, key: str, delta: int, timeout: int) -> int:
+        """`incr`, after `add` of 0: together one way to Redis and back."""
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.set(key, write_value(0), ex=timeout, nx=True).incrby(key, delta).ttl(key)
+        try:
+            _, count, seconds = pipe.execute()
+        except ResponseError as error:
+            if not _is_wrong_value(error):
+                raise
+            self._miss(key, error, None)
+        else:
+            if _ends(seconds) and abs(count) <= MAX_COUNT:
+                return int(count)
+            self._miss(key, "it never ends, or is no count", None)
+        self.add(key, 0, timeout)
+        return self.incr(key, delta)
+
     def _miss(self, key: str, why: Exception | str, default: Any) -> Any:
         log.warning("Redis held a value that is not of this portal at %.200r: %s", key, why)
         self._redis.delete(key)
@@ -156,6 +173,16 @@ class RedisWithLocalFallback(RedisCache):
         self._local = LocMemCache("while-redis-is-away", params)
         self._private = LocMemCache("never-shared", params)
 
+    def count(self, key: str, delta: int, timeout: int) -> int:
+        """The count at `key`, begun for `timeout` seconds if there is none, with `delta` more."""
+        if time.monotonic() >= RedisWithLocalFallback.away_until:
+            try:
+                return self._cache.count(self.make_and_validate_key(key), delta, timeout)
+            except (RedisError, OSError) as error:
+                _stay_away(error)
+        self._local.add(key, 0, timeout)
+        return int(self._local.incr(key, delta))
+
     @property
     def _cache(self) -> CountClient:  # type: ignore[override]  # Django's own reads pickles
         return _client(self._url)
@@ -171,11 +198,15 @@ def _or_local(name: str) -> Callable[..., Any]:
             try:
                 return getattr(RedisCache, name)(self, *args, **kwargs)
             except (RedisError, OSError) as error:
-                RedisWithLocalFallback.away_until = time.monotonic() + AWAY_SECONDS
-                log.warning("Redis is away, this process counts for itself: %s", error)
+                _stay_away(error)
         return getattr(self._local, name)(*args, **kwargs)
 
     return call
+
+
+def _stay_away(error: Exception) -> None:
+    RedisWithLocalFallback.away_until = time.monotonic() + AWAY_SECONDS
+    log.warning("Redis is away, this process counts for itself: %s", error)
 
 
 for _name in ("add", "get", "set", "touch", "delete", "has_key", "incr", "clear"):

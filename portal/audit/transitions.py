@@ -122,9 +122,10 @@ class Transitions:
             raise ValueError(f"another copy of {type(row).__name__} {row.pk} has moved already")
         return moved
 
-    def write(self) -> None:
-        """Write what was gathered. Call this in the transaction that locked the rows: if one of
-        them is no longer in the status that was read, StaleStatusError has to roll back all of it.
+    def write(self) -> int:
+        """Write what was gathered, and return the id of its newest event, or 0. Call this in the
+        transaction that locked the rows: if one of them is no longer in the status that was read,
+        StaleStatusError has to roll back all of it.
         """
         alike: dict[tuple[Any, ...], list[_Moved]] = defaultdict(list)
         for moved in self._moved.values():
@@ -134,11 +135,12 @@ class Transitions:
         with transaction.atomic(savepoint=False):
             for (model, old, new, _), group in alike.items():
                 _update_alike(model, old, new, group)
-            rows_insert(Event, self._events)
+            newest = rows_insert(Event, self._events)
             jobs = {m.row.pk: m.row for m in self._moved.values() if _is_job(m.row)}
             of_jobs = [event for event in self._events if event.noun == "job"]
             _log_on_commit([(jobs[e.job_id], e) for e in of_jobs if e.job_id in jobs])
         self._moved, self._events = {}, []
+        return newest
 
 
 def event_record(

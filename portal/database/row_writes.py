@@ -42,16 +42,17 @@ def rows_update(
     return count
 
 
-def rows_insert(model: type[Row], rows: Sequence[Row]) -> None:
-    """Insert rows whose primary keys the database counts. The rows do not learn them."""
+def rows_insert(model: type[Row], rows: Sequence[Row]) -> int:
+    """Insert rows whose primary keys the database counts. Returns the greatest of them, 0 if there
+    are none; the rows do not learn theirs."""
     if not rows:
-        return
+        return 0
     if connection.vendor != "postgresql":
-        model._default_manager.bulk_create(rows)
-        return
+        return max(int(row.pk) for row in model._default_manager.bulk_create(rows))
     fields = _inserted_fields(model)
     with connection.cursor() as cursor:
         cursor.execute(_insert_text(model, fields), _arrays(rows, fields, is_added=True))
+        return max(int(key) for (key,) in cursor.fetchall())
 
 
 def _update_by_django(written: QuerySet[Row], rows: list[Row], names: Sequence[str]) -> int:
@@ -111,7 +112,7 @@ def _insert_text(model: type[Model], fields: tuple[AnyField, ...]) -> str:
     # Names of our own tables and columns, no values.
     return (
         f"INSERT INTO {_table(model)} ({columns})"  # noqa: S608
-        f" SELECT * FROM UNNEST({_array_types(fields)})"
+        f" SELECT * FROM UNNEST({_array_types(fields)}) RETURNING {_column(model._meta.pk)}"
     )
 
 

@@ -22,6 +22,8 @@ class Job(models.Model):
     """
 
     NOUN = "job"
+    newest_event: int | None = None
+    """Id of the job's last event, no column: a submit of one job knows it without asking."""
 
     id = models.BigAutoField(primary_key=True)
     uid = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from agents.contract.boards import Board
@@ -98,15 +100,13 @@ class Admission:
 
     def _membership(self, slug: str) -> Membership:
         """In a project in which the user may start work. Unknown and foreign ones read the same."""
-        roles = [Role.MEMBER, Role.ADMIN]
-        own = Membership.objects.filter(user=self.user, role__in=roles, project__archived=False)
         if slug not in self._memberships:
-            # With the project's image policy, which every check reads.
-            rows = own.filter(project__slug=slug).select_related("project__image_policy")
-            self._memberships[slug] = rows.first()
+            # With the project's image policy, which every check reads; there is one at most.
+            rows = self._own(project__slug=slug).select_related("project__image_policy")
+            self._memberships[slug] = next(iter(rows), None)
         membership = self._memberships[slug]
         if membership is None:
-            names = ", ".join(own.values_list("project__slug", flat=True)) or "none"
+            names = ", ".join(self._own().values_list("project__slug", flat=True)) or "none"
             sentence = Message(
                 "%(slug)s is not a project you can start work in. Yours: %(names)s",
                 slug=repr(slug),
@@ -114,6 +114,12 @@ class Admission:
             )
             raise Refused(ErrorCode.PROJECT_UNKNOWN, sentence, "project")
         return membership
+
+    def _own(self, **of_project: Any) -> QuerySet[Membership]:
+        roles = (Role.MEMBER, Role.ADMIN)
+        return Membership.objects.filter(
+            user=self.user, role__in=roles, project__archived=False, **of_project
+        )
 
 
 @dataclass(slots=True)

@@ -190,7 +190,9 @@ def _begin(jobs: Sequence[Job], approvals: Sequence[Reason | None], actor: str) 
             transitions.advance(job, JobStatus.AWAITING_APPROVAL, actor=actor, reason=reason)
         else:
             transitions.advance(job, JobStatus.QUEUED, actor=actor, queued_at=now)
-    transitions.write()
+    newest = transitions.write()
+    if len(jobs) == 1:
+        jobs[0].newest_event = newest
     if not all(approvals):
         ring_plan()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from django.core.cache import cache
+from django.core.cache import cache, caches
 from django.test import Client
 
 from portal import shared_cache
@@ -26,6 +27,7 @@ from portal.shared_cache import RedisWithLocalFallback, cache_settings
 from tests.environment.compose_redis import ComposeRedis, running_compose_redis
 from tests.environment.debian import REDIS
 from tests.environment.levels import skip_without
+from tests.environment.programs import free_port
 from tests.environment.redis import RedisServer
 from tests.integration.calling import let_through
 from tests.services.stack import Stack, until
@@ -168,6 +170,36 @@ def test_each_user_of_redis_reaches_its_own_keys_only(compose_redis: ComposeRedi
                 refused()
         with pytest.raises(redis.RedisError):
             broker.lpush("celery", b"x" * (2 << 20))
+
+
+def test_threads_count_together_also_at_the_start_of_a_window(planted):
+    counts = caches["default"]
+    seen = []
+
+    def count():
+        seen.extend(counts.count("n", 1, 60) for _ in range(20))
+
+    threads = [threading.Thread(target=count) for _ in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(seen) == list(range(1, 81))
+    assert 0 < planted.ttl("tessera:2:n") <= 60
+    assert counts.count("n", 5, 60) == 85
+
+
+@pytest.mark.parametrize("text", ["7", "many", str(1 << 60)])
+def test_a_planted_count_that_never_ends_begins_anew(planted, text):
+    planted.set("tessera:2:n", text)
+    assert caches["default"].count("n", 2, 60) == 2
+    assert 0 < planted.ttl("tessera:2:n") <= 60
+
+
+def test_a_count_goes_on_while_redis_is_away(planted, settings):
+    settings.CACHES = cache_settings(f"redis://127.0.0.1:{free_port()}/0", Path())
+    assert [caches["default"].count("n", 1, 60) for _ in range(3)] == [1, 2, 3]
+    assert RedisWithLocalFallback.away_until > 0
 
 
 @pytest.mark.django_db

@@ -112,12 +112,13 @@ def test_events_are_inserted_as_django_would(postgres_django, seed):
         Event.objects.bulk_create(events())
         one_way = list(Event.objects.order_by("pk").values_list(*columns))
         transaction.set_rollback(True)
-    rows_insert(Event, events())
+    newest = rows_insert(Event, events())
+    assert newest == Event.objects.latest("pk").pk
     assert list(Event.objects.order_by("pk").values_list(*columns)) == one_way
 
 
 def test_nothing_is_asked_of_the_database_for_no_rows(postgres_django):
     with CaptureQueriesContext(connection) as seen:
         assert rows_update(Node, [], ["fabric"]) == 0
-        rows_insert(Event, [])
+        assert rows_insert(Event, []) == 0
     assert not seen.captured_queries

@@ -34,8 +34,9 @@ def job_response(request: ApiRequest, job: Job) -> Response:
 
 def created_response(request: ApiRequest, job: Job) -> Response:
     """201 with the new job and its address. It has used nothing and has no attempt, and its reason,
-    if it awaits approval, names no project: only the number of its last event is read."""
+    if it awaits approval, names no project: nothing is read."""
     context = {"usage": {}, "projects": frozenset(), "attempts": [], "caller": request.caller}
+    context["newest_event"] = job.newest_event
     body = JobSerializer(job, context=context).data
     headers = {"Location": str(body["links"]["self"])}
     return Response(body, status=status.HTTP_201_CREATED, headers=headers)

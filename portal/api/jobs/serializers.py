@@ -1,6 +1,7 @@
 """Serializers of jobs, their attempts and their events."""
 
-from typing import Any
+from copy import copy
+from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -115,7 +116,21 @@ class JobLinksSerializer(serializers.Serializer[Any]):
     events = serializers.CharField()
 
 
-class JobSummarySerializer(serializers.ModelSerializer[Job]):
+class KeptFields(serializers.ModelSerializer[Job]):
+    """A serializer that makes its fields from the model once and copies them from then on: to make
+    them took a sixth of the time of a submit."""
+
+    _kept: ClassVar[dict[type, dict[str, Any]]] = {}
+
+    def get_fields(self) -> dict[str, Any]:
+        fields = self._kept.get(type(self))
+        if fields is None:
+            fields = self._kept[type(self)] = super().get_fields()
+        # None of them is bound: a copy is bound to its own serializer.
+        return {name: copy(field) for name, field in fields.items()}
+
+
+class JobSummarySerializer(KeptFields):
     """A job in a list. The context has `usage`, unit-seconds by job id, and `projects`, whose names
     the caller may read."""
 
@@ -210,7 +225,7 @@ class JobResultSerializer(serializers.Serializer[Any]):
 
 
 class JobSerializer(JobSummarySerializer):
-    """One job. The context has `attempts` as well."""
+    """One job. The context has `attempts` as well, and `newest_event` where it is known."""
 
     request = serializers.SerializerMethodField(
         help_text="submit it again to run the job again; viewers of a project read *** in place of "
@@ -228,7 +243,8 @@ class JobSerializer(JobSummarySerializer):
         return readable_request(self.context["caller"], job)
 
     def get_last_event(self, job: Job) -> int:
-        return newest_event_id(job)
+        known = self.context.get("newest_event")
+        return newest_event_id(job) if known is None else int(known)
 
     @extend_schema_field(AttemptSerializer(many=True))
     def get_attempts(self, job: Job) -> Any:

@@ -28,8 +28,7 @@ class SharedThrottle(UserRateThrottle):
         # Two counters take turns: each has expired before its turn comes again.
         key = f"{self.get_cache_key(request, view)}:{int(window) % 2}"
         cost = self.cost(request, view)
-        self.cache.add(key, 0, math.ceil(self.left))
-        if self._add(key, cost) <= self.num_requests:
+        if self._count(key, cost) <= self.num_requests:
             return True
         self._add(key, -cost)
         security_event_record(
@@ -43,6 +42,14 @@ class SharedThrottle(UserRateThrottle):
 
     def wait(self) -> float:
         return self.left
+
+    def _count(self, key: str, amount: int) -> int:
+        """The calls in this window, with `amount` more."""
+        seconds = math.ceil(self.left)
+        if hasattr(self.cache, "count"):
+            return int(self.cache.count(key, amount, seconds))
+        self.cache.add(key, 0, seconds)
+        return self._add(key, amount)
 
     def _add(self, key: str, amount: int) -> int:
         try:
