@@ -250,7 +250,7 @@ def test_a_place_that_is_collected_while_another_is_taken_is_free(settings):
     taken: list[StreamPlace] = []
     thread = Thread(target=lambda: taken.extend((StreamPlace(1), StreamPlace(1))), daemon=True)
     thread.start()
-    thread.join(30)
+    thread.join(300)
     assert not thread.is_alive(), "it waits for its own lock"
     for place in taken:
         place.release()

@@ -43,7 +43,7 @@ def test_two_at_once_never_pass_the_limit_of_waiting_jobs():
     start, refused = threading.Barrier(6), []
 
     def submit() -> None:
-        start.wait(30)
+        start.wait(300)
         try:
             jobs_submit(user=alice, bodies=[a_request(vision)] * 20, limits=LIMITS)
         except BulkRefusedError as error:
@@ -55,6 +55,6 @@ def test_two_at_once_never_pass_the_limit_of_waiting_jobs():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join()
     assert Job.objects.waiting().count() == 60
     assert refused == [list(range(20))] * 3

@@ -19,7 +19,7 @@ def test_two_nodes_that_claim_each_others_gpus_do_not_deadlock(postgres_django):
     """Each holds its own GPUs and wants those of the other. Both also report the same new ones, in
     opposite order."""
     rows = [a_node("one", gpus=GPUS).row, a_node("two", gpus=GPUS).row]
-    start, errors = threading.Barrier(2, timeout=60), list[Exception]()
+    start, errors = threading.Barrier(2, timeout=300), list[Exception]()
 
     def report(own: int) -> None:
         mine, others = (HonestNode(rows[n], gpus=GPUS).observed() for n in (own, 1 - own))

@@ -25,14 +25,14 @@ def test_a_job_that_somebody_changes_at_the_moment_is_left_for_the_next_pass(pos
             with transaction.atomic():
                 Job.objects.filter(pk=first).lock_rows()
                 locked.set()
-                assert go_on.wait(60)
+                assert go_on.wait(300)
         finally:
             connection.close()
 
     holder = threading.Thread(target=hold)
     holder.start()
     try:
-        assert locked.wait(60)
+        assert locked.wait(300)
         waiting_columns_write(values)
         written = Job.objects.filter(reason__code="held").order_by("pk")
         assert list(written.values_list("pk", "position")) == [(pk, pk) for pk in others]

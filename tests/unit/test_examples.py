@@ -70,7 +70,7 @@ def test_a_terminated_run_goes_on_from_rank_zeros_checkpoint(tmp_path):
     while '"gang"' not in ranks[0].stdout.readline():
         pass
     ranks[0].send_signal(signal.SIGTERM)
-    assert ranks[0].wait(60) == 143
+    assert ranks[0].wait(300) == 143
     assert [code for code, _ in ends(ranks)] == [143, 1, 1]
     (tmp_path / "0" / "checkpoint-0.json").write_text('{"round": 7}')
     found = ends(gang(tmp_path, "--rounds", "9", "--seconds", "0"))

@@ -39,7 +39,7 @@ def test_a_thread_that_was_refused_does_not_keep_the_gate_from_closing(monkeypat
     with gate.entered():
         for thread in threads:
             thread.start()
-        threads[1].join(60)
+        threads[1].join(300)
     for thread in threads:
-        thread.join(60)
+        thread.join(300)
     assert closed.is_set()

@@ -190,7 +190,7 @@ def test_during_a_reset_this_process_has_no_handle_and_afterwards_all_of_them(
         held.append((library.sessions, len(library.event_sets), len(library.gpm_samples)))
         loop = threading.Thread(target=hardware.refresh)
         loop.start()
-        loop.join(60)
+        loop.join(300)
         assert not loop.is_alive(), "a refresh does not wait for a reset"
         return plain(*arguments)
 
@@ -222,8 +222,8 @@ def test_a_reader_that_waits_for_a_reset_does_not_open_the_library_again(node, m
     monkeypatch.setattr(gate.CallGate, "_may_enter", seen)
     with nvml.closed():
         reader.start()
-        assert waits.wait(60)
-    reader.join(60)
+        assert waits.wait(300)
+    reader.join(300)
     assert not reader.is_alive() and pynvml.nvmlLib.sessions == sessions
 
 
@@ -235,19 +235,19 @@ def test_a_call_that_does_not_end_leaves_the_reset_to_a_person(node, smi, tmp_pa
     def hangs():
         with nvml_errors("a call"):
             inside.set()
-            go_on.wait(60)
+            go_on.wait(300)
 
     thread = threading.Thread(target=hangs)
     thread.start()
     try:
-        assert inside.wait(60)
+        assert inside.wait(300)
         node.wish(SLICE)
         assert ran(tmp_path) == "" and "does not end" in node.sentence()
         open_intents = "SELECT what FROM intents WHERE done IS NULL AND what LIKE 'reset %'"
         assert node.machine.journal._rows(open_intents) == []
     finally:
         go_on.set()
-        thread.join(60)
+        thread.join(300)
 
 
 @pytest.mark.parametrize("killed", [False, True])
