@@ -16,6 +16,7 @@ MAX_TRIES = 4
 MAX_PAUSE_SECONDS = 30.0
 # Whole lists are read with as few calls as possible.
 LARGEST_PAGE = {"page_size": 200}
+OnBusy = Callable[[float], object]
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 
 
@@ -62,6 +63,8 @@ class Client:
         key: str = "",
         is_repeatable: bool = False,
         hint: str = "",
+        tries: int = MAX_TRIES,
+        on_busy: OnBusy = lambda seconds: None,
         **params: Any,
     ) -> Any:
         """POST. Retried only with an idempotency key, or if the call `is_repeatable` by itself."""
@@ -74,6 +77,8 @@ class Client:
             headers=headers,
             is_repeatable=is_repeatable or bool(key),
             hint=hint,
+            tries=tries,
+            on_busy=on_busy,
         )
         return _json(answer)
 
@@ -96,12 +101,18 @@ class Client:
         headers: Mapping[str, str] | None = None,
         is_repeatable: bool = False,
         hint: str = "",
+        tries: int = MAX_TRIES,
+        on_busy: OnBusy = lambda seconds: None,
     ) -> httpx.Response:
-        """The response, if it is a success. Raises CommandFailed otherwise."""
+        """The response, if it is a success. Raises CommandFailed otherwise.
+
+        `on_busy` is called before each pause for a busy portal, with the seconds that it names.
+        """
         request = self.http.build_request(
             method, path, params=dict(params or {}), json=body, headers=dict(headers or {})
         )
-        for left in reversed(range(MAX_TRIES if is_repeatable else 1)):
+        for left in reversed(range(tries if is_repeatable else 1)):
+            pause = min(2.0 ** (tries - left) / 4, MAX_PAUSE_SECONDS)
             try:
                 answer = self.http.send(request)
             except httpx.TransportError as error:
@@ -109,11 +120,13 @@ class Client:
                     raise failure from error
                 if not left:
                     raise _unreachable(self.access.url, error) from error
-                self.pause(2.0 ** (MAX_TRIES - left) / 4)
+                self.pause(pause)
                 continue
             if not left or not _is_busy(answer):
                 break
-            self.pause(_retry_after(answer, 2.0 ** (MAX_TRIES - left) / 4))
+            seconds = _retry_after(answer, pause)
+            on_busy(seconds)
+            self.pause(min(seconds, MAX_PAUSE_SECONDS))
         if answer.is_success:
             return answer
         raise _refused(answer, hint)
@@ -191,4 +204,4 @@ def _unreachable(url: str, error: httpx.TransportError) -> CommandFailed:
 
 def _retry_after(answer: httpx.Response, default: float) -> float:
     seconds = answer.headers.get("Retry-After", "")
-    return min(float(seconds), MAX_PAUSE_SECONDS) if seconds.isdecimal() else default
+    return float(seconds) if seconds.isdecimal() else default

@@ -1,6 +1,7 @@
 """A cluster as rows, one user's burst on it, and one job of another user: run as a program.
 
     python -m tests.services.burst seed NODES JOBS     # alice's jobs, all queued at once
+    python -m tests.services.burst nodes NODES         # a cluster alone
     python -m tests.services.burst submit              # bob's job; prints its id
     python -m tests.services.burst counts BOB          # alice's jobs placed, bob's status
 
@@ -40,11 +41,15 @@ def seed(nodes: int, jobs: int) -> dict[str, int]:
     project = a_project("vision", alice, bob, gpus=nodes * GPUS_PER_NODE + 1)
     like = a_job(alice, project, device={"gpus": 1}, cpu="100m", memory="128MiB")
     many_jobs(like, jobs - 1, reason=None)
+    return {"queued": Job.objects.queued().count(), **add_nodes(nodes)}
+
+
+def add_nodes(count: int) -> dict[str, int]:
     now = timezone.now()
-    rows = [_node(number, now + timedelta(hours=1)) for number in range(nodes)]
+    rows = [_node(number, now + timedelta(hours=1)) for number in range(count)]
     Node.objects.bulk_create(rows)
     Gpu.objects.bulk_create([_gpu(node, index) for node in rows for index in range(GPUS_PER_NODE)])
-    return {"queued": Job.objects.queued().count(), "gpus": Gpu.objects.count()}
+    return {"gpus": Gpu.objects.count()}
 
 
 def _node(number: int, last_contact: object) -> Node:
@@ -88,7 +93,7 @@ def counts(bob: int) -> dict[str, object]:
 
 
 def main(command: str, *arguments: str) -> None:
-    answer = {"seed": seed, "submit": submit, "counts": counts}[command]
+    answer = {"seed": seed, "nodes": add_nodes, "submit": submit, "counts": counts}[command]
     print(json.dumps(answer(*(int(each) for each in arguments))))
 
 

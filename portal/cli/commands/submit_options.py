@@ -30,7 +30,8 @@ DryRun = Annotated[
     bool, Option("--dry-run", help="show what a submit would do", rich_help_panel=AFTER)
 ]
 Count = Annotated[
-    int, Option("--count", min=1, max=1_000, help="how many copies to submit, all or none")
+    int,
+    Option("--count", min=1, max=100_000, help="how many copies; up to 1,000 jobs are all or none"),
 ]
 Yes = Annotated[bool, Option("--yes", "-y", help="do not ask to confirm", rich_help_panel=AFTER)]
 Detach = Annotated[
