@@ -12,6 +12,7 @@ from uuid import UUID
 
 from celery import Task
 from celery.signals import worker_init
+from django.db import OperationalError
 from django.utils import timezone
 
 from portal.allocations.services import RELEASED_TOGETHER, allocations_release
@@ -162,7 +163,12 @@ def _continuation_from_json(data: dict[str, list[str]] | None) -> Continuation |
 
 def _timed_pass() -> None:
     begun = time.monotonic()
-    plan_once()
+    try:
+        plan_once()
+    except OperationalError as error:
+        # What it had committed stays, and the next pass goes on from there.
+        log.error("the pass ends, as the database failed: %s", str(error).strip())
+        raise
     PASS_SECONDS.observe(time.monotonic() - begun)
 
 

@@ -1,5 +1,5 @@
-"""5,000 jobs of one person by the command line, at the rate that a portal takes as shipped, which is
-killed and started again in the middle: none is lost, and none is submitted twice."""
+"""5,000 jobs of one person by the command line, at the rate that a portal takes as shipped, and the
+portal is killed and started again in the middle: none is lost, and none is submitted twice."""
 
 import subprocess
 import sys
