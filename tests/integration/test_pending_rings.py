@@ -115,7 +115,10 @@ STEPS = st.lists(st.sampled_from(["commit", "work"]), max_size=3)
 
 @given(data=st.data())
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+    derandomize=True,
+    max_examples=40,
 )
 def test_no_ring_is_lost_wherever_it_falls(monkeypatch, data):
     """Between any two steps of a worker, others commit and ring, and other workers take tasks. Once

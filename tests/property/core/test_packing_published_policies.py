@@ -87,21 +87,21 @@ def both(policy, score, world):
 
 
 @given(WORLDS)
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, derandomize=True, max_examples=80)
 def test_best_fit_decides_as_its_definition(world):
     fast, slow = both("bestfit", best_fit, world)
     assert fast == slow
 
 
 @given(WORLDS)
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, derandomize=True, max_examples=80)
 def test_fragmentation_gradient_descent_decides_as_its_definition(world):
     fast, slow = both("fgd", gradient, world)
     assert fast == slow
 
 
 @given(WORLDS)
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, derandomize=True, max_examples=30)
 def test_random_and_packing_take_only_what_is_free_and_whatever_fits(world):
     nodes, kinds, numbers = world
     pods = TracePods(tuple(kinds), np.array([n % len(kinds) for n in numbers], np.int64))

@@ -115,7 +115,7 @@ def _require_room(held):
     st.sampled_from(list(PreemptionMode)),
     st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, derandomize=True)
 def test_no_device_is_given_twice_and_every_job_is_told(jobs, backfill, preemption, fair):
     quotas = [a_quota("p", gpus=2)]
     scenario = a_scenario(
