@@ -76,7 +76,14 @@ def test_an_id_of_another_stream_is_taken_for_none(olga, job, last):
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_a_bell_of_a_job_that_is_shown_is_heard_from_the_first_event_on(olga, job, path):
+def test_a_bell_of_a_job_that_is_shown_is_heard_from_the_first_event_on(
+    olga, job, path, monkeypatch
+):
+    # Only the bell makes it look again.
+    patient = StreamPace(min_seconds=0, max_seconds=3_600, read_time_factor=0)
+    for stream in (jobs_stream, queue_stream):
+        monkeypatch.setattr(stream, "PACE", patient)
+
     def change() -> None:
         Job.objects.filter(pk=job.pk).update(position=77)
         ring(f"job:{job.pk}")
