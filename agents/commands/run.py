@@ -14,6 +14,9 @@ from pathlib import Path
 
 from agents.admission.policy import NodePolicy, PolicyError, read_policy
 from agents.commands.hardware import network_of, read_numa_host
+from agents.configuration.agent_settings import AgentVariables
+from agents.configuration.declaration import names_of
+from agents.configuration.names import misspelt_settings
 from agents.contract.documents import DesiredReplica, RuntimeKind
 from agents.contract.errors import ContractError
 from agents.contract.log_lines import line_formatter, password_of
@@ -65,6 +68,8 @@ def main(options: argparse.Namespace) -> int:
     os.umask(PRIVATE_UMASK)
     settings = settings_from(options)
     configure_logging(settings)
+    for sentence in misspelt_settings(os.environ, names_of(AgentVariables)):
+        logging.getLogger("agents").warning("setting_ignored", extra={"why": sentence})
     try:
         asyncio.run(run_agent(settings))
     except START_ERRORS as error:

@@ -6,6 +6,19 @@ from difflib import get_close_matches
 PREFIX = "TESSERA_"
 # Below this likeness a name is no slip of the pen.
 LIKENESS = 0.75
+# The agent does not know the names that only the portal reads: nearer than any of them.
+AGENT_LIKENESS = 0.93
+
+
+def misspelt_settings(names: Iterable[str], known_names: Collection[str]) -> list[str]:
+    """A sentence for each variable that is nearly one of the names. Others may be another
+    program's."""
+    candidates = [name for name in names if name.startswith(PREFIX) and name not in known_names]
+    nearest = {
+        name: get_close_matches(name, sorted(known_names), 1, AGENT_LIKENESS)
+        for name in sorted(candidates)
+    }
+    return [_sentence(name, known_names) for name, found in nearest.items() if found]
 
 
 def unknown_settings(names: Iterable[str], known_names: Collection[str]) -> list[str]:

@@ -20,6 +20,15 @@ class ValueKind:
     """The value of a text. Raises ValueError."""
 
 
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 65_536:
+        raise ValueError(text)
+    return int(text)
+
+
+PORT = ValueKind("a number from 1 to 65535", _port)
+
+
 def whole_number(minimum: int = 0) -> ValueKind:
     def parse(text: str) -> int:
         if (number := int(text)) < minimum:

@@ -51,8 +51,10 @@ def check_machine(environ: Mapping[str, str]) -> None:
 
 
 def port_from(environ: Mapping[str, str]) -> int:
-    """TESSERA_PORT, or 8000. Raises UnsuitableMachine."""
-    text = environ.get("TESSERA_PORT", str(DEFAULT_PORT))
+    """TESSERA_PORT, or 8000, as the settings read it. Raises UnsuitableMachine."""
+    text = environ.get("TESSERA_PORT", "")
+    if not text.strip():
+        return DEFAULT_PORT
     if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 65_536:
         raise UnsuitableMachine(
             f"TESSERA_PORT={text!r} is not a port: set it to a number from 1 to 65535."

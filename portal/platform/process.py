@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.configuration.declaration import Secrecy, setting
-from agents.configuration.value_kinds import LOG_FORMAT, TIME_ZONE, whole_number
+from agents.configuration.value_kinds import LOG_FORMAT, PORT, TIME_ZONE
 from agents.contract.version import VERSION
 from portal.platform.readers import BEAT, COMPOSE, DEMONSTRATION, PLANNERS, PORTAL, WEB, WORKER
 
@@ -60,6 +60,4 @@ class ProcessSettings:
     version: str = setting(
         VERSION, "The tag of the portal's image in `docker-compose.yml`.", readers=COMPOSE
     )
-    port: int = setting(
-        8000, "The demonstration's port.", kind=whole_number(1), readers=DEMONSTRATION
-    )
+    port: int = setting(8000, "The demonstration's port.", kind=PORT, readers=DEMONSTRATION)

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import ssl
 import sys
 from collections.abc import Iterator
@@ -193,8 +194,8 @@ class Hosts:
 
     def environ(self) -> dict[str, str]:
         """deploy/portal.env, completed as its comments say."""
-        lines = self.deployed("portal.env").splitlines()
-        given = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+        words = shlex.split(self.deployed("portal.env"), comments=True)
+        given = dict(word.split("=", 1) for word in words)
         own = {"TESSERA_SECRET_KEY": self.secret, "TESSERA_VAR": str(self.var)}
         return _foreign() | given | own | {"PYTHONPATH": str(ROOT)} | self.extra_env
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from agents.configuration.agent_settings import AgentVariables
 from agents.configuration.declaration import Secrecy, SettingReader, names_of, setting
-from agents.configuration.names import unknown_settings
+from agents.configuration.names import misspelt_settings, unknown_settings
 from agents.configuration.reading import (
     MAX_FILE_BYTES,
     SettingsError,
@@ -21,6 +22,8 @@ from agents.configuration.value_kinds import (
     url,
     whole_number,
 )
+from portal.configuration.report import known_names
+from portal.demo.preflight import UnsuitableMachine, port_from
 from portal.platform import Platform, platform_from, with_password
 
 WEB = SettingReader.WEB
@@ -185,3 +188,22 @@ def test_passwords_of_servers_come_from_files(tmp_path):
     assert platform.redis_url == "redis://counts:p%3Aredis@r"
     assert platform.broker_url == "redis://broker:p%3Abroker@r"
     assert "p%3A" not in repr(platform) and "p:" not in repr(platform)
+
+
+def test_an_agent_is_told_of_its_misspelt_variables_and_of_no_other_programs():
+    of_agent = names_of(AgentVariables)
+    (sentence,) = misspelt_settings(("TESSERA_JOIN_TOKN", "PATH"), of_agent)
+    assert "TESSERA_JOIN_TOKN is not a setting" in sentence and "TESSERA_JOIN_TOKEN?" in sentence
+    # On one machine all programs may have all variables.
+    assert misspelt_settings(known_names(), of_agent) == []
+
+
+@pytest.mark.parametrize("text", ["", " ", "8001", "65535", "0", "65536", "-1", "80a", "٨", "8 0"])
+def test_the_demonstration_reads_its_port_as_the_settings_do(text):
+    environ = {"TESSERA_PORT": text}
+    reading = read_settings(Platform, environ)
+    if reading.problems:
+        with pytest.raises(UnsuitableMachine, match="TESSERA_PORT"):
+            port_from(environ)
+    else:
+        assert port_from(environ) == reading.values.port

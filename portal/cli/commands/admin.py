@@ -106,7 +106,13 @@ def held_work(
     client = cli_context(context).client
     row = client.get(api_path("nodes", node), hint="tessera admin node list")
     held = row["held_replicas"]
-    print_rows(held, HELD_COLUMNS, output, name="replica", empty="The node holds nothing back.")
+    print_rows(
+        held,
+        HELD_COLUMNS,
+        output,
+        name="replica",
+        empty="The node runs nothing that the portal does not know.",
+    )
     if not end or not row["holding_since"]:
         return
     if not yes:

@@ -24,6 +24,7 @@ def test_an_agent_without_its_engine_ends_with_what_to_do(tmp_path):
         "PATH": os.environ["PATH"],
         "TESSERA_SIMULATED_DRIVER": str(state),
         "DOCKER_HOST": f"unix://{tmp_path}/no.sock",
+        "TESSERA_JOIN_TOKN": "a slip",
     }
     done = subprocess.run(
         command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False
@@ -31,3 +32,4 @@ def test_an_agent_without_its_engine_ends_with_what_to_do(tmp_path):
     assert done.returncode == 1
     assert "no Docker Engine answers" in done.stderr
     assert "sudo systemctl start docker" in done.stderr
+    assert "did you mean TESSERA_JOIN_TOKEN?" in done.stderr and "a slip" not in done.stderr

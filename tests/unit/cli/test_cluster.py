@@ -168,6 +168,12 @@ def test_held_work_is_listed_first_and_ended_only_as_listed():
     assert rest.body("POST", "nodes/n1/allow-mass-removal") == {"replicas": ["r1", "r2"]}
 
 
+def test_a_node_without_held_work_says_so_plainly():
+    node = a_node(holding_since=None, held_replicas=[])
+    listed = Rest().on("GET", "nodes/n1", node).run("admin", "node", "held", "n1")
+    assert listed.stderr == "The node runs nothing that the portal does not know.\n"
+
+
 def a_quota(limit: int = 8, version: int = 3) -> dict:
     return {
         "project": "vision",

@@ -53,6 +53,12 @@ def test_no_translation_is_empty_or_loses_a_value():
         assert set(HOLE.findall(text)) == set(HOLE.findall(key)), key
 
 
+def test_a_job_has_one_word():
+    """作业 is a job; 任务 only in "background task", which is none of a user's."""
+    texts = (text.replace("后台任务", "") for text in catalogue().values())
+    assert [text for text in texts if "任务" in text] == []
+
+
 def test_the_compiled_file_is_that_of_the_source():
     source = (FOLDER / "django.po").read_text("utf-8")
     written = [eval(text) for text in re.findall(r'^msgstr(?:\[0\])? (".+")$', source, re.M)]
