@@ -28,6 +28,7 @@ from portal.leases.services import (
 from portal.live.bell import (
     answer_drive,
     answer_plan,
+    is_plan_rung,
     renew_plan,
     ring_estimates,
     ring_plan,
@@ -58,8 +59,8 @@ log = logging.getLogger(__name__)
 # CELERY_TASK_SOFT_TIME_LIMIT, which ends a pass at any point, even within a query.
 DECIDE_SECONDS = 2.5
 COMMIT_WITHIN_SECONDS = 7.0
-# No further pass begins in a task that has run this long.
-NEXT_ROUND_WITHIN_SECONDS = 4.0
+# No further pass begins in a task that has run this long: other kinds of work have their turn.
+NEXT_ROUND_WITHIN_SECONDS = 1.5
 # A sweep that begins sooner after another one has nothing to find.
 SWEEP_PAUSE_SECONDS = 2.0
 
@@ -174,7 +175,8 @@ def _timed_pass() -> None:
 
 @app.task(name="scheduler.tasks.plan", bind=True)
 def plan(self: Task) -> bool:
-    """A pass, if one was rung since the last one began: many rings are one pass."""
+    """A pass, if one was rung since the last one began: many rings are one pass. One that is rung
+    during a pass follows at once, ahead of other kinds of work, for NEXT_ROUND_WITHIN_SECONDS."""
     if (self.request.delivery_info or {}).get("redelivered"):
         # The process that took its ring was killed, perhaps in the middle of the pass.
         renew_plan()
@@ -184,6 +186,7 @@ def plan(self: Task) -> bool:
         work=_timed_pass,
         seconds=NEXT_ROUND_WITHIN_SECONDS,
         ring_again=partial(ring_plan, repeat=True),
+        is_rung=is_plan_rung,
     )
 
 

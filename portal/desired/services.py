@@ -16,6 +16,8 @@ from portal.live.bell import ring
 
 # Of a node, what a renewed document changes.
 DOCUMENT_COLUMNS = ("revision", "desired", "drive_due")
+# What a renewal needs of it.
+RENEWED_COLUMNS = (*DOCUMENT_COLUMNS, "allow_mass_removal")
 
 
 def node_drive(*, node_id: UUID) -> bool:
@@ -30,8 +32,7 @@ def nodes_drive(*, node_ids: Collection[UUID]) -> frozenset[UUID]:
         return frozenset()
     with transaction.atomic():
         nodes = Node.objects.filter(pk__in=node_ids)
-        columns = (*DOCUMENT_COLUMNS, "allow_mass_removal")
-        return documents_update(nodes.only(*columns).lock_rows())
+        return documents_update(nodes.only(*RENEWED_COLUMNS).lock_rows())
 
 
 def documents_update(nodes: Collection[Node]) -> frozenset[UUID]:

@@ -21,6 +21,7 @@ def run_exclusively(
     rounds: int = 20,
     seconds: float = inf,
     ring_again: Callable[[], None] = lambda: None,
+    is_rung: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Run `work` under the lease `name`, and again while it is rung: at most `rounds` times, and no
     round begins when `seconds` have passed. If it is rung even then, `ring_again` is called once
@@ -31,15 +32,20 @@ def run_exclusively(
     Returns False if another worker holds the lease. In that case the ring is set before the claim
     is tried again, and the holder looks for it after it has given the lease back: one of the two
     does another round.
+
+    `is_rung` looks for rings that have sent a task of their own: a round that begins at once finds
+    less waiting than that task would. Past the limits it is left to that task.
     """
     claim, begun = lease_claim(name), time.monotonic()
     for number in count(1):
         if not _round(claim, name, work, is_due):
             return number > 1
-        if not _ring_clear(name):
+        is_left = _ring_clear(name)
+        if not (is_left or is_rung()):
             break
         if number >= rounds or time.monotonic() - begun >= seconds:
-            ring_again()
+            if is_left:
+                ring_again()
             break
     return True
 

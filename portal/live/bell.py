@@ -102,6 +102,11 @@ def renew_plan() -> None:
     pending.renew(_pending_key(PLAN_TASK))
 
 
+def is_plan_rung() -> bool:
+    """Whether a pass is on its way: what it begins with need not be done now."""
+    return pending.is_marked(_pending_key(PLAN_TASK))
+
+
 def ring_estimates() -> None:
     """Start the estimation of start times after the commit."""
     _on_commit(lambda: _send(ESTIMATES_TASK))

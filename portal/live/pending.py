@@ -47,6 +47,18 @@ def renew(key: str) -> None:
         log.debug("ring %s was not noted: %s", key, error)
 
 
+def is_marked(key: str) -> bool:
+    """Whether a task is on its way for `key`; it stays so. False where that cannot be read."""
+    platform = settings.PLATFORM
+    try:
+        if platform.redis_url:
+            return bool(_client(platform.redis_url).exists(PREFIX + key))
+        return 0 <= time.time() - _noted_at(_folder() / key) <= SECONDS
+    except (redis.RedisError, OSError) as error:
+        log.debug("ring %s was not read: %s", key, error)
+        return False
+
+
 def take(key: str) -> bool:
     """Whether a ring was pending; it no longer is. Call it before reading rows."""
     platform = settings.PLATFORM

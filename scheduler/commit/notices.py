@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from portal.jobs.models import Job
 from portal.jobs.waiting_columns import waiting_columns_write
-from portal.live.bell import ring
+from portal.live.bell import is_plan_rung, ring
 from portal.planning.alternatives import with_alternatives_of
 from scheduler.core.model.decisions import Deferral, Reservation
 
@@ -24,12 +24,15 @@ class NoticePace:
     written_at: float = -inf
     """By the monotonic clock."""
 
+    @property
+    def is_recent(self) -> bool:
+        return time.monotonic() - self.written_at < PAUSE_SECONDS
+
     def is_due(self, length: int) -> bool:
         """Whether to write those of a queue of this length; True counts as done."""
-        now = time.monotonic()
-        if length > SHORT_QUEUE and now - self.written_at < PAUSE_SECONDS:
+        if length > SHORT_QUEUE and self.is_recent:
             return False
-        self.written_at = now
+        self.written_at = time.monotonic()
         return True
 
     def reset(self) -> None:
@@ -56,8 +59,11 @@ def deferrals_write(deferrals: tuple[Deferral, ...]) -> None:
 
     In a long queue each placement moves all positions. So that passes in quick succession do not
     write thousands of rows each, a job that has no reason yet gets it at once, and what has changed
-    is written by the first pass after PAUSE_SECONDS; every sweep starts one.
+    is written by the first pass after PAUSE_SECONDS; every sweep starts one. Within that time a
+    pass that is rung again writes nothing: devices wait for the next one, which decides anew.
     """
+    if notice_pace.is_recent and is_plan_rung():
+        return
     queued, new = Job.objects.queued(), {int(each.job): each for each in deferrals}
     if notice_pace.is_due(len(new)):
         rows = queued.filter(reason__isnull=False).values_list("pk", "reason", "position")

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from portal.allocations.services import GangOrder, gangs_allocate
 from portal.audit.transitions import IllegalTransitionError, StaleStatusError, Transitions
+from portal.desired.services import RENEWED_COLUMNS, documents_update
 from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.models import Job, StartEstimate
 from portal.live.bell import ring
@@ -37,7 +38,8 @@ def placements_commit(
     All in one transaction, in as many statements for one as for many. If the database refuses that,
     each half has one of its own, down to a single placement: one that a constraint refuses costs no
     other its devices. `bypassed`: jobs that the last of these, the last one of its plan, went
-    before.
+    before. The documents of their nodes are part of it: a node hears of a gang with the commit, and
+    nobody takes its row between the two.
     """
     try:
         with transaction.atomic():
@@ -66,7 +68,8 @@ def _commit(placements: Sequence[JobPlacement], bypassed: Collection[str]) -> li
     replicas = [replica for placement in placements for replica in placement.replicas]
     devices = [device for replica in replicas for device in replica.devices]
     quotas = Quota.objects.applying_to_any(owners.values()).lock_rows()
-    nodes = Node.objects.filter(pk__in={replica.node for replica in replicas}).lock_keys()
+    touched = Node.objects.filter(pk__in={replica.node for replica in replicas})
+    nodes = touched.only(*RENEWED_COLUMNS).lock_rows()
     gpus = Gpu.objects.filter(pk__in={device.gpu for device in devices}).lock_rows()
     slices = Slice.objects.filter(pk__in={d.slice for d in devices if d.slice}).lock_rows()
     if bypassed:
@@ -83,16 +86,18 @@ def _commit(placements: Sequence[JobPlacement], bypassed: Collection[str]) -> li
     if started and started[-1] is placements[-1]:
         Job.objects.filter(pk__in=bypassed).count_bypass()
     jobs_place([(gang.job, placement) for placement, gang in placed], now)
+    gained = {UUID(replica.node) for placement in started for replica in placement.replicas}
+    documents_update([node for node in nodes if node.pk in gained])
     return started
 
 
 def _legal(
-    placements: Sequence[JobPlacement], jobs: list[Job], nodes: list[UUID], now: datetime
+    placements: Sequence[JobPlacement], jobs: list[Job], nodes: list[Node], now: datetime
 ) -> Iterator[tuple[JobPlacement, GangOrder]]:
     """Those that the planner could decide now, on the locked rows, one after the other."""
     free = {str(job.pk): job for job in jobs if not job.hold_owner}
     waiting = {job.id: job for job in waiting_jobs_from_rows(list(free.values()))}
-    ledger = Ledger(cluster_snapshot(now=now, nodes=nodes))
+    ledger = Ledger(cluster_snapshot(now=now, nodes=[node.pk for node in nodes]))
     for placement in placements:
         # Once each: a job has one attempt at a time.
         job = free.pop(placement.job, None)

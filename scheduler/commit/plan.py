@@ -20,7 +20,7 @@ from scheduler.commit.preemptions import preemption_commit
 from scheduler.core.model.decisions import Carve, JobPlacement, Merge, Plan, Preemption
 
 OnNodesChanged = Callable[[frozenset[UUID]], object]
-# Placements of one transaction, after which their nodes hear of them. It holds the quotas of their
+# Placements of one transaction, with which their nodes hear of them. It holds the quotas of their
 # owners for some 100 ms.
 BATCH_SIZE = 64
 
@@ -42,8 +42,9 @@ def commit(
     *,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> CommitResult:
-    """Apply the plan. `on_nodes_changed` is called as soon as nodes have a new desired state: the
-    first placements of many do not wait for the last ones, nor for the rest of the plan.
+    """Apply the plan. Nodes hear of their placements with each transaction: the first ones of many
+    do not wait for the last ones, nor for the rest of the plan. `on_nodes_changed` is called with
+    the nodes whose partitions are to change.
 
     `should_stop` is called between two transactions. Once it returns True, no further decision is
     applied, apart from the first ones of the plan. Reservations and reasons are written even then:
@@ -55,9 +56,7 @@ def commit(
         batch = placements[tried : tried + BATCH_SIZE]
         tried += len(batch)
         # A plan that is committed again after a crash must not count its bypasses twice.
-        taken = placements_commit(batch, plan.bypassed if tried == len(placements) else ())
-        placed += taken
-        on_nodes_changed(_nodes_of(taken))
+        placed += placements_commit(batch, plan.bypassed if tried == len(placements) else ())
     if placed and placed[-1] is not placements[-1]:
         Job.objects.filter(pk__in=plan.bypassed).count_bypass()
     steps: list[Callable[[], str]] = [

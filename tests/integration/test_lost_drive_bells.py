@@ -186,7 +186,7 @@ def never_driven() -> list[HonestNode]:
 
 
 KINDS = [
-    *(placed, at_the_barrier, cancelled, extended, carved, merged, of_another_mode),
+    *(at_the_barrier, cancelled, extended, carved, merged, of_another_mode),
     *(allowed_to_remove_most, with_a_decided_claim),
 ]
 # Changes that the node's own report brings.
@@ -209,8 +209,10 @@ def test_a_lost_bell_is_found_by_the_sweep(kind: Callable[[], list[HonestNode]],
     assert not any(lags(pk) for pk in nodes)
 
 
-@pytest.mark.parametrize("kind", REPORTED)
-def test_a_report_needs_no_bell_of_its_own_node(kind: Callable[[], list[HonestNode]]):
+@pytest.mark.parametrize("kind", [placed, *REPORTED])
+def test_a_placement_and_a_report_need_no_bell_of_their_own_nodes(
+    kind: Callable[[], list[HonestNode]],
+):
     assert not any(lags(node.row.pk) for node in kind())
 
 

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from portal.allocations.models import Allocation
-from portal.inventory.models import Gpu
+from portal.inventory.models import Gpu, Node
 from portal.jobs.models import Attempt, Job, Replica
 from portal.planning.history import LATE, mix, past_runs
 from portal.planning.history_cache import DISCARD_AFTER, MAX_AGE, REFRESH_AFTER, HistoryCache
@@ -222,16 +222,20 @@ def test_nodes_hear_of_placements_before_the_rest_of_a_plan_is_written(alice, vi
         waits = [a_job(alice, vision, device={"gpus": 1}) for _ in range(4)]
     monkeypatch.setattr(committer, "BATCH_SIZE", 2)
     said: list[object] = []
-    write = committer.deferrals_write
+    write, place = committer.deferrals_write, committer.placements_commit
     monkeypatch.setattr(
         committer, "deferrals_write", lambda holds: (said.append("holds"), write(holds))
     )
 
-    def heard(nodes) -> None:
-        said.append((set(nodes), Job.objects.filter(status=JobStatus.PLACED).count()))
+    def heard(placements, bypassed):
+        placed = place(placements, bypassed)
+        row = Node.objects.get(pk=node.row.pk)
+        said.append((row.revision, len(row.desired["replicas"])))
+        return placed
 
+    monkeypatch.setattr(committer, "placements_commit", heard)
     decided = plan(planner_input(now=timezone.now(), policy=Policy()), Policy())
-    committed = committer.commit(decided, heard)
+    committed = committer.commit(decided, lambda nodes: said.append(set(nodes)))
     assert (committed.placed, committed.nodes) == (3, {node.row.pk})
-    assert said == [({node.row.pk}, 2), ({node.row.pk}, 3), "holds", (set(), 3)]
+    assert said == [(2, 2), (3, 3), "holds", set()]
     assert Job.objects.get(pk=waits[3].pk).reason

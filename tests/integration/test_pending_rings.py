@@ -82,6 +82,28 @@ def test_a_task_whose_process_was_killed_makes_the_pass_that_it_had_begun(worker
     assert len(workers.queue) == 1, "the next ring sends a task"
 
 
+def test_a_pass_that_is_rung_during_one_does_not_wait_for_a_task_of_its_own(workers):
+    def ring_once():
+        workers.during = lambda: None
+        workers.commit()
+
+    workers.during = ring_once
+    workers.commit()
+    workers.work()
+    assert (workers.passes, workers.read) == (2, 2)
+    assert len(workers.queue) == 1, "that worker might have died"
+    workers.work_off()
+    assert workers.passes == 2, "which has nothing left to do"
+
+
+def test_other_kinds_of_work_have_their_turn_while_every_pass_is_rung_again(workers, monkeypatch):
+    monkeypatch.setattr(tasks, "NEXT_ROUND_WITHIN_SECONDS", 0)
+    workers.during = workers.commit
+    workers.commit()
+    workers.work()
+    assert (workers.passes, len(workers.queue)) == (1, 1)
+
+
 def test_the_sweep_sends_a_task_also_where_one_is_on_its_way_and_it_does_nothing(workers):
     workers.commit()
     for _ in range(3):

@@ -9,7 +9,7 @@ from agents.contract.message import verbatim
 from portal.jobs import waiting_columns
 from portal.jobs.models import Job
 from portal.jobs.waiting_columns import waiting_columns_write
-from portal.live import bell
+from portal.live import bell, pending
 from scheduler.commit import notices
 from scheduler.commit.notices import SHORT_QUEUE, deferrals_write
 from scheduler.core.model.decisions import Deferral
@@ -43,6 +43,8 @@ def a_queue(length):
     like = a_job(user, a_project("", user))
     many_jobs(like, length - 1, reason=None)
     Job.objects.update(position=None, reason=None)
+    # The pass that these jobs have rung.
+    pending.take("plan")
 
 
 def deferrals(sentence, first=1):
@@ -95,6 +97,23 @@ def test_a_long_queue_is_written_at_most_once_a_second(clock):
     clock[0] += 0.2
     deferrals_write(deferrals("still full", first=1))
     assert written() == [("still full", place) for place in range(1, LONG + 1)]
+
+
+def test_a_pass_that_is_rung_again_leaves_reasons_to_the_next_one_for_a_second(clock):
+    a_queue(3)
+    deferrals_write(deferrals("full"))
+    new = deferrals("still full")
+    pending.mark("plan")
+    clock[0] += 0.9
+    with CaptureQueriesContext(connection) as seen:
+        deferrals_write(new)
+    assert (len(seen), written()[0]) == (0, ("full", 1))
+    clock[0] += 0.2
+    deferrals_write(new)
+    assert written()[0] == ("still full", 1), "whatever is rung"
+    pending.take("plan")
+    deferrals_write(deferrals("free"))
+    assert written()[0] == ("free", 1)
 
 
 def test_a_new_job_has_its_reason_at_once(clock):
