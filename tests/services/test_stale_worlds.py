@@ -19,6 +19,7 @@ from scheduler import tasks
 from scheduler.commit.partitions import carve_commit, merge_commit
 from scheduler.core.model.decisions import Carve, Merge
 from scheduler.core.model.states import JobStatus
+from tests.services.lock_waits import waits_for_lock
 from tests.services.stack import until
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -180,15 +181,6 @@ def test_what_changed_meanwhile_is_refused_and_the_others_are_placed(
         assert world.job.status == JobStatus.QUEUED
         assert world.job.reason, "it says why it waits"
     exact_units()
-
-
-def waits_for_lock() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
-        return cursor.fetchone()[0] > 0
 
 
 def exact_units() -> int:
