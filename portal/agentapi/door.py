@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from uuid import UUID
 
@@ -34,6 +35,16 @@ REPORTED_KIB = BucketRate(burst=8_192, per_second=1_024)
 LOG_CHUNKS = BucketRate(burst=400, per_second=100)
 # As many nodes are remembered as there are buckets.
 MAX_NODES = 20_000
+# So long, the body of a call is read without asking the database for its token first. After that
+# time at the latest, a node that was revoked or retired is refused before its body is read.
+READ_AGAIN_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    digest: str
+    read_at: float
+    """By the door's clock, when the database had it."""
 
 
 class Door:
@@ -44,26 +55,35 @@ class Door:
         self._hellos = TokenBuckets(HELLOS, clock=clock)
         self._refused_tokens = TokenBuckets(REFUSED_TOKENS, clock=clock)
         self._refused_greetings = TokenBuckets(REFUSED_GREETINGS, clock=clock)
-        # By node, the digest of the token that it proved itself with.
-        self._proven: dict[UUID, str] = {}
+        self._clock = clock
+        # By node, the token that it proved itself with.
+        self._proven: dict[UUID, _Proof] = {}
 
     async def caller(
         self, scope: Scope, calls: TokenBuckets, run: RunInThread = run_in_thread
     ) -> UUID:
         """The node that makes the call, from its header alone. Raises ContractError.
 
-        `run`: in which threads its token is read.
+        `run`: in which threads its token is read. One that was read a moment ago is not read again:
+        the call itself authenticates once more where it reads or writes rows.
 
         Refused calls count against the address that they come from. A token that was accepted
         before is not held up by what others at its address do.
         """
         authorization = header(scope, "authorization")
+        proof = self._proof(authorization)
+        if proof and self._clock() - proof.read_at < READ_AGAIN_SECONDS:
+            return self._admitted(claimed_node_id(authorization), calls)
         with self._counted(self._refused_tokens, caller_address(scope), authorization):
             node_id: UUID = await run(bearer_authenticate, authorization=authorization)
         self._remember(node_id, authorization)
-        if wait := calls.take(node_id):
-            raise too_frequent(wait)
-        return node_id
+        return self._admitted(node_id, calls)
+
+    def read_again(self, authorization: str) -> None:
+        """The token was refused behind the door: the next call with it is one of a stranger."""
+        if self._proof(authorization):
+            # The node stays one that has proven itself, with no token of ours.
+            self._proven[claimed_node_id(authorization)] = _Proof("", 0)
 
     @contextmanager
     def enrolment(self, scope: Scope) -> Iterator[None]:
@@ -94,7 +114,7 @@ class Door:
 
     @contextmanager
     def _counted(self, refused: TokenBuckets, address: str, authorization: str) -> Iterator[None]:
-        if not self._is_proven(authorization):
+        if not self._proof(authorization):
             with self._charged(refused, address):
                 yield
             return
@@ -102,7 +122,7 @@ class Door:
             yield
         except ContractError:
             # It has ended: from now on its bearer is a stranger again.
-            self._proven[claimed_node_id(authorization)] = ""
+            self.read_again(authorization)
             refused.take(address)
             raise
 
@@ -120,15 +140,23 @@ class Door:
             raise
         refused.give_back(key)
 
-    def _is_proven(self, authorization: str) -> bool:
+    @staticmethod
+    def _admitted(node_id: UUID, calls: TokenBuckets) -> UUID:
+        if wait := calls.take(node_id):
+            raise too_frequent(wait)
+        return node_id
+
+    def _proof(self, authorization: str) -> "_Proof | None":
+        """Of a token that was accepted here."""
         try:
-            return self._proven.get(claimed_node_id(authorization)) == digest_of(authorization)
+            proof = self._proven.get(claimed_node_id(authorization))
         except ContractError:
-            return False
+            return None
+        return proof if proof and proof.digest == digest_of(authorization) else None
 
     def _remember(self, node_id: UUID, authorization: str) -> None:
         self._proven.pop(node_id, None)
-        self._proven[node_id] = digest_of(authorization)
+        self._proven[node_id] = _Proof(digest_of(authorization), self._clock())
         while len(self._proven) > MAX_NODES:
             del self._proven[next(iter(self._proven))]
 

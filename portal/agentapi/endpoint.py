@@ -67,6 +67,14 @@ UNAVAILABLE_SECONDS = 2
 DRAINED_BYTES = 64 << 10
 # The body of an enrolment or a hello is there by then.
 GREETING_SECONDS = 10
+# Refusals of a token: the door no longer takes it for known.
+TOKEN_REFUSED = frozenset(
+    {
+        ContractErrorCode.TOKEN_INVALID,
+        ContractErrorCode.EPOCH_STALE,
+        ContractErrorCode.NODE_RETIRED,
+    }
+)
 LOG = re.compile(r"/agent/v1/replicas/(?P<replica>[^/]+)/log")
 FAILED = {"error": {"code": "internal", "sentence": "the portal failed: try again", "field": ""}}
 NO_SUCH = {"error": {"code": "not_found", "sentence": "no such call", "field": ""}}
@@ -87,6 +95,8 @@ async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
             log.exception("agent call %s failed", scope["path"])
         elif refusal.code is ContractErrorCode.TOO_FREQUENT:
             await refusal_record(AuditAction.THROTTLED, refusal)
+        elif refusal.code in TOKEN_REFUSED:
+            door().read_again(header(scope, "authorization"))
         status, value = (refusal.status, refusal.body()) if refusal else (500, FAILED)
         retry_after = _retry_after(refusal) if refusal else 0
     if value is not None:
