@@ -5,7 +5,7 @@ drives anyway. Rings of planning, and of driving one node, send one task until t
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -23,6 +23,9 @@ from portal.metrics import LOST_RINGS
 from portal.request_id import audited_request_id
 
 CHANNEL = "tessera:bell"
+# Bells of one transaction are one message: each process that listens reads every message.
+SEPARATOR = " "
+KEYS_TOGETHER = 200
 # The key of what people read about all waiting jobs: reasons, positions, estimates. A ring for each
 # of them would be thousands at a time.
 QUEUE = "queue"
@@ -49,6 +52,18 @@ class GatheredRings:
     keys: set[str] = field(default_factory=set)
     nodes: set[UUID] = field(default_factory=set)
     plans: bool = False
+
+
+class KeptRings:
+    """The bells of one transaction, each rung once after its commit, in one message."""
+
+    def __init__(self, key: str) -> None:
+        self.keys = {key: None}
+        # What Django names in its log if the work fails.
+        self.__qualname__ = type(self).__qualname__
+
+    def __call__(self) -> None:
+        _ring(tuple(self.keys))
 
 
 _gathered: ContextVar[GatheredRings | None] = ContextVar("gathered_rings", default=None)
@@ -78,7 +93,21 @@ def ring(key: str) -> None:
     if gathered := _gathered.get():
         gathered.keys.add(key)
         return
-    _on_commit(lambda: _ring(key))
+    if kept := _rings_of_transaction():
+        kept.keys[key] = None
+    else:
+        # Outside a transaction it is rung at once.
+        _on_commit(KeptRings(key))
+
+
+def _rings_of_transaction() -> KeptRings | None:
+    """Those that are rung when the transaction commits, unless its savepoint is rolled back."""
+    connection = transaction.get_connection()
+    savepoints = set(connection.savepoint_ids)
+    for of_savepoints, work, *_ in reversed(connection.run_on_commit):
+        if isinstance(work, KeptRings) and of_savepoints == savepoints:
+            return work
+    return None
 
 
 def ring_plan(*, repeat: bool = False) -> None:
@@ -143,21 +172,24 @@ def ring_site(name: str) -> None:
 def _on_commit(work: Callable[[], object]) -> None:
     """A failing bell does not undo the commit: Django logs the failure and goes on.
 
-    Pass a lambda, never a partial: Django logs the `__qualname__` of what failed.
+    Pass what has a `__qualname__`, so never a partial: Django logs that of what failed.
     """
     transaction.on_commit(work, robust=True)
 
 
-def _ring(key: str) -> None:
+def _ring(keys: Sequence[str]) -> None:
     platform = settings.PLATFORM
     if not platform.redis_url:
-        sockets.send_ring(sockets.bell_folder(platform.var), key, RING_TIMEOUT_SECONDS)
+        for key in keys:
+            sockets.send_ring(sockets.bell_folder(platform.var), key, RING_TIMEOUT_SECONDS)
         return
-    try:
-        _publisher(platform.redis_url).publish(CHANNEL, key)
-    except (redis.RedisError, OSError) as error:
-        LOST_RINGS.labels("bell").inc()
-        log.warning("bell %s was not rung: %s", key, error)
+    for first in range(0, len(keys), KEYS_TOGETHER):
+        together = keys[first : first + KEYS_TOGETHER]
+        try:
+            _publisher(platform.redis_url).publish(CHANNEL, SEPARATOR.join(together))
+        except (redis.RedisError, OSError) as error:
+            LOST_RINGS.labels("bell").inc(len(together))
+            log.warning("%s bells were not rung, such as %s: %s", len(together), together[0], error)
 
 
 def _send_once(name: str, *arguments: str, repeat: bool = False) -> None:

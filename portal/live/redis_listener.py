@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from portal.live.bell import CHANNEL
+from portal.live.bell import CHANNEL, KEYS_TOGETHER, SEPARATOR
 
 FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 5.0
@@ -55,7 +55,6 @@ async def _pass_on(
             # Rings before this confirmation were missed.
             wake_all()
         elif message["type"] == "message":
-            key = message["data"].decode(errors="replace")
+            keys = message["data"].decode(errors="replace").split(SEPARATOR, KEYS_TOGETHER)
             # A stranger in Redis can wake waiters, which then read the database, and nothing more.
-            if KEY.fullmatch(key):
-                fan_out([key])
+            fan_out(key for key in keys if KEY.fullmatch(key))

@@ -212,7 +212,7 @@ def test_a_dry_run_adds_up_and_submits_nothing(client, vision):
 def test_planning_is_rung_once(alice, vision, monkeypatch, django_capture_on_commit_callbacks):
     sent: list[str] = []
     monkeypatch.setattr(bell, "_send", lambda name, *rest: sent.append(name))
-    monkeypatch.setattr(bell, "_ring", sent.append)
+    monkeypatch.setattr(bell, "_ring", sent.extend)
     with django_capture_on_commit_callbacks(execute=True):
         jobs = jobs_submit(user=alice, bodies=[a_request(vision)] * 20, limits=LIMITS)
     assert sorted(sent) == [f"job:{jobs[-1].pk}", bell.PLAN_TASK]

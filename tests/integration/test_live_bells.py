@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import uuid
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -228,3 +229,32 @@ def test_a_signal_ends_waits_before_the_server_says_shutdown(monkeypatch):
     finally:
         gc.unfreeze()
         signal.signal(signal.SIGTERM, before)
+
+
+def test_the_bells_of_a_transaction_are_one_message_each_once(monkeypatch):
+    messages = []
+    monkeypatch.setattr(bells, "_ring", messages.append)
+    with transaction.atomic():
+        for key in ("job:1", "cluster", "job:1", "job:2"):
+            ring(key)
+        with transaction.atomic():
+            ring("node:1")
+        assert not messages
+    ring("job:3")
+    assert sorted(sum(messages, ())) == ["cluster", "job:1", "job:2", "job:3", "node:1"]
+    assert messages[0] == ("job:1", "cluster", "job:2")
+
+
+def test_a_rolled_back_savepoint_takes_its_own_bells_and_no_others(monkeypatch):
+    messages = []
+    monkeypatch.setattr(bells, "_ring", messages.append)
+    with transaction.atomic():
+        with suppress(ZeroDivisionError), transaction.atomic():
+            ring("job:1")
+            ring("job:2")
+            raise ZeroDivisionError
+        ring("job:2")
+        with suppress(ZeroDivisionError), transaction.atomic():
+            ring("job:2")
+            raise ZeroDivisionError
+    assert messages == [("job:2",)]

@@ -4,11 +4,22 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from django.db import transaction
 
-from portal.live.bell import ring
+from portal.live.bell import KEYS_TOGETHER, ring
 from portal.live.listener import listener, subscribe
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services]
+
+
+def ring_both():
+    """More of them than a message takes."""
+    with transaction.atomic():
+        for number in range(1, 2 * KEYS_TOGETHER):
+            ring(f"job:{number + 2}")
+        ring("job:1")
+        ring("job:2")
+    transaction.get_connection().close()
 
 
 def test_rings_pass_through_redis_and_its_return_wakes_everybody(settings, redis_server):
@@ -29,6 +40,9 @@ def test_rings_pass_through_redis_and_its_return_wakes_everybody(settings, redis
             assert await one.wait(300)
             assert await other.wait(300)
             await asyncio.to_thread(ring, "job:2")
+            assert await other.wait(300)
+            await asyncio.to_thread(ring_both)
+            assert await one.wait(300)
             assert await other.wait(300)
 
     async def whole():

@@ -25,7 +25,7 @@ LONG = SHORT_QUEUE + 20
 @pytest.fixture
 def rung(monkeypatch):
     keys = []
-    monkeypatch.setattr(bell, "_ring", keys.append)
+    monkeypatch.setattr(bell, "_ring", keys.extend)
     monkeypatch.setattr(bell, "_send", lambda *_: True)
     return keys
 
