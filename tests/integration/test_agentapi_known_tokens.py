@@ -1,4 +1,4 @@
-"""A token that the door has read a moment ago: it is not read there again, and ends as any other."""
+"""A token that the door read a moment ago is not read there again, and ends as any other."""
 
 import pytest
 from asgiref.sync import sync_to_async
