@@ -11,8 +11,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from django.conf import settings
 from prometheus_client.parser import text_string_to_metric_families
 
+from portal.settings.servers import REQUEST_CONNECTIONS
 from tests.environment.programs import free_port
 from tests.services.stack import Stack, until
 
@@ -183,7 +185,8 @@ def test_the_web_process_answers_for_itself(stack, job):
     assert found["tessera_agent_calls_total", ("call", "hello"), ("status", "200")] >= 1
     assert found["tessera_agent_calls_total", ("call", "sync"), ("status", "401")] >= 1
     assert found["tessera_store_bytes_total", ("direction", "written")] >= len("hello\n")
-    assert found["tessera_database_connections", ("state", "most")] == 16
+    most = REQUEST_CONNECTIONS + settings.PLATFORM.agent_connections
+    assert found["tessera_database_connections", ("state", "most")] == most
     assert found["tessera_held_calls",] >= 0
     text = str(sorted(found))
     assert not [planted for planted in PLANTED.values() if planted in text]
