@@ -30,7 +30,8 @@ from portal.stream_access import (
     while_signed_in,
 )
 
-HEARTBEAT_SECONDS = 15
+# A page says that it is not live once it has heard nothing for 15 s (portal/static/live_marker.js).
+HEARTBEAT_SECONDS = 10
 # The browser then reconnects by itself, with the id of the last event it received.
 MAX_LIFETIME_SECONDS = 600
 RETRY_MILLISECONDS = 1_000

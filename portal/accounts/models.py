@@ -28,6 +28,8 @@ class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no
     """A person. `is_superuser` makes a platform admin."""
 
     language = models.CharField(max_length=10, blank=True, default="")
+    # A name such as "Europe/Berlin"; empty: as the browser says.
+    time_zone = models.CharField(max_length=64, blank=True, default="", db_default="")
     # The person's permanent id in the organisation's directory; null for others.
     directory_id = models.CharField(max_length=200, null=True, blank=True, unique=True)
 

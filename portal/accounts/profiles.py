@@ -17,6 +17,12 @@ def user_language_set(*, user: User, language: str) -> None:
     user.save(update_fields=["language"])
 
 
+def user_time_zone_set(*, user: User, time_zone: str) -> None:
+    """Set the zone in which the user reads times; empty: as the browser says."""
+    user.time_zone = time_zone
+    user.save(update_fields=["time_zone"])
+
+
 def user_save(*, user: User, changed: Iterable[str], actor: str) -> None:
     """Save an account as a platform admin edited it. `changed`: names of the form's fields."""
     with transaction.atomic():

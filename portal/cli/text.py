@@ -15,12 +15,27 @@ _ESCAPE = re.compile(
 )
 # Other control characters, and marks that change the writing direction.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# How a sentence of the portal writes a moment (agents.contract.moments).
+_UTC_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?) UTC\b", re.ASCII)
 _BREAK = re.compile(r"\r\n?")
 
 
 def single_line(text: object) -> str:
-    """The text on one line, without terminal control sequences."""
-    return " ".join(strip_controls(str(text)).split())
+    """The text on one line, without terminal control sequences; times in UTC become local."""
+    return local_times(" ".join(strip_controls(str(text)).split()))
+
+
+def local_times(text: str) -> str:
+    """A sentence with its times in the terminal's zone: "not before 2026-11-26 02:00 CST"."""
+    return _UTC_TIME.sub(_local_time, text)
+
+
+def _local_time(match: re.Match[str]) -> str:
+    try:
+        when = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
+    except ValueError:
+        return match[0]
+    return when.astimezone().strftime("%Y-%m-%d %H:%M %Z")
 
 
 def strip_controls(text: str) -> str:

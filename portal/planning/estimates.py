@@ -10,6 +10,7 @@ from typing import Any
 from django.utils import timezone
 
 from agents.contract.message import Message
+from agents.contract.moments import write_moment
 from portal.jobs.models import Job, StartEstimate
 from portal.jobs.waiting_columns import waiting_columns_write
 from portal.planning.requests import epoch_seconds
@@ -48,8 +49,7 @@ def no_estimate_for_job(job: Job) -> Message | None:
 def no_estimate_for_code(code: str, begin_at: datetime | None = None) -> Message:
     """For a job that waits for this reason and may not begin before `begin_at`."""
     if code == ReasonCode.BEGIN_TIME and begin_at:
-        time = timezone.localtime(begin_at).strftime("%Y-%m-%d %H:%M %Z")
-        return make_message("no_estimate.begin_time", time=time)
+        return make_message("no_estimate.begin_time", time=write_moment(begin_at))
     why = REASON_KINDS[ReasonCode(code)].no_estimate if code in REASON_KINDS else ""
     return make_message(f"no_estimate.{why or 'nothing'}")
 

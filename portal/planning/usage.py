@@ -149,7 +149,9 @@ def _released(after: datetime, until: datetime) -> QuerySet[Allocation]:
 
 def _sums(rows: QuerySet[Allocation], *, by_days: bool) -> dict[Period, Amounts]:
     """Summed in the database, by project, user and the start of the day or hour."""
-    period = TruncDay("released_at") if by_days else TruncHour("released_at")
+    zone = timezone.get_default_timezone()
+    trunc = TruncDay if by_days else TruncHour
+    period = trunc("released_at", tzinfo=zone)
     names = ("project__slug", "user__username", "period")
     found = (
         rows.order_by()
@@ -169,8 +171,10 @@ def _sums(rows: QuerySet[Allocation], *, by_days: bool) -> dict[Period, Amounts]
 
 
 def _floor(at: datetime, *, by_days: bool) -> datetime:
-    """The start of its day or hour, in the time zone in which the database counts days."""
-    begin = timezone.localtime(at).replace(minute=0, second=0, microsecond=0)
+    """The start of its day or hour, in the portal's time zone: a page has its reader's."""
+    begin = timezone.localtime(at, timezone.get_default_timezone()).replace(
+        minute=0, second=0, microsecond=0
+    )
     return begin.replace(hour=0) if by_days else begin
 
 

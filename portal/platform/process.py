@@ -30,7 +30,10 @@ class ProcessSettings:
         readers=(WORKER, BEAT),
     )
     time_zone: str = setting(
-        "UTC", "Of pages and reports; days begin by it.", kind=TIME_ZONE, readers=PLANNERS
+        "UTC",
+        "Of reports, and of pages whose reader's zone is unknown.",
+        kind=TIME_ZONE,
+        readers=PLANNERS,
     )
     drain_seconds: float = setting(
         0.0,

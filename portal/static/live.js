@@ -1,4 +1,5 @@
 // The live parts of a page: fragments rendered and escaped by the server, swapped in place by name.
+import { inPageZone, liveMarker } from "./live_marker.js";
 import "./log.js";
 
 const parts = (html) => new DOMParser().parseFromString(html, "text/html").querySelectorAll("[data-part]");
@@ -24,23 +25,14 @@ function swap(old, fresh) {
   if (after) after.scrollTop = follows ? after.scrollHeight : top;
 }
 
-// One event stream a page, until the server says "done". Its clock turns amber when it is stale.
+// One event stream a page, until the server says "done". Its marker says since when it has heard nothing.
 const followed = document.querySelector("[data-stream]");
 const retryAfter = 30000;
-let watch;
-if (followed) {
-  const live = document.querySelector("[data-live]");
-  let heardAt = Date.now();
-  follow(live, (at) => { heardAt = at; });
-  watch = setInterval(() => live.closest(".live").classList.toggle("stale", Date.now() - heardAt > 25000), 1000);
-}
+if (followed) follow(liveMarker(document.querySelector("[data-live]")));
 
-function follow(live, setHeard) {
-  const stream = new EventSource(followed.dataset.stream);
-  const heard = () => {
-    setHeard(Date.now());
-    live.textContent = new Date().toLocaleTimeString("en-GB");
-  };
+function follow(marker) {
+  const stream = new EventSource(inPageZone(followed.dataset.stream));
+  const { heard } = marker;
   stream.addEventListener("open", heard);
   stream.addEventListener("beat", heard);
   stream.addEventListener("page", (event) => {
@@ -54,22 +46,21 @@ function follow(live, setHeard) {
   });
   stream.addEventListener("done", () => {
     stream.close();
-    clearInterval(watch);
-    live.closest(".live").remove();
+    marker.remove();
   });
   // Refused for good: too many live pages of this user, or signed out. The browser does not try again.
   stream.addEventListener("error", () => {
     if (stream.readyState === EventSource.CLOSED) setTimeout(reread, retryAfter);
   });
   async function reread() {
-    const response = await fetch(location.href).catch(() => null);
-    // Elsewhere: the sign-in page. What this page shows stays, and its clock stays amber.
+    const response = await fetch(inPageZone(location.href)).catch(() => null);
+    // Elsewhere: the sign-in page. What this page shows stays, and its marker says since when.
     if (response?.redirected) return;
     if (response?.ok) {
       swapParts(await response.text());
       heard();
     }
-    follow(live, setHeard);
+    follow(marker);
   }
 }
 
@@ -80,7 +71,7 @@ if (form) {
   // Of several responses of the same kind only the latest counts.
   async function load(kind, address, options) {
     const number = latest[kind] = (latest[kind] ?? 0) + 1;
-    const response = await fetch(address, options);
+    const response = await fetch(inPageZone(address), options);
     const html = await response.text();
     if (response.ok && number === latest[kind]) swapParts(html);
   }

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import AsyncIterator, Iterator
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -58,7 +58,9 @@ def escape_formula(cell: object) -> str:
     return f"'{text}" if text.startswith(FORMULA_STARTS) else text
 
 
-def csv_chunks(rows: QuerySet[Allocation], window: UsageWindow) -> Iterator[str]:
+def csv_chunks(
+    rows: QuerySet[Allocation], window: UsageWindow, zone: tzinfo = UTC
+) -> Iterator[str]:
     """The file in chunks of CHUNK_ROWS lines, one query each, ordered by when devices were bound.
 
     An allocation that ends meanwhile is still counted up to the window's `now`.
@@ -67,13 +69,15 @@ def csv_chunks(rows: QuerySet[Allocation], window: UsageWindow) -> Iterator[str]
     last: tuple[datetime, Any] | None = None
     found = overlapping(rows, window).order_by("bound_at", "id")
     while chunk := _chunk(found, last):
-        yield _written(_cells(row, window) for row in chunk)
+        yield _written(_cells(row, window, zone) for row in chunk)
         last = (chunk[-1][1], chunk[-1][0])
 
 
-async def csv_chunks_async(rows: QuerySet[Allocation], window: UsageWindow) -> AsyncIterator[str]:
+async def csv_chunks_async(
+    rows: QuerySet[Allocation], window: UsageWindow, zone: tzinfo = UTC
+) -> AsyncIterator[str]:
     """The same for a stream. No database connection is held between chunks."""
-    chunks = csv_chunks(rows, window)
+    chunks = csv_chunks(rows, window, zone)
     next_chunk = sync_to_async(_next, thread_sensitive=False)
     while chunk := await next_chunk(chunks):
         yield chunk
@@ -94,7 +98,7 @@ def _chunk(rows: QuerySet[Allocation], last: tuple[datetime, Any] | None) -> lis
     return list(rows.values_list(*FIELDS)[:CHUNK_ROWS])
 
 
-def _cells(row: tuple[Any, ...], window: UsageWindow) -> list[object]:
+def _cells(row: tuple[Any, ...], window: UsageWindow, zone: tzinfo) -> list[object]:
     _, bound_at, released_at, units, job, name, project, user, node, gpu, board, kind, profile = row
     start, until = window.start, window.until
     seconds = allocation_seconds(bound_at, released_at, start, until)
@@ -110,8 +114,8 @@ def _cells(row: tuple[Any, ...], window: UsageWindow) -> list[object]:
         kind,
         profile,
         units,
-        max(bound_at, start).isoformat(timespec="seconds"),
-        ends.isoformat(timespec="seconds"),
+        max(bound_at, start).astimezone(zone).isoformat(timespec="seconds"),
+        ends.astimezone(zone).isoformat(timespec="seconds"),
         seconds,
         units * seconds,
         gpu_hours(units * seconds),

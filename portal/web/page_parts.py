@@ -6,15 +6,17 @@ any process, and is sent the present parts if they differ. It needs none of the 
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2s
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.utils import translation
+from django.utils import timezone, translation
 
 from portal.accounts.models import User
+from portal.accounts.time_zones import zone_named
 from portal.event_stream import (
     HEARTBEAT_SECONDS,
     ShuttingDown,
@@ -30,6 +32,25 @@ from portal.event_stream import (
 from portal.live.listener import listener, subscribe
 
 MAX_INTERVAL_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class PageFace:
+    """In which language and time zone a page is written."""
+
+    language: str
+    time_zone: str
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        with translation.override(self.language), timezone.override(zone_named(self.time_zone)):
+            yield
+
+
+def page_face(request: HttpRequest) -> PageFace:
+    """That of the page that opened a stream."""
+    language = getattr(request, "LANGUAGE_CODE", "en")
+    return PageFace(language, getattr(request, "time_zone", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +104,7 @@ async def parts_stream(
         user,
         read,
         share_key=share_key,
-        language=getattr(request, "LANGUAGE_CODE", "en"),
+        face=page_face(request),
         pace=pace,
         bells=bells,
         last_id=last_event_id(request),
@@ -96,21 +117,21 @@ async def part_events(
     read: Callable[[User], PageParts],
     *,
     share_key: Hashable,
-    language: str,
+    face: PageFace,
     pace: StreamPace,
     bells: Iterable[str] = (),
     last_id: str = "",
 ) -> AsyncIterator[str]:
     """The parts now, and again after a bell or at the pace's interval; a heartbeat where they are
-    those of `last_id`. `share_key`: what the parts depend on besides user and language, so that
-    one read serves every stream with the same key."""
+    those of `last_id`. `share_key`: what the parts depend on besides user, language and zone, so
+    that one read serves every stream with the same key."""
     end = time.monotonic() + lifetime_seconds()
-    key = (share_key, user.pk, language)
+    key = (share_key, user.pk, face)
     yield retry_directive()
     with subscribe(*bells) as bell:
         while time.monotonic() < end and not bell.is_closing:
             try:
-                parts = await shared_read(_read_parts, user.pk, read, language, share_key=key)
+                parts = await shared_read(_read_parts, user.pk, read, face, share_key=key)
             except ShuttingDown:
                 return
             if parts is None:
@@ -130,14 +151,14 @@ async def part_events(
                 await bell.pause(pace.min_seconds)
 
 
-def _read_parts(pk: int, read: Callable[[User], PageParts], language: str) -> PartsEvent | None:
+def _read_parts(pk: int, read: Callable[[User], PageParts], face: PageFace) -> PartsEvent | None:
     """What the user may see now: rights may have changed since the last read. The event is encoded
     here, once for all streams that share it, and not in the event loop."""
     user = User.objects.filter(pk=pk, is_active=True).first()
     if user is None:
         return None
     begin = time.monotonic()
-    with translation.override(language):
+    with face.active():
         parts = read(user)
     digest = blake2s(parts.html.encode(), digest_size=9).hexdigest()
     event = sse_event("page", parts.html, id=digest)

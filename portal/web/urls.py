@@ -22,6 +22,7 @@ from portal.web.queue import views as queue_views
 from portal.web.queue.stream import queue_stream
 from portal.web.request import views as request_views
 from portal.web.request.stream import request_stream
+from portal.web.time_zone import set_time_zone
 from portal.web.usage import views as usage_views
 from portal.web.webhooks import views as webhooks_views
 
@@ -32,6 +33,7 @@ urlpatterns = [
     path("sign-in/", login, name="sign_in"),
     path("sign-out/", LogoutView.as_view(), name="sign_out"),
     path("language/", set_language, name="language"),
+    path("account/time-zone/", set_time_zone, name="time_zone"),
     path("account/", account_views.account, name="account"),
     path("account/tokens/", tokens.create, name="tokens"),
     path("account/tokens/<str:key>/revoke", tokens.revoke, name="token_revoke"),

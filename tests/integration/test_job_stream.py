@@ -20,6 +20,7 @@ from portal.web.job import stream as job_stream
 from portal.web.job.stream import FollowedPage, job_stream_events
 from portal.web.logs import updates as log_updates
 from portal.web.logs.cursor import Cursor, parse_cursor
+from portal.web.page_parts import PageFace
 from tests.support.logs import write_log
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -79,7 +80,7 @@ class Reader:
 
     async def read(self, until, *, tab: str = "logs", between=None) -> None:
         """Until `until(self)`; `between(n)` is called in a thread after each event."""
-        watched = FollowedPage(self.job.label, tab, self.rank, "en")
+        watched = FollowedPage(self.job.label, tab, self.rank, PageFace("en", ""))
         async with aclosing(
             job_stream_events(self.user, self.job.pk, watched, parse_cursor(self.seen))
         ) as events:

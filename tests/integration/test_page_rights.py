@@ -186,6 +186,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:templates", "post"): (200, 200, 200, 200, 200, 302),
     ("web:template_search", "get"): (200, 200, 200, 200, 200, 302),
     ("web:template_search", "post"): (405, 405, 405, 405, 405, 302),
+    ("web:time_zone", "get"): (405, 405, 405, 405, 405, 405),
+    ("web:time_zone", "post"): (302, 302, 302, 302, 302, 302),
     ("web:token_revoke", "get"): (404, 200, 404, 404, 404, 302),
     ("web:token_revoke", "post"): (404, 302, 404, 404, 404, 302),
     ("web:tokens", "get"): (302, 302, 302, 302, 302, 302),

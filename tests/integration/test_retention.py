@@ -189,7 +189,7 @@ def test_admins_see_use_limits_and_the_next_removal(add, now, client):
     with override_settings(PLATFORM=replace(settings.PLATFORM, **limits)):
         text = client.get("/console/storage/").content.decode()
     assert "30 days after the job ended" in text
-    assert f"{now + timedelta(days=20):%Y-%m-%d}" in text
+    assert f'datetime="{now + timedelta(days=20):%Y-%m-%d}' in text
     assert str(settings.PLATFORM.var.resolve()) in text
 
 

@@ -13,7 +13,7 @@ from agents.contract.telemetry import GpuSample
 from portal.inventory.models import Gpu, LatestSample
 from portal.live.listener import listener
 from portal.web.cluster import stream
-from portal.web.page_parts import StreamPace
+from portal.web.page_parts import PageFace, StreamPace
 from tests.support.rows import a_node, a_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -30,7 +30,7 @@ def hurried(monkeypatch):
 async def told(user, changes, language: str = "en") -> list[str]:
     """The first event, then one after each change."""
     found = []
-    async with aclosing(stream.cluster_events(user, language, {})) as events:
+    async with aclosing(stream.cluster_events(user, PageFace(language, ""), {})) as events:
         assert (await anext(events)).startswith("retry: ")
         found.append(await anext(events))
         for change in changes:

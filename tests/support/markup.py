@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from urllib.parse import urlencode
@@ -10,6 +11,14 @@ from urllib.parse import urlencode
 WRITTEN = {"", "text", "search", "email", "url"}
 CHOSEN = {"checkbox", "radio"}
 BOXES = {"pre", "code"}
+
+
+TIME_TAG = re.compile(r"</?time\b[^>]*>")
+
+
+def without_time_tags(text: str) -> str:
+    """The markup of a page with the words of its times only."""
+    return TIME_TAG.sub("", text)
 
 
 @dataclass

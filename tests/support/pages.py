@@ -72,6 +72,7 @@ PAGES: dict[str, PageOf] = {
 EXCUSED: dict[str, str] = {
     "web:sign_out": POSTED,
     "web:language": POSTED,
+    "web:time_zone": POSTED,
     "web:request_preview": POSTED,
     "web:template_search": "a part of web:request",
     "web:bulk_cancel": POSTED,

@@ -1,6 +1,7 @@
 """Commands about consumption: usage, quota."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from operator import itemgetter
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from portal.cli.output import (
     print_message,
     print_rows,
 )
-from portal.cli.text import gpu_count_text, single_line
+from portal.cli.text import clock_text, gpu_count_text, parse_time, single_line
 
 QUOTA_COLUMNS = [
     Column("PROJECT", lambda quota: quota["project"]),
@@ -82,14 +83,16 @@ def usage(
     first = answer["by"][0] if answer["by"] else "gpu_hours"
     print_rows(answer["results"], shown, output, name=first, empty="No usage in that time.")
     if output is not OutputFormat.NAME:
-        print_message(
-            f"{answer['gpu_hours']} GPU-hours from {answer['from']} to {answer['counted_until']}"
-        )
+        now = cli_context(context).now()
+        begin, end = (parse_time(answer[name]) for name in ("from", "counted_until"))
+        if begin and end:
+            span = f"from {clock_text(begin, now)} to {clock_text(end, now)}"
+            print_message(f"{answer['gpu_hours']} GPU-hours {span}")
         for budget in answer["budgets"]:
-            print_message(_budget(budget))
+            print_message(_budget(budget, now))
 
 
-def _budget(budget: Mapping[str, Any]) -> str:
+def _budget(budget: Mapping[str, Any], now: datetime) -> str:
     """One line: used, reserved and limit in GPU-hours, and the forecast."""
     used, held, limit, end = (
         gpu_count_text((budget.get(f"{name}_unit_seconds") or 0) // 3_600)
@@ -97,7 +100,8 @@ def _budget(budget: Mapping[str, Any]) -> str:
     )
     holder = budget["project"] + (f" {budget['user']}" if budget["user"] else "")
     heading = f", forecast {end} at its end" if budget["forecast_unit_seconds"] is not None else ""
-    out = f", runs out {budget['runs_out_at']}" if budget["runs_out_at"] else ""
+    end_at = parse_time(budget["runs_out_at"])
+    out = f", runs out {clock_text(end_at, now)}" if end_at else ""
     return single_line(
         f"Budget of {holder}: {used} used, {held} reserved, of {limit} GPU-hours{heading}{out}"
     )

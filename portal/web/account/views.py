@@ -19,6 +19,7 @@ from portal.accounts.models import ApiToken, Membership, TokenScope, User
 from portal.accounts.selectors import tokens_of
 from portal.accounts.services import MAX_TOKEN_TTL
 from portal.accounts.sessions import active_sessions
+from portal.accounts.time_zones import zones_by_region
 from portal.web.account.forms import TokenForm
 from portal.web.account.sessions import browser_of
 from portal.web.http import AuthenticatedHttpRequest
@@ -74,6 +75,7 @@ def account_context(user: User, request: HttpRequest) -> dict[str, Any]:
         "second_steps": second_steps(user),
         "memberships": memberships_of(user),
         "sign_in_methods": sign_in_methods(user, request),
+        "zones": zones_by_region(),
         "scopes": scope_choices(user),
         "lifetimes": TOKEN_LIFETIME_DAYS,
         "max_days": MAX_TOKEN_TTL.days,

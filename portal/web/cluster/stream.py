@@ -19,7 +19,7 @@ from portal.event_stream import (
     stream_user,
 )
 from portal.web.cluster.views import live_parts
-from portal.web.page_parts import PageParts, StreamPace, part_events
+from portal.web.page_parts import PageFace, PageParts, StreamPace, page_face, part_events
 
 PACE = StreamPace(min_seconds=5, max_seconds=10)
 BELL = "cluster"
@@ -29,13 +29,12 @@ async def cluster_stream(request: HttpRequest) -> HttpResponseBase:
     user = await stream_user(request)
     if user is None:
         return HttpResponse(status=401)
-    language = getattr(request, "LANGUAGE_CODE", "en")
-    events = cluster_events(user, language, request.GET.dict(), last_event_id(request))
+    events = cluster_events(user, page_face(request), request.GET.dict(), last_event_id(request))
     return event_stream_response(events, stream_owner(request, user))
 
 
 def cluster_events(
-    user: User, language: str, params: Mapping[str, str], last_id: str = ""
+    user: User, face: PageFace, params: Mapping[str, str], last_id: str = ""
 ) -> AsyncIterator[str]:
     """The parts of the page with these URL parameters: now, after each node report, and at
     PACE."""
@@ -43,7 +42,7 @@ def cluster_events(
         user,
         partial(_render_parts, params=params),
         share_key=(BELL, *sorted(params.items())),
-        language=language,
+        face=face,
         pace=PACE,
         bells=(BELL,),
         last_id=last_id,

@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Iterator
-from datetime import datetime, time
+from datetime import datetime, time, tzinfo
 from typing import Any
 
 from django.core.paginator import Paginator
@@ -53,7 +53,9 @@ def audit(request: HttpRequest) -> HttpResponse:
 @platform_admins_only
 def audit_csv(request: HttpRequest) -> StreamingHttpResponse:
     rows, _filters, _errors = _filtered(request)
-    response = StreamingHttpResponse(_csv_lines(rows), content_type="text/csv; charset=utf-8")
+    response = StreamingHttpResponse(
+        _csv_lines(rows, timezone.get_current_timezone()), content_type="text/csv; charset=utf-8"
+    )
     response["Content-Disposition"] = 'attachment; filename="audit.csv"'
     return response
 
@@ -70,19 +72,26 @@ class _Echo:
         return text
 
 
-def _csv_lines(rows: QuerySet[AuditEntry]) -> Iterator[str]:
+def _csv_lines(rows: QuerySet[AuditEntry], zone: tzinfo) -> Iterator[str]:
     out = csv.writer(_Echo())
     yield out.writerow(COLUMNS)
     for row in rows.iterator(chunk_size=500):
-        yield out.writerow([spreadsheet_safe(cell) for cell in _cells(row)])
+        yield out.writerow([spreadsheet_safe(cell) for cell in _cells(row, zone)])
 
 
-def _cells(row: AuditEntry) -> list[str]:
+def _cells(row: AuditEntry, zone: tzinfo) -> list[str]:
     states = [
         json.dumps(value, ensure_ascii=False) if value else "" for value in (row.before, row.after)
     ]
     project = row.project.slug if row.project else ""
-    who = [row.at.isoformat(), row.actor, row.action, row.noun, row.noun_id, project]
+    who = [
+        row.at.astimezone(zone).isoformat(),
+        row.actor,
+        row.action,
+        row.noun,
+        row.noun_id,
+        project,
+    ]
     return [*who, *states, row.address, row.request_id, str(row.occurrences)]
 
 

@@ -4,12 +4,11 @@ from datetime import datetime
 from typing import Any
 
 from django import forms
-from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext_lazy as _
 
 from portal.accounts.models import User
 from portal.web.console.amounts import parse_amount
+from portal.web.moment_reading import read_moment
 
 
 class AmountField(forms.CharField):
@@ -48,19 +47,16 @@ class ActiveUserField(forms.CharField):
 
 
 class MomentField(forms.CharField):
-    """An ISO 8601 date and time; without an offset, in the portal's time zone."""
+    """A date and time; without an offset, in the reader's time zone."""
 
     default_error_messages = {
         "required": _("Enter a date and time such as 2026-12-01T00:00"),
     }
 
     def clean(self, value: Any) -> datetime:
-        text = super().clean(value)
         try:
-            moment = parse_datetime(text)
-            if moment and timezone.is_naive(moment):
-                moment = timezone.make_aware(moment)
-        except (ValueError, OverflowError):
+            moment = read_moment(super().clean(value))
+        except OverflowError:
             moment = None
         if moment is None:
             raise forms.ValidationError(self.error_messages["required"], code="invalid")

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet
-from django.utils import timezone
 
+from agents.contract.moments import write_moment
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
 from portal.accounts.models import Project
 from portal.audit.models import AuditEntry
@@ -98,12 +98,11 @@ def _value(name: str, value: Any) -> str:
     elif isinstance(value, dict):
         text = ", ".join(f"{key}: {part}" for key, part in value.items())
     else:
-        text = _local_time(str(value))
+        text = str(value)
+    text = TIMESTAMP.sub(_readable_time, text)
     return text if len(text) <= MAX_VALUE_LENGTH else text[: MAX_VALUE_LENGTH - 1] + "…"
 
 
-def _local_time(text: str) -> str:
-    """A stored time in the portal's time zone; anything else unchanged."""
-    if not TIMESTAMP.fullmatch(text):
-        return text
-    return timezone.localtime(datetime.fromisoformat(text)).strftime("%Y-%m-%d %H:%M")
+def _readable_time(stored: re.Match[str]) -> str:
+    """For the reader's clock."""
+    return write_moment(datetime.fromisoformat(stored[0]))

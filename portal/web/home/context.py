@@ -182,7 +182,7 @@ def _waiting_row(job: Job) -> WaitingRow:
 def _time(estimate: Any, name: str) -> datetime:
     """Never in the past, although the estimate may be older."""
     at = datetime.fromtimestamp(int(estimate[name]), UTC)
-    return timezone.localtime(max(at, timezone.now()))
+    return max(at, timezone.now())
 
 
 def _budget(user: User, project: Project | None, now: datetime) -> BudgetSummary | None:

@@ -17,7 +17,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils import timezone, translation
+from django.utils import timezone
 
 from portal.accounts.models import User
 from portal.allocations.selectors import attempts_of
@@ -47,6 +47,7 @@ from portal.web.job.log_tab import JobLog, log_bar
 from portal.web.logs.address import LogView, parse_number
 from portal.web.logs.cursor import Cursor, parse_cursor
 from portal.web.logs.updates import LogUpdate, log_update
+from portal.web.page_parts import PageFace, page_face
 from portal.web.wording.messages import refusal_text
 from scheduler.core.model.states import JOB_FINAL, JOB_WAITING, JobStatus
 
@@ -54,6 +55,8 @@ from scheduler.core.model.states import JOB_FINAL, JOB_WAITING, JobStatus
 TABS_WITH_LOG_LINES = ("logs", "full")
 # Between two updates of a log that grows fast.
 PACE_SECONDS = 0.3
+# A job rings for every change, so the reads in between are for what rings nothing.
+BEATS_BETWEEN_READS = 2
 # The parts are rendered at least this often, because they show durations.
 REFRESH_SECONDS = 60
 # The last log bytes may arrive this long after the job has ended; the stream waits for them.
@@ -68,7 +71,7 @@ class FollowedPage:
     tab: str
     """A tab's name; "full" for the full-width log; "page" for a tab without live parts."""
     rank: int | None
-    language: str
+    face: PageFace
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ async def job_stream(request: HttpRequest, ref: str) -> HttpResponseBase:
         ref=ref,
         tab=tab if tab in (*TABS, *TABS_WITH_LOG_LINES) else "page",
         rank=parse_number(request.GET.get("rank", ""), 4),
-        language=getattr(request, "LANGUAGE_CODE", "en"),
+        face=page_face(request),
     )
     events = job_stream_events(user, pk, followed, parse_cursor(last_event_id(request)))
     return event_stream_response(events, stream_owner(request, user))
@@ -149,10 +152,12 @@ async def job_stream_events(
                 return
             if update.has_more:
                 await asyncio.sleep(0)
-            elif not await bell.wait(HEARTBEAT_SECONDS):
+                continue
+            for _beat in range(BEATS_BETWEEN_READS):
+                if await bell.wait(HEARTBEAT_SECONDS):
+                    await bell.pause(PACE_SECONDS)
+                    break
                 yield sse_event("beat")
-            else:
-                await bell.pause(PACE_SECONDS)
 
 
 def _pk(user: User, ref: str) -> int:
@@ -172,7 +177,7 @@ def _read_update(
     events = []
     is_final = JobStatus(job.status) in JOB_FINAL
     has_more = False
-    with translation.override(followed.language):
+    with followed.face.active():
         notice = ""
         if followed.tab in TABS_WITH_LOG_LINES:
             log, notice = _read_log(replicas, cursor, followed, is_final=is_final)

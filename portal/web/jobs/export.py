@@ -2,7 +2,8 @@
 
 import csv
 from collections.abc import AsyncIterator, Iterable
-from datetime import datetime
+from datetime import datetime, tzinfo
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
@@ -39,7 +40,9 @@ async def jobs_csv(request: HttpRequest) -> HttpResponseBase:
     if filters.errors:
         lines = (f"{name}: {' '.join(errors)}" for name, errors in filters.errors.items())
         return HttpResponse("\n".join(lines), status=400, content_type="text/plain; charset=utf-8")
-    response = StreamingHttpResponse(_lines(filters), content_type="text/csv; charset=utf-8")
+    response = StreamingHttpResponse(
+        _lines(filters, timezone.get_current_timezone()), content_type="text/csv; charset=utf-8"
+    )
     name = f"jobs-{timezone.localdate():%Y-%m-%d}.csv"
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     response["Cache-Control"] = "no-store"
@@ -47,13 +50,13 @@ async def jobs_csv(request: HttpRequest) -> HttpResponseBase:
     return response
 
 
-async def _lines(filters: JobFilters) -> AsyncIterator[str]:
+async def _lines(filters: JobFilters, zone: tzinfo) -> AsyncIterator[str]:
     """No database connection is held between two pages."""
     # The byte order mark makes spreadsheets read UTF-8.
     yield "\ufeff" + csv_lines([COLUMNS])
     page = await shared_read(_read, filters, "")
     while page.rows:
-        yield csv_lines(map(csv_cells, page.rows))
+        yield csv_lines(map(partial(csv_cells, zone=zone), page.rows))
         if not page.after:
             return
         page = await shared_read(_read, filters, page.after)
@@ -63,20 +66,22 @@ def _read(filters: JobFilters, after: str) -> Page:
     return page_of(filters.qs, filters.sorting, after=after, size=ROWS_AT_ONCE)
 
 
-def csv_cells(job: Job) -> list[Any]:
+def csv_cells(job: Job, zone: tzinfo) -> list[Any]:
+    """Times are ISO 8601 in the reader's zone, with its offset."""
     is_waiting = JobStatus(job.status) in JOB_WAITING
     reason = (job.reason or {}) if is_waiting else {}
     expected = expected_start(job)
     return [
         *(job.label, job.name, job.project.slug, job.owner.username, job.kind, job.status),
         *(reason.get("code", ""), reason.get("sentence", ""), job.position or ""),
-        *(_iso(expected.at if expected else None), device_label(job), job.time_limit_seconds),
-        *(_iso(job.submitted_at), _iso(job.started_at), _iso(job.finished_at)),
+        *(_iso(expected.at if expected else None, zone), device_label(job)),
+        job.time_limit_seconds,
+        *(_iso(at, zone) for at in (job.submitted_at, job.started_at, job.finished_at)),
     ]
 
 
-def _iso(moment: datetime | None) -> str:
-    return moment.isoformat(timespec="seconds") if moment else ""
+def _iso(moment: datetime | None, zone: tzinfo) -> str:
+    return moment.astimezone(zone).isoformat(timespec="seconds") if moment else ""
 
 
 def csv_lines(rows: Iterable[Iterable[Any]]) -> str:

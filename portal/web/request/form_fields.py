@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from portal.jobs.models import Job
 from portal.submission.replacement import CHANGEABLE
+from portal.web.moment_reading import read_moment
 from scheduler.core.model.states import JOB_WAITING, JobStatus
 from scheduler.core.request_fields import FIELDS, FieldKind, RequestField
 
@@ -55,7 +56,15 @@ def _parsed(field: RequestField, text: str, errors: dict[str, str]) -> Any:
             return _command(text, errors)
         case FieldKind.VARIABLES:
             return _env(text, errors)
+        case FieldKind.BEGIN:
+            return _begin(text)
     return text
+
+
+def _begin(text: str) -> str:
+    """A time in the reader's zone gets its offset; "+2h" and what is no time stay as typed."""
+    moment = None if text.startswith("+") else read_moment(text)
+    return moment.isoformat(timespec="seconds") if moment else text
 
 
 def field_values(fields: Mapping[str, Any]) -> dict[str, str]:
@@ -109,7 +118,7 @@ def start_condition_values(job: Job) -> dict[str, str]:
     dependencies once the job has stopped waiting."""
     filled = {}
     if job.begin_at and job.begin_at > timezone.now():
-        filled["begin_at"] = job.begin_at.isoformat(timespec="seconds")
+        filled["begin_at"] = timezone.localtime(job.begin_at).isoformat(timespec="seconds")
     if JobStatus(job.status) in JOB_WAITING:
         filled["after"] = " ".join(job.request.get("after", ()))
     return filled

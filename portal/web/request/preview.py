@@ -4,14 +4,13 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
-from django.utils import timezone
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from agents.contract.moments import write_moment
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
 from portal.accounts.models import User
 from portal.errors import Refused
@@ -238,13 +237,12 @@ def _limit_line(project: str, limit: LimitEffect) -> str:
     if limit.user:
         whose = _("you in %(project)s") % {"project": project}
     if limit.is_budget:
-        ends = timezone.localtime(datetime.fromtimestamp(limit.ends_at or 0, UTC))
         words = {
             "after": gpu_hours(limit.after),
             "limit": gpu_hours(limit.limit),
             "left": as_gpus(limit.remaining // SECONDS_PER_HOUR, round_up=False),
             "whose": whose,
-            "until": ends.strftime("%Y-%m-%d"),
+            "until": write_moment(limit.ends_at or 0),
         }
         text = _(
             "At most %(after)s of %(limit)s GPU-hours used by %(whose)s after this; "

@@ -14,7 +14,7 @@ from portal.audit.models import Event
 from portal.inventory.models import Node, Slice
 from portal.jobs.models import Job, Replica
 from portal.planning.estimates import no_estimate_for_job
-from portal.web.wording import code_labels, labels, messages, start_estimates
+from portal.web.wording import code_labels, labels, messages, start_estimates, times
 
 register = template.Library()
 
@@ -55,14 +55,14 @@ def expected_start(job: Job) -> start_estimates.StartRange | None:
 
 
 @register.filter
-def stored_text(stored: dict[str, Any] | None) -> str:
+def stored_text(stored: dict[str, Any] | None) -> SafeString:
     """The sentence of a stored reason."""
-    return messages.stored_text(stored)
+    return times.text_with_elements(messages.stored_text(stored))
 
 
 @register.filter
-def event_text(event: Event) -> str:
-    return messages.event_text(event)
+def event_text(event: Event) -> SafeString:
+    return times.text_with_elements(messages.event_text(event))
 
 
 @register.filter
@@ -82,10 +82,10 @@ def audit_label(action: str) -> str:
 
 
 @register.filter
-def no_estimate(job: Job) -> str:
+def no_estimate(job: Job) -> SafeString:
     """Why a job has no estimate."""
     message = no_estimate_for_job(job)
-    return messages.message_text(message) if message else ""
+    return times.text_with_elements(messages.message_text(message) if message else "")
 
 
 @register.simple_tag

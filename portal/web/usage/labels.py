@@ -1,13 +1,14 @@
 """Texts of the Usage page: periods, budgets with their forecast, and the use of held devices."""
 
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 
 from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from agents.contract.moments import write_moment
 from agents.contract.telemetry import MissingReason
 from portal.quotas.models import Quota
 from portal.usage.budgets import BudgetStatus
@@ -16,6 +17,7 @@ from portal.usage.rounding import format_gpu_hours
 from portal.usage.selectors import ALL, ME, UsageScope
 from portal.web.cluster.sensors import UNMEASURED_REASONS
 from portal.web.wording.labels import NBSP, duration
+from portal.web.wording.times import date_text
 
 PERIODS = {
     "7-days": gettext_lazy("7 days"),
@@ -79,11 +81,11 @@ def headline(scope: UsageScope, used: int) -> str:
     return _("%(project)s used %(hours)s GPU-hours") % {**amount, "project": scope.project.slug}
 
 
-def period_sentence(days: tuple[date, date], today: date, clock: str) -> str:
+def period_sentence(days: tuple[date, date], now: datetime) -> str:
     """The days shown, and up to when running jobs are counted."""
-    if days[0] <= today <= days[1]:
+    if days[0] <= timezone.localtime(now).date() <= days[1]:
         text = _("%(first)s to %(last)s, up to %(clock)s today")
-        return text % {"first": days[0], "last": days[1], "clock": clock}
+        return text % {"first": days[0], "last": days[1], "clock": write_moment(now)}
     return _("%(first)s to %(last)s") % {"first": days[0], "last": days[1]}
 
 
@@ -106,7 +108,7 @@ def budget_summary(line: BudgetStatus) -> BudgetSummary:
 
 
 def _outlook(line: BudgetStatus) -> tuple[str, str]:
-    ends = f"{timezone.localtime(line.ends_at):%Y-%m-%d}"
+    ends = write_moment(line.ends_at)
     if line.used_unit_seconds >= line.limit_unit_seconds:
         return _("Used up; the budget ends on %(ends)s") % {"ends": ends}, "warn"
     if line.used_by_end is None:
@@ -116,7 +118,7 @@ def _outlook(line: BudgetStatus) -> tuple[str, str]:
         return _("At this pace, %(hours)s by %(ends)s: within budget") % names, ""
     if line.forecast.exhausted_at is None:
         return _("At this pace, %(hours)s by %(ends)s: over budget") % names, "warn"
-    day = f"{timezone.localtime(line.forecast.exhausted_at):%Y-%m-%d}"
+    day = date_text(timezone.localtime(line.forecast.exhausted_at).date())
     return _("At this pace it is used up on %(day)s, before %(ends)s") % {
         **names,
         "day": day,

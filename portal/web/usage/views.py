@@ -118,7 +118,8 @@ async def usage_csv(request: HttpRequest) -> HttpResponseBase:
     first, last = requested.days
     window = usage_window((first, last), timezone.now())
     response = StreamingHttpResponse(
-        csv_chunks_async(scope.rows, window), content_type="text/csv; charset=utf-8"
+        csv_chunks_async(scope.rows, window, timezone.get_current_timezone()),
+        content_type="text/csv; charset=utf-8",
     )
     response["Content-Disposition"] = f'attachment; filename="usage-{first}-to-{last}.csv"'
     response["X-Content-Type-Options"] = "nosniff"
@@ -172,14 +173,14 @@ def _allocated(scope: UsageScope, now: datetime) -> dict[str, object]:
 def _used(
     visible: VisibleProjects, scope: UsageScope, days: tuple[date, date], now: datetime
 ) -> dict[str, object]:
-    local = timezone.localtime(now)
+    today = timezone.localtime(now).date()
     window = usage_window(days, now)
     report = usage_report(scope.rows, window, visible.projects.values())
-    edges = bar_edges(days, local.date())
+    edges = bar_edges(days, today)
     bar_values = unit_seconds_between(scope.rows, [midnight(day) for day in edges], now)
     return {
         "headline": headline(scope, report.unit_seconds),
-        "period": period_sentence(days, local.date(), f"{local:%H:%M}"),
+        "period": period_sentence(days, now),
         "used": report.unit_seconds,
         "hours": format_gpu_hours(report.unit_seconds),
         "tables": [_table(report, *column) for column in _columns(scope)],

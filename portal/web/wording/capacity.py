@@ -1,11 +1,9 @@
 """What is free now, in words: the same on Home, the Cluster page and the Queue page."""
 
-from datetime import UTC, datetime
-
-from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from agents.contract.moments import write_moment
 from agents.contract.units import UNITS_PER_GPU, as_gpus
 from scheduler.core.availability.cluster import ClusterAvailability
 from scheduler.core.availability.counts import Availability, Category, DeviceCount
@@ -27,8 +25,7 @@ def counted_at(cluster: ClusterAvailability) -> str:
     """When it was counted, in a sentence; empty where nothing has happened since."""
     if not cluster.may_lag:
         return ""
-    at = timezone.localtime(datetime.fromtimestamp(cluster.at, UTC))
-    return _("Counted at %(time)s.") % {"time": at.strftime("%H:%M:%S")}
+    return _("Counted at %(time)s.") % {"time": write_moment(cluster.at, seconds=True)}
 
 
 def free_headline(total: Availability) -> str:

@@ -1,13 +1,12 @@
 """The evidence of a reason: its numbers, each with a label and a unit."""
 
-from datetime import UTC, datetime
 from typing import Any
 
-from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from agents.contract.moments import write_moment
 from agents.contract.units import as_gpus
 from portal.web.wording.labels import duration, memory_label
 
@@ -97,7 +96,7 @@ def _number(key: str, value: int) -> str:
     if key.endswith("_mib"):
         return memory_label(value)
     if key.endswith("_at"):
-        return timezone.localtime(datetime.fromtimestamp(value, UTC)).strftime("%Y-%m-%d %H:%M")
+        return write_moment(value)
     return str(value)
 
 

@@ -27,6 +27,10 @@ class StartRange:
     basis: str
     """What the estimate rests on."""
 
+    @property
+    def span(self) -> str:
+        return f"{self.low} – {self.high}"
+
 
 def expected_start(job: Job) -> StartRange | None:
     """None for a job that is not queued or has no estimate."""

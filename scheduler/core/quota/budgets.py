@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
+from agents.contract.moments import write_moment
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
 from scheduler.core.model.message_templates import make_message, owner_label
 from scheduler.core.model.reasons import Reason, ReasonCode
@@ -79,7 +79,7 @@ def _reason(budget: _Budget, job: WaitingJob, units: int, needed: int) -> Reason
         "budget.used_up",
         whose=owner_label(view.project, view.user),
         limit=_hours(view.limit_unit_seconds),
-        day=datetime.fromtimestamp(view.ends_at, UTC).strftime("%Y-%m-%d"),
+        day=write_moment(view.ends_at),
         used=_hours(view.used_unit_seconds, up=True),
         held=_hours(budget.reserved, up=True),
         left=_hours(budget.left),

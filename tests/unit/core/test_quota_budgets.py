@@ -35,7 +35,7 @@ def test_the_reason_tells_the_hours_and_a_limit_that_would_fit():
     assert said.code is ReasonCode.BUDGET
     assert said.reason_class is ReasonClass.CHANGE
     assert said.sentence == (
-        "p may use 100 GPU-hours until 1970-02-01: 90 used, 6 reserved for running jobs, "
+        "p may use 100 GPU-hours until 1970-02-01 00:00 UTC: 90 used, 6 reserved for running jobs, "
         "4 left; this may take 8. A time limit of 2h would fit"
     )
     assert said.evidence == {

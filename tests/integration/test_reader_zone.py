@@ -1,0 +1,171 @@
+"""Whose clock a page is on: the account's, else the browser's, else the portal's."""
+
+import csv
+import io
+import re
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.test import override_settings
+from django.utils import timezone
+
+from portal.accounts.time_zones import user_zone, zone_named, zone_names
+from portal.audit.models import AuditEntry
+from portal.jobs.models import Job
+from tests.support.request_form import a_form
+from tests.support.rows import a_job, a_node, a_project, a_user
+
+pytestmark = pytest.mark.django_db(transaction=True)
+SHANGHAI, NEW_YORK = "Asia/Shanghai", "America/New_York"
+
+
+@pytest.fixture
+def olga(client):
+    olga = a_user("olga")
+    client.force_login(olga)
+    return olga
+
+
+@pytest.fixture
+def job(olga):
+    return a_job(olga, a_project("vision", olga))
+
+
+def zone_of(client, path="/jobs/") -> str:
+    """The zone that a page was written in, and says at its foot."""
+    html = client.get(path).content.decode()
+    zone = re.search(r'<html [^>]*data-zone="([^"]+)"', html)[1]
+    assert zone in re.search(r'<footer class="foot">(.*?)</footer>', html)[1]
+    return zone
+
+
+def test_the_portals_zone_without_a_script_or_a_setting(client, olga):
+    assert zone_of(client) == "UTC"
+    with override_settings(TIME_ZONE="Europe/Berlin"):
+        timezone.get_default_timezone.cache_clear()
+        assert zone_of(client) == "Europe/Berlin"
+    timezone.get_default_timezone.cache_clear()
+
+
+def test_the_browsers_zone_and_above_it_the_accounts(client, olga):
+    client.cookies["time_zone"] = SHANGHAI
+    assert zone_of(client) == SHANGHAI
+    client.post("/account/time-zone/", {"time_zone": NEW_YORK})
+    olga.refresh_from_db()
+    assert olga.time_zone == NEW_YORK
+    assert zone_of(client) == NEW_YORK
+    client.post("/account/time-zone/", {"time_zone": ""})
+    assert zone_of(client) == SHANGHAI
+
+
+def test_a_visitor_has_the_browsers_zone(client):
+    client.cookies["time_zone"] = SHANGHAI
+    assert zone_of(client, "/sign-in/") == SHANGHAI
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "x", "Mars/Olympus", "../../etc/passwd", "Asia", "A" * 300, "Asia/Shanghai\x00", "ü"],
+)
+def test_a_zone_that_nobody_knows_is_no_zone(client, olga, name):
+    assert zone_named(name) is None
+    client.cookies["time_zone"] = name
+    olga.time_zone = name[:64]
+    olga.save()
+    assert zone_of(client) == "UTC"
+    client.post("/account/time-zone/", {"time_zone": name or "Mars/Olympus"})
+    olga.refresh_from_db()
+    assert olga.time_zone == name[:64]
+
+
+def test_the_account_page_offers_all_zones_and_the_browsers(client, olga):
+    client.cookies["time_zone"] = SHANGHAI
+    html = client.get("/account/").content.decode()
+    assert "As the browser says: Asia/Shanghai (UTC+8)" in html
+    assert {SHANGHAI, NEW_YORK, "UTC", "Asia/Kolkata"} <= set(re.findall(r'value="([^"]+)"', html))
+    assert len(zone_names()) > 300
+    client.post("/account/time-zone/", {"time_zone": NEW_YORK})
+    html = client.get("/account/").content.decode()
+    assert f'<option value="{NEW_YORK}" selected>' in html
+
+
+def test_only_a_page_on_the_browsers_clock_is_loaded_again_for_it(client, olga):
+    assert "data-follows-browser" in client.get("/").content.decode()
+    assert "data-follows-browser" not in client.post("/request/", {}).content.decode()
+    client.post("/account/time-zone/", {"time_zone": NEW_YORK})
+    assert "data-follows-browser" not in client.get("/").content.decode()
+
+
+def test_an_address_names_the_zone_of_its_page_and_no_link_keeps_it(client, job):
+    html = client.get("/jobs/?status=queued&zone=Asia/Tokyo").content.decode()
+    assert 'data-zone="Asia/Tokyo"' in html
+    assert "zone=" not in html.replace("data-zone=", "")
+
+
+def test_rest_has_utc_whatever_the_reader_says(client, olga, job):
+    client.cookies["time_zone"] = SHANGHAI
+    olga.time_zone = NEW_YORK
+    olga.save()
+    body = client.get(f"/api/v1/jobs/{job.label}").json()
+    assert body["submitted_at"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("zone", "offset"), [(SHANGHAI, "+08:00"), ("Asia/Kolkata", "+05:30"), ("UTC", "+00:00")]
+)
+def test_files_have_the_readers_offset(client, olga, job, zone, offset):
+    client.cookies["time_zone"] = zone
+    answer = client.get("/jobs.csv")
+    text = b"".join(answer).decode("utf-8-sig")
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert row["submitted_at"].endswith(offset)
+    assert datetime.fromisoformat(row["submitted_at"]) == job.submitted_at.replace(microsecond=0)
+
+
+def test_days_of_a_filter_begin_at_the_readers_midnight(client, olga, job):
+    """20:30 UTC of 1 March is 2 March in Shanghai."""
+    Job.objects.update(submitted_at=datetime(2026, 3, 1, 20, 30, tzinfo=UTC))
+    for zone, count in ((SHANGHAI, 1), ("UTC", 0)):
+        client.cookies["time_zone"] = zone
+        page = client.get("/jobs/?submitted_after=2026-03-02")
+        assert len(page.context["page"].rows) == count, zone
+
+
+def test_days_of_the_audit_are_the_readers(client):
+    root = a_user("root", is_superuser=True, is_staff=True)
+    client.force_login(root)
+    row = AuditEntry.objects.order_by("-pk").first()
+    AuditEntry.objects.exclude(pk=row.pk).delete()
+    AuditEntry.objects.filter(pk=row.pk).update(at=datetime(2026, 3, 1, 20, 30, tzinfo=UTC))
+    for zone, count in ((SHANGHAI, 0), ("UTC", 1)):
+        client.cookies["time_zone"] = zone
+        page = client.get("/console/audit/?until=2026-03-01&since=2026-03-01")
+        assert page.context["page"].paginator.count == count, zone
+        assert zone in page.content.decode()
+
+
+@pytest.mark.parametrize("typed", ["tomorrow 9:00", "{day} 09:00", "{day}T09:00", "{day}T01:00Z"])
+def test_a_begin_time_is_read_on_the_readers_clock(client, olga, typed):
+    a_node("n1")
+    a_project("vision", olga)
+    client.cookies["time_zone"] = SHANGHAI
+    day = datetime.now(ZoneInfo(SHANGHAI)).date() + timedelta(days=1)
+    form = a_form(project="vision", begin_at=typed.format(day=day))
+    assert client.post("/request/", form).status_code == 302
+    begin = Job.objects.get().begin_at.astimezone(ZoneInfo(SHANGHAI))
+    assert begin == datetime(day.year, day.month, day.day, 9, tzinfo=ZoneInfo(SHANGHAI))
+
+
+def test_what_no_clock_shows_is_refused_as_before(client, olga):
+    a_node("n1")
+    a_project("vision", olga)
+    answer = client.post("/request/", a_form(project="vision", begin_at="soon"))
+    assert answer.status_code == 400
+
+
+def test_mails_are_on_the_recipients_clock():
+    eve = a_user("eve")
+    assert str(user_zone(eve)) == "UTC"
+    eve.time_zone = SHANGHAI
+    assert str(user_zone(eve)) == SHANGHAI
