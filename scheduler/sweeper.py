@@ -9,11 +9,12 @@ from django.utils import timezone
 
 from agents.contract.message import Message
 from portal.audit.transitions import advance
+from portal.diagnosis.services import due_jobs
 from portal.inventory.models import HelloNonce
 from portal.jobs.lifecycle import job_rollup, job_stop
 from portal.jobs.models import Attempt, Job, StopReason
 from portal.jobs.querysets import values_of
-from portal.live.bell import ring, ring_plan
+from portal.live.bell import ring, ring_diagnoses, ring_plan
 from portal.planning.changes import changes_purge
 from portal.submission.admission import UNSATISFYING
 from scheduler.core.model.states import JobStatus
@@ -111,6 +112,12 @@ def _rollups(now: datetime) -> None:
         job_rollup(job_id=pk)
 
 
+def _diagnoses(now: datetime) -> None:
+    """Diagnose what a lost ring has missed, and jobs whose logs have grown since they failed."""
+    if due_jobs():
+        ring_diagnoses()
+
+
 def _tidy(now: datetime) -> None:
     HelloNonce.objects.filter(seen_at__lt=now - NONCE_RETENTION).delete()
     changes_purge(now)
@@ -123,5 +130,6 @@ STEPS = (
     _rollups,
     _dependencies,
     sites_drive,
+    _diagnoses,
     _tidy,
 )

@@ -19,6 +19,7 @@ from portal.allocations.services import RELEASED_TOGETHER, allocations_release
 from portal.availability.published import counts_publish
 from portal.celery import app
 from portal.desired.services import node_drive
+from portal.diagnosis.services import diagnoses_refresh
 from portal.leases.services import (
     continuation_read,
     continuation_write,
@@ -26,6 +27,7 @@ from portal.leases.services import (
     run_exclusively,
 )
 from portal.live.bell import (
+    answer_diagnoses,
     answer_drive,
     answer_plan,
     is_plan_rung,
@@ -193,6 +195,13 @@ def plan(self: Task) -> bool:
 @app.task(name="scheduler.tasks.foretell")
 def estimate() -> bool:
     return run_exclusively(name="foretell", work=estimates_refresh, rounds=1)
+
+
+@app.task(name="scheduler.tasks.diagnose")
+def diagnose() -> bool:
+    """What made jobs fail, for those that have ended since."""
+    answer_diagnoses()
+    return run_exclusively(name="diagnose", work=diagnoses_refresh, rounds=1)
 
 
 @app.task(name="scheduler.tasks.drive")

@@ -20,9 +20,10 @@ from portal.audit.transitions import SYSTEM, Transitions, event_record
 from portal.database.intervals import SECOND
 from portal.jobs.failures import failure_message
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
-from portal.live.bell import ring, ring_drive, ring_plan, ring_site
+from portal.live.bell import ring, ring_diagnoses, ring_drive, ring_plan, ring_site
 from scheduler.core.model.states import (
     JOB_ALLOCATED,
+    JOB_FAILED,
     REPLICA_ENDED,
     AttemptState,
     JobStatus,
@@ -312,6 +313,8 @@ def _end(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Trans
             finished_at=now,
             stop_reason=job.stop_reason,
         )
+        if end in JOB_FAILED:
+            ring_diagnoses()
     ring_replicas(replicas)
 
 

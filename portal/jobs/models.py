@@ -58,6 +58,12 @@ class Job(models.Model):
     position = models.PositiveIntegerField(null=True, blank=True, editable=False)
     stop_reason = models.CharField(max_length=32, blank=True, default="", editable=False)
     """A StopReason, the first cause of its end."""
+    failure_cause = models.CharField(
+        max_length=32, blank=True, default="", db_default="", editable=False
+    )
+    """A FailureCause; empty until a failed job is diagnosed, and for all others."""
+    diagnosis = models.JSONField(null=True, blank=True, editable=False)
+    """Why it failed and what mends it, as portal.diagnosis.stored writes it."""
     request_id = models.CharField(
         max_length=64, blank=True, default="", db_default="", editable=False
     )
@@ -105,6 +111,12 @@ class Job(models.Model):
             models.Index(fields=("owner", "status"), name="job_owner_status"),
             models.Index(fields=("-finished_at",), name="job_finished"),
             models.Index(fields=("started_at",), name="job_started"),
+            # Few of all jobs fail; the sweep looks for those without a diagnosis.
+            models.Index(
+                fields=("failure_cause", "-finished_at"),
+                condition=Q(status__in=("failed", "timed_out")),
+                name="job_failed",
+            ),
         ]
 
     def __str__(self) -> str:

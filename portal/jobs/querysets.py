@@ -4,12 +4,14 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Self, TypeVar
 
-from django.db.models import F, Model, QuerySet
+from django.db.models import F, Model, QuerySet, Sum
+from django.db.models.functions import Coalesce
 
 from portal.accounts.models import Membership, User
 from portal.database.locks import LockingQuerySet
 from scheduler.core.model.states import (
     JOB_ALLOCATED,
+    JOB_FAILED,
     JOB_FINAL,
     JOB_WAITING,
     NODE_SILENT,
@@ -40,6 +42,14 @@ class JobQuerySet(LockingQuerySet[Row]):
 
     def final(self) -> Self:
         return self.filter(status__in=values_of(JOB_FINAL))
+
+    def failed(self) -> Self:
+        """Those that ended without success, not by a person's wish: they have a cause."""
+        return self.filter(status__in=values_of(JOB_FAILED))
+
+    def with_log_bytes(self) -> Self:
+        """Each with `log_bytes`, how much log of all its replicas has arrived."""
+        return self.annotate(log_bytes=Coalesce(Sum("attempts__replicas__log_bytes"), 0))
 
     def count_bypass(self) -> int:
         """Count once more that a later job started before each of these."""

@@ -33,6 +33,7 @@ PLAN_TASK = "scheduler.tasks.plan"
 DRIVE_TASK = "scheduler.tasks.drive"
 SITE_TASK = "scheduler.tasks.site"
 ESTIMATES_TASK = "scheduler.tasks.foretell"
+DIAGNOSES_TASK = "scheduler.tasks.diagnose"
 WHAT_IF_TASK = "portal.what_if.tasks.carry_out"
 REQUEST_HEADER = "tessera_request_id"
 # A web process that does not take a ring within this time learns of it by its own timeout.
@@ -139,6 +140,16 @@ def is_plan_rung() -> bool:
 def ring_estimates() -> None:
     """Start the estimation of start times after the commit."""
     _on_commit(lambda: _send(ESTIMATES_TASK))
+
+
+def ring_diagnoses() -> None:
+    """Start diagnosing failed jobs after the commit, unless that is on its way."""
+    _on_commit(lambda: _send_once(DIAGNOSES_TASK))
+
+
+def answer_diagnoses() -> None:
+    """A ring from now on starts another task: call this before reading rows."""
+    pending.take(_pending_key(DIAGNOSES_TASK))
 
 
 def ring_what_if(what_if: int) -> None:

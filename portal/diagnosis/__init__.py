@@ -1,0 +1,1 @@
+"""What made a job fail, with its evidence, and the changed request that mends it."""

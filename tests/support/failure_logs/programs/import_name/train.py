@@ -1,0 +1,1 @@
+from numpy import bool8x

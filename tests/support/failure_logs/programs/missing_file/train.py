@@ -1,0 +1,1 @@
+data = open('/data/train.bin', 'rb').read()

@@ -1,0 +1,1 @@
+import flash_attn

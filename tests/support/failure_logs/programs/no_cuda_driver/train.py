@@ -1,0 +1,2 @@
+from numba import cuda
+cuda.device_array(10)

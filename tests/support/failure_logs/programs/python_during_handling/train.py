@@ -1,0 +1,4 @@
+try:
+    import flash_attn
+except ImportError:
+    attention = {}['sdpa']

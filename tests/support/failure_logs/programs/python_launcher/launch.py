@@ -1,0 +1,2 @@
+import subprocess, sys
+subprocess.run([sys.executable, 'train.py'], check=True)

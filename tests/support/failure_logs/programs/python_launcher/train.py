@@ -1,0 +1,1 @@
+raise RuntimeError('Sizes of tensors must match except in dimension 1.')
