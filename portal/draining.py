@@ -143,9 +143,15 @@ def own_listeners_close_door() -> bool:
 
 
 def _listening_sockets() -> Iterator[socket.socket]:
-    """Duplicates of this process's TCP sockets that accept connections; the caller closes them."""
+    """Duplicates of this process's TCP sockets that accept connections; the caller closes them.
+
+    No file is duplicated: to close any of its descriptors would give up all locks that the process
+    has on it (fcntl(2)), those of SQLite, too.
+    """
     for entry in list(Path("/proc/self/fd").iterdir()):
         try:
+            if not entry.is_socket():
+                continue
             descriptor = os.dup(int(entry.name))
         except OSError:
             # The folder itself, which was open while it was read.
