@@ -17,6 +17,11 @@ from kombu.utils.json import dumps, loads
 
 
 class Channel(filesystem.Channel):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for folder in (self.data_folder_in, self.data_folder_out, self.control_folder):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+
     def _put(self, queue: str, message: Any, **kwargs: Any) -> None:  # type: ignore[override]
         name = f"{monotonic_ns():020}_{uuid4()}"
         folder = Path(self.data_folder_out)

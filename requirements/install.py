@@ -29,6 +29,18 @@ SERVED_BY = {
     "ldap": ("ldap",),
     "s3": ("s3", "dev"),
 }
+# The first lines are for sh, as a folder's name may have spaces; to Python they are a string.
+COMMAND = """#!/bin/sh
+'''exec' "{python}" "$0" "$@"
+' '''
+import sys
+
+sys.path[0] = {root!r}
+
+from {module} import {function}
+
+sys.exit({function}())
+"""
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
@@ -39,6 +51,12 @@ def main(arguments: list[str]) -> None:
     if len(arguments) != 1 or arguments[0] not in SERVED_BY:
         sys.exit(f"Usage: python3 requirements/install.py {'|'.join(SERVED_BY)}")
     wanted = arguments[0]
+    make_installed(wanted)
+    write_commands(VENV, ROOT)
+
+
+def make_installed(wanted: str) -> None:
+    """Bring .venv to the lock file, unless it is there already."""
     if PYTHON.exists() and any(stamp(name).exists() for name in SERVED_BY[wanted]):
         return
     if not os.access(ROOT, os.W_OK):
@@ -59,6 +77,28 @@ def stamp(name: str) -> Path:
     """Exists if this version of the lock file is installed."""
     digest = hashlib.sha256(lock(name).read_bytes()).hexdigest()[:16]
     return VENV / f"installed-{name}-{digest}"
+
+
+def write_commands(venv: Path, root: Path) -> None:
+    """The commands of the wheel, in .venv/bin, from the code of this checkout.
+
+    Not by `pip install --editable .`: building needs setuptools, which no lock file has, and would
+    ask a registry for it.
+    """
+    import tomllib  # noqa: PLC0415 - an older Python gets a sentence first
+
+    declared = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
+    for name, target in declared.items():
+        module, _, function = target.partition(":")
+        program = COMMAND.format(
+            python=venv / "bin" / "python", root=str(root), module=module, function=function
+        )
+        path = venv / "bin" / name
+        if not path.exists() or path.read_text("utf-8") != program:
+            new = path.with_name(f".{name}-{os.getpid()}")
+            new.write_text(program, "utf-8")
+            new.chmod(0o755)
+            new.replace(path)
 
 
 def make_venv() -> None:

@@ -1,13 +1,15 @@
 """Builds `tessera-example:latest` without a registry, from this machine's Python and the examples.
 
 Usage: python docs/examples/build_image.py [unix:///var/run/docker.sock]
-The layer is cached under var/cache. An engine that already has it is left as it is.
+The layer is cached in `cache` of the folder TESSERA_VAR, by default `var`. An engine that already
+has it is left as it is.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -23,7 +25,8 @@ from docker.errors import ImageNotFound
 IMAGE = "tessera-example:latest"
 FINGERPRINT = "org.tessera.fingerprint"
 EXAMPLES = Path(__file__).resolve().parent
-CACHE = EXAMPLES.parent.parent / "var" / "cache"
+VAR = Path(os.environ.get("TESSERA_VAR") or EXAMPLES.parent.parent / "var")
+CACHE = VAR / "cache"
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
 
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"

@@ -2,20 +2,23 @@
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from django.core.management import call_command
 
 from portal.accounts.services import token_revoke
 from portal.demo.example import AliceClient, ExampleResult, follow_job, request_body
-from portal.demo.preflight import HOST
+from portal.demo.preflight import HOST, LOCK, running_sentence
 from portal.demo.private_folder import PRIVATE_UMASK, close_folder
 from portal.demo.processes import ChildProcesses, DemoFailed
+from portal.demo.remedies import manage_command, var_variable
 from portal.demo.runtime_choice import RuntimeChoice, choose_runtime
-from portal.demo.seed import ACTOR, DemoSeed, secret_key, seed_demo
+from portal.demo.seed import ACTOR, PEOPLE, DemoSeed, create_people, secret_key, seed_demo
+from portal.demo.templates import add_demo_templates
 from portal.demo.terminal import Screen
 
 BOARD = "H200-141GB"
@@ -42,9 +45,11 @@ class Demonstration:
         with ExitStack() as stack:
             os.umask(PRIVATE_UMASK)
             close_folder(self.var)
-            stack.enter_context(_exclusive(self.var))
+            stack.enter_context(_exclusive(self.var, self.url))
             (self.var / "static").mkdir(exist_ok=True)  # whitenoise warns if it is missing
+            self.screen.phase("database", "bringing its tables up to date")
             call_command("migrate", verbosity=0)
+            self._print_people(create_people())
             seed = seed_demo(self.var / "nodes")
             stack.callback(token_revoke, token=seed.token, actor=ACTOR)
             children = ChildProcesses(logs=self.var / "log", env=self._env())
@@ -52,14 +57,14 @@ class Demonstration:
             stack.callback(alice.close)
             stack.callback(children.stop)
             choice = self._start(children, alice, seed)
-            self._print_welcome(seed)
+            add_demo_templates(choice.kind)
+            self.screen.note(f"\n  Tessera    {self.url}\n")
             result = self._example(children, alice, choice) if with_job else None
             if stay:
                 self._stay(children)
             return result
 
     def _start(self, children: ChildProcesses, alice: AliceClient, seed: DemoSeed) -> RuntimeChoice:
-        self.screen.phase("starting", "web and worker")
         children.start(
             "web",
             *("uvicorn", "portal.asgi:application", "--host", HOST, "--port", str(self.port)),
@@ -71,18 +76,32 @@ class Demonstration:
             *("--schedule", str(self.var / "beat-schedule")),
             *("--loglevel", "info", "--without-gossip", "--without-mingle"),
         )
+        self.screen.phase("runtime", "looking for a Docker Engine that takes simulated GPUs")
         choice = choose_runtime(self.environ)
-        children.wait_until(alice.is_up, what="the web process")
+        self.screen.note(f"  runtime    {choice.kind}: {choice.reason}")
+        self.screen.phase("web", "starting; it loads the planner")
+        self._wait(children, alice.is_up, what="the web process", child="web")
+        self.screen.phase("nodes", "starting an agent on each")
         for name, join in seed.join_tokens.items():
             self._start_agent(children, name, join, choice)
-        nodes = set(seed.join_tokens)
-        children.wait_until(
-            lambda: nodes <= alice.online_nodes() & alice.reported_nodes(), what="the nodes"
-        )
-        children.wait_until(lambda: _is_ready(children.log("worker")), what="the worker")
+        for name in seed.join_tokens:
+            self._wait(children, partial(alice.is_in_use, name), what=name, child=name)
+        self.screen.phase("worker", "it plans and drives the nodes")
+        worker = children.log("worker")
+        self._wait(children, lambda: _is_ready(worker), what="the worker", child="worker")
         self.screen.finish()
-        self.screen.note(f"  runtime    {choice.kind}: {choice.reason}")
         return choice
+
+    def _wait(
+        self, children: ChildProcesses, check: Callable[[], bool], *, what: str, child: str
+    ) -> None:
+        """Wait as long as all children live, and say for what."""
+        phase = self.screen.current
+
+        def report(waited: float) -> None:
+            self.screen.phase(phase, children.waiting_for(what, child, waited))
+
+        children.wait_until(check, what=what, report=report)
 
     def _start_agent(
         self, children: ChildProcesses, name: str, join: str, choice: RuntimeChoice
@@ -104,14 +123,10 @@ class Demonstration:
             env=env,
         )
 
-    def _print_welcome(self, seed: DemoSeed) -> None:
-        note = self.screen.note
-        note(f"\n  Tessera    {self.url}")
-        for name, password in seed.passwords.items():
-            note(f"  {name:<10} password {password}  (shown only now)")
-        if not seed.passwords:
-            note("  sign in as alice or admin; to reset a password: manage.py changepassword alice")
-        note()
+    def _print_people(self, passwords: Mapping[str, str]) -> None:
+        """Before anything else is started: what fails later must not lose them."""
+        for line in password_lines(passwords, self.var):
+            self.screen.note(line)
 
     def _example(
         self, children: ChildProcesses, alice: AliceClient, choice: RuntimeChoice
@@ -129,8 +144,7 @@ class Demonstration:
 
     def _stay(self, children: ChildProcesses) -> None:
         self.screen.note(f"  {self.url} runs until Ctrl-C; logs are in {children.logs}/")
-        forever = float("inf")
-        children.wait_until(lambda: False, what="Ctrl-C", seconds=forever)
+        children.wait_until(lambda: False, what="Ctrl-C")
 
     def _env(self) -> dict[str, str]:
         passed_on = {
@@ -144,15 +158,26 @@ class Demonstration:
         }
 
 
+def password_lines(passwords: Mapping[str, str], var: Path) -> list[str]:
+    """The users' new passwords, and how to get others."""
+    another = manage_command("demo", "--new-passwords", environ=var_variable(var))
+    if passwords:
+        lines = [f"  {name:<10} password {text}" for name, text in passwords.items()]
+        return [*lines, f"  {'':<10} shown only now; for new ones: {another}"]
+    return [f"  {'users':<10} {' and '.join(PEOPLE)}; for new passwords: {another}"]
+
+
 @contextmanager
-def _exclusive(var: Path) -> Iterator[None]:
+def _exclusive(var: Path, url: str) -> Iterator[None]:
     """Hold the folder's lock: two demonstrations would share a database and its nodes."""
-    with (var / "demo.lock").open("w") as lock:
+    with (var / LOCK).open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            sentence = f"another demonstration is running in {var}: stop it, or set TESSERA_VAR."
-            raise DemoFailed(sentence) from error
+            raise DemoFailed(running_sentence(var)) from error
+        lock.truncate(0)
+        lock.write(url)
+        lock.flush()
         yield
 
 

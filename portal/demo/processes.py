@@ -1,6 +1,7 @@
 """The demonstration's child processes: each with a log, monitored, and stopped together."""
 
 import contextlib
+import math
 import os
 import subprocess
 import sys
@@ -17,7 +18,11 @@ ROOT = Path(__file__).resolve().parents[2]
 LAST_LINES = 12
 # The guard kills its child after STOP_SECONDS; this limit is for the guard itself.
 END_SECONDS = STOP_SECONDS + 10
-POLL_SECONDS = 0.05
+# Between two looks. They become rarer, so that a slow machine has its time for the children.
+FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.05, 0.5
+# After this long, what is waited for is not a matter of course: its log has the reason.
+LONG_SECONDS = 10.0
+MAX_QUOTED = 100
 T = TypeVar("T")
 
 
@@ -48,15 +53,36 @@ class ChildProcesses:
                 start_new_session=True,
             )
 
-    def wait_until(self, check: Callable[[], T | None], *, what: str, seconds: float = 60) -> T:
-        """Poll `check` until it is true. Raises DemoFailed if a child ends or the time is up."""
-        deadline = time.monotonic() + seconds
+    def wait_until(
+        self,
+        check: Callable[[], T | None],
+        *,
+        what: str,
+        seconds: float = math.inf,
+        report: Callable[[float], None] | None = None,
+    ) -> T:
+        """Look until `check` is true, and tell `report` how many seconds that takes so far.
+
+        Raises DemoFailed if a child ends. A child that lives is waited for as long as it takes,
+        unless `seconds` are given.
+        """
+        began, pause = time.monotonic(), FIRST_POLL_SECONDS
         while not (result := check()):
             self.require_alive()
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            if waited > seconds:
                 raise DemoFailed(f"waited {seconds:.0f} s for {what}: see {self.logs}/")
-            time.sleep(POLL_SECONDS)
+            if report is not None:
+                report(waited)
+            time.sleep(pause)
+            pause = min(LAST_POLL_SECONDS, pause * 1.1)
         return result
+
+    def waiting_for(self, what: str, name: str, waited: float) -> str:
+        """What is waited for, and after a while the last line of the log of that child."""
+        if waited < LONG_SECONDS or not (lines := self.last_lines(name)):
+            return f"waiting for {what}"
+        return f"waiting for {what}; {self.log(name)} ends with: {lines[-1][:MAX_QUOTED]}"
 
     def require_alive(self) -> None:
         """Raises DemoFailed with the last log lines of a child that has ended."""

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from django.db import transaction
+
 from portal.accounts.models import ApiToken, Membership, Project, Role, TokenScope, User
+from portal.accounts.profiles import user_save
 from portal.accounts.services import membership_set, token_create, token_revoke
 from portal.inventory.models import Node
 from portal.inventory.services import node_add, node_invite
@@ -15,6 +18,8 @@ from scheduler.core.model.states import NodeStatus
 
 ACTOR = "demo"
 PROJECT = "vision"
+ADMIN, MEMBER = PEOPLE = ("admin", "alice")
+PASSWORD_BYTES = 12
 NODES = ("node-a", "node-b")
 TOKEN_NAME = "manage.py demo"  # noqa: S105 - the name in the list of tokens
 TOKEN_TTL = timedelta(days=7)
@@ -26,17 +31,39 @@ class DemoSeed:
 
     token: ApiToken
     token_text: str
-    # Of the users created now.
-    passwords: dict[str, str] = field(default_factory=dict)
     # By node; empty for a node that has enrolled.
     join_tokens: dict[str, str] = field(default_factory=dict)
 
 
+def create_people() -> dict[str, str]:
+    """Create the users that are missing, all or none. Returns the passwords of those, by name:
+    nothing else knows them, so print them before anything that may fail."""
+    made: dict[str, str] = {}
+    with transaction.atomic():
+        for name in PEOPLE:
+            if not User.objects.filter(username=name).exists():
+                made[name] = secrets.token_urlsafe(PASSWORD_BYTES)
+                create = User.objects.create_user
+                create(
+                    name, password=made[name], is_superuser=name == ADMIN, is_staff=name == ADMIN
+                )
+    return made
+
+
+def replace_passwords() -> dict[str, str]:
+    """New passwords for the users of the demonstration, by name; empty if there are none."""
+    made: dict[str, str] = {}
+    with transaction.atomic():
+        for user in User.objects.filter(username__in=PEOPLE).order_by("username"):
+            made[user.username] = secrets.token_urlsafe(PASSWORD_BYTES)
+            user.set_password(made[user.username])
+            user_save(user=user, changed=["password"], actor=ACTOR)
+    return made
+
+
 def seed_demo(nodes_home: Path) -> DemoSeed:
-    """Create or find the project, its users and nodes, and create a new token for alice."""
-    passwords: dict[str, str] = {}
-    _user("admin", passwords, is_superuser=True)
-    alice = _user("alice", passwords, is_superuser=False)
+    """Create or find the project and its nodes, and create a new token for alice."""
+    alice = User.objects.get(username=MEMBER)
     project = Project.objects.filter(slug=PROJECT).first()
     project = project or project_create(slug=PROJECT, name="Vision", actor=ACTOR)
     if not Membership.objects.filter(project=project, user=alice).exists():
@@ -49,7 +76,7 @@ def seed_demo(nodes_home: Path) -> DemoSeed:
     token, text = token_create(
         user=alice, name=TOKEN_NAME, scope=TokenScope.WRITE, ttl=TOKEN_TTL, actor=ACTOR
     )
-    return DemoSeed(token=token, token_text=text, passwords=passwords, join_tokens=join_tokens)
+    return DemoSeed(token=token, token_text=text, join_tokens=join_tokens)
 
 
 def secret_key(var: Path) -> str:
@@ -59,16 +86,6 @@ def secret_key(var: Path) -> str:
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_urlsafe(64))
     return path.read_text("utf-8").strip()
-
-
-def _user(name: str, passwords: dict[str, str], *, is_superuser: bool) -> User:
-    user = User.objects.filter(username=name).first()
-    if user is not None:
-        return user
-    passwords[name] = secrets.token_urlsafe(12)
-    if is_superuser:
-        return User.objects.create_superuser(name, password=passwords[name])
-    return User.objects.create_user(name, password=passwords[name])
 
 
 def _join_token(name: str, home: Path) -> str:

@@ -321,8 +321,6 @@ CELERY_BEAT_SCHEDULE = {
 CELERY_BEAT_SCHEDULE_FILENAME = str(PLATFORM.var / "beat-schedule")
 if CELERY_BROKER_URL.startswith("filesystem://"):
     _broker = PLATFORM.var / "broker"
-    for _folder in ("queue", "control"):
-        (_broker / _folder).mkdir(parents=True, exist_ok=True)
     CELERY_BROKER_TRANSPORT_OPTIONS = {
         "data_folder_in": str(_broker / "queue"),
         "data_folder_out": str(_broker / "queue"),

@@ -7,5 +7,6 @@ DEBUG = False
 # Serve static files from their folders, so that no collectstatic is needed.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = True
-STATIC_ROOT.mkdir(parents=True, exist_ok=True)
+if PLATFORM.var.is_dir():  # a command in the wrong folder leaves nothing behind
+    STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 SECRET_KEY = SECRET_KEY or "only-for-this-machine-" + str(PLATFORM.var.resolve())
