@@ -25,6 +25,7 @@ class ErrorCode(StrEnum):
     DAYS_INVALID = "days_invalid"
     DESCRIPTION_INVALID = "description_invalid"
     DRAIN_STALE = "drain_stale"
+    EMAIL_INVALID = "email_invalid"
     EVENTS_GONE = "events_gone"
     FORBIDDEN = "forbidden"
     GPU_BUSY = "gpu_busy"
@@ -50,6 +51,7 @@ class ErrorCode(StrEnum):
     NAME_TAKEN = "name_taken"
     NO_JOBS = "no_jobs"
     NODE_BUSY = "node_busy"
+    NODE_JOINED = "node_joined"
     NODE_NOT_FROZEN = "node_not_frozen"
     NODE_RETIRED = "node_retired"
     NONE_CHOSEN = "none_chosen"
@@ -91,6 +93,7 @@ class ErrorCode(StrEnum):
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
     URL_INVALID = "url_invalid"
     VERSION_MISSING = "version_missing"
+    USER_INACTIVE = "user_inactive"
     VERSION_STALE = "version_stale"
     WEBHOOK_OFF = "webhook_off"
     WHAT_IF_OVER = "what_if_over"
@@ -122,6 +125,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.DAYS_INVALID: ErrorKind(400, "Invalid number of days"),
     ErrorCode.DESCRIPTION_INVALID: ErrorKind(400, "Invalid description"),
     ErrorCode.DRAIN_STALE: ErrorKind(409, "The node's jobs have changed"),
+    ErrorCode.EMAIL_INVALID: ErrorKind(400, "Invalid address"),
     ErrorCode.EVENTS_GONE: ErrorKind(410, "Events expired"),
     ErrorCode.FORBIDDEN: ErrorKind(403, "Not allowed"),
     ErrorCode.GPU_BUSY: ErrorKind(409, "The GPU has work"),
@@ -147,6 +151,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.NAME_TAKEN: ErrorKind(409, "Name taken"),
     ErrorCode.NO_JOBS: ErrorKind(400, "No recorded jobs"),
     ErrorCode.NODE_BUSY: ErrorKind(409, "The node has work"),
+    ErrorCode.NODE_JOINED: ErrorKind(409, "The node has joined"),
     ErrorCode.NODE_NOT_FROZEN: ErrorKind(409, "The key is not frozen"),
     ErrorCode.NODE_RETIRED: ErrorKind(409, "The node is retired"),
     ErrorCode.NONE_CHOSEN: ErrorKind(400, "Nothing selected"),
@@ -188,6 +193,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.UNSUPPORTED_MEDIA_TYPE: ErrorKind(415, "Unsupported media type"),
     ErrorCode.URL_INVALID: ErrorKind(400, "Invalid URL"),
     ErrorCode.VERSION_MISSING: ErrorKind(428, "If-Match required"),
+    ErrorCode.USER_INACTIVE: ErrorKind(409, "The account is deactivated"),
     ErrorCode.VERSION_STALE: ErrorKind(412, "Changed since you read it"),
     ErrorCode.WEBHOOK_OFF: ErrorKind(409, "The webhook is off"),
     ErrorCode.WHAT_IF_OVER: ErrorKind(409, "The what-if has ended"),

@@ -1,6 +1,7 @@
 """Read the projects, roles and API tokens of a user."""
 
-from django.db.models import Prefetch, Q, QuerySet
+from allauth.mfa.models import Authenticator
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
 from django.utils import timezone
 
 from agents.contract.message import Message
@@ -38,6 +39,11 @@ def active_user(username: str) -> User:
     return row
 
 
+def platform_admins() -> QuerySet[User]:
+    """Those who run the installation."""
+    return User.objects.filter(is_active=True, is_superuser=True).order_by("username")
+
+
 def projects_to_work_in(user: User) -> QuerySet[Project]:
     """The projects in which the user may submit jobs. Viewers and platform admins only read."""
     mine = Membership.objects.filter(user=user, role__in=WORKING_ROLES)
@@ -67,3 +73,16 @@ def live_tokens() -> QuerySet[ApiToken]:
         Q(expiry=None) | Q(expiry__gt=timezone.now())
     )
     return rows
+
+
+def users(words: str = "") -> QuerySet[User]:
+    """Everybody with an account, by name: whose name or address contains `words`, with memberships
+    and whether they have a second step (`has_second_step`). Two queries."""
+    steps = Authenticator.objects.filter(user=OuterRef("pk"))
+    steps = steps.exclude(type=Authenticator.Type.RECOVERY_CODES)
+    theirs = Membership.objects.select_related("project").order_by("project__slug")
+    rows = User.objects.annotate(has_second_step=Exists(steps)).order_by("username")
+    if words:
+        found = Q(username__icontains=words) | Q(email__icontains=words)
+        rows = rows.filter(found | Q(first_name__icontains=words) | Q(last_name__icontains=words))
+    return rows.prefetch_related(Prefetch("memberships", queryset=theirs))

@@ -35,7 +35,7 @@ PROJECT_SHARE_BOUNDS = MEMBER_SHARE_BOUNDS | APPROVAL_BOUNDS | BOOLEAN_BOUNDS
 def project_update(*, project: Project, name: str, archived: bool, actor: str) -> Project:
     """Rename a project, or archive it: an archived project takes no new jobs, and its history stays
     readable. Raises Refused(name_invalid)."""
-    if not name.strip() or len(name) > 100:
+    if not name.strip() or len(name) > 100 or not name.isprintable():
         raise Refused(ErrorCode.NAME_INVALID, "A name has 1 to 100 characters", "name")
     with transaction.atomic():
         row = Project.objects.select_for_update(no_key=True).get(pk=project.pk)

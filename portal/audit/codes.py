@@ -40,6 +40,7 @@ class AuditAction(StrEnum):
     NODE_TAINT = "node_taint"
     NODE_UNCORDON = "node_uncordon"
     NODE_UNFREEZE = "node_unfreeze"
+    NODE_WITHDRAW = "node_withdraw"
     PASSWORD_CHANGE = "password_change"  # noqa: S105 - no secret
     PASSWORD_SET = "password_set"  # noqa: S105 - no secret
     POLICY_SET = "policy_set"
@@ -56,6 +57,7 @@ class AuditAction(StrEnum):
     SESSION_END_OTHERS = "session_end_others"
     SIGN_IN = "sign_in"
     SIGN_IN_CONNECT = "sign_in_connect"
+    SIGN_IN_LINK_CREATE = "sign_in_link_create"
     SIGN_IN_REFUSED = "sign_in_refused"
     TEMPLATE_CHANGE = "template_change"
     TEMPLATE_DELETE = "template_delete"
@@ -164,6 +166,7 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.NODE_TAINT: "Node taints set",
     AuditAction.NODE_UNCORDON: "Node uncordoned",
     AuditAction.NODE_UNFREEZE: "Key of a node unfrozen",
+    AuditAction.NODE_WITHDRAW: "Node withdrawn before its first contact",
     AuditAction.PASSWORD_CHANGE: "Password changed",
     AuditAction.PASSWORD_SET: "Password set by an admin",
     AuditAction.POLICY_SET: "Scheduling policy changed",
@@ -180,6 +183,7 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.SESSION_END_OTHERS: "Other sessions ended",
     AuditAction.SIGN_IN: "Sign-in",
     AuditAction.SIGN_IN_CONNECT: "External account connected",
+    AuditAction.SIGN_IN_LINK_CREATE: "Link for a new password created",
     AuditAction.SIGN_IN_REFUSED: "Sign-in refused",
     AuditAction.TEMPLATE_CHANGE: "Template changed",
     AuditAction.TEMPLATE_DELETE: "Template deleted",

@@ -3,7 +3,7 @@
 from django.db.models import Count, F, OuterRef, Prefetch, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
-from portal.inventory.models import DisputedClaim, Gpu, Node, Slice
+from portal.inventory.models import DisputedClaim, Gpu, JoinToken, Node, Slice
 
 # Columns of a node that lists do not show.
 LARGE = ("desired", "facts", "topology")
@@ -39,3 +39,8 @@ def disputed_claims() -> QuerySet[DisputedClaim]:
     rows = DisputedClaim.objects.current().select_related("gpu__node", "claimant")
     rows = rows.defer(*(f"{node}__{name}" for node in ("gpu__node", "claimant") for name in LARGE))
     return rows.order_by(F("dismissed_at").asc(nulls_first=True), "id")
+
+
+def unused_join_token(node: Node) -> JoinToken | None:
+    """The newest join token of the node that nothing has used; it may have expired."""
+    return JoinToken.objects.filter(node=node, used_at=None).order_by("-id").first()

@@ -62,6 +62,21 @@ def node_invite(*, node: Node, actor: str) -> str:
     return token
 
 
+def node_withdraw(*, node: Node, actor: str) -> None:
+    """Delete a node that no machine has joined as, such as one with a misspelt name. Its join
+    tokens end, and its name is free again. Raises Refused(node_joined, node_retired)."""
+    with transaction.atomic():
+        row = lock_active_node(node)
+        if row.epoch or row.public_key:
+            sentence = Message(
+                "%(node)s has joined, and has a history. Retire it instead", node=row.name
+            )
+            raise Refused(ErrorCode.NODE_JOINED, sentence)
+        node_audit(row, AuditAction.NODE_WITHDRAW, actor=actor, after={})
+        ring_node(row)
+        row.delete()
+
+
 def node_cordon(*, node: Node, reason: str, actor: str) -> Node:
     """Give the node no new work; running work goes on. Raises Refused(reason_missing,
     node_retired)."""

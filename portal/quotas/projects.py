@@ -14,7 +14,10 @@ from portal.quotas.models import Quota
 
 
 def project_create(*, slug: str, name: str = "", actor: str) -> Project:
-    """A project without members, and its quota. Raises Refused(slug_invalid, slug_taken)."""
+    """A project without members, and its quota. Raises Refused(slug_invalid, slug_taken,
+    name_invalid)."""
+    if not name.isprintable():
+        raise Refused(ErrorCode.NAME_INVALID, "A name has 1 to 100 characters", "name")
     project = Project(slug=slug, name=name or slug)
     try:
         project.clean_fields()

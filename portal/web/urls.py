@@ -6,6 +6,7 @@ from django.urls import include, path
 
 from portal.web.account import sessions, tokens
 from portal.web.account import views as account_views
+from portal.web.account.welcome import Welcome
 from portal.web.cluster import views as cluster_views
 from portal.web.cluster.stream import cluster_stream
 from portal.web.home import views as home_views
@@ -34,6 +35,7 @@ urlpatterns = [
     path("sign-out/", LogoutView.as_view(), name="sign_out"),
     path("language/", set_language, name="language"),
     path("account/time-zone/", set_time_zone, name="time_zone"),
+    path("welcome/<uidb64>/<token>/", Welcome.as_view(), name="welcome"),
     path("account/", account_views.account, name="account"),
     path("account/tokens/", tokens.create, name="tokens"),
     path("account/tokens/<str:key>/revoke", tokens.revoke, name="token_revoke"),

@@ -28,7 +28,8 @@ TABS_OF_JOB = {
 }
 TABS_OF_CONSOLE = {
     **dict.fromkeys(
-        (f"link {tab}" for tab in ("Attention", "Nodes", "Images", "Storage", "Audit")), ROOT
+        (f"link {tab}" for tab in ("Attention", "Users", "Nodes", "Images", "Storage", "Audit")),
+        ROOT,
     ),
     **{"link Policy": ROOT, "link Database": ROOT, "link Approvals": LEADERS},
     **{"link Projects": ALL, "link Templates": ALL},
@@ -56,7 +57,8 @@ TABLE: dict[str, Row] = {
         {
             "link New request": TEAM,
             "button Extend": TEAM,
-            "text: You are not in a project": ROOT,
+            "heading You are not in a project yet": ROOT,
+            "link Create a project": ROOT,
             "heading Quota of vision": TEAM,
             "heading Cluster now": ALL,
         }
@@ -113,15 +115,23 @@ TABLE: dict[str, Row] = {
             "heading History": LEADERS,
             "link Project limit": ROOT,
             "link Add a budget": ROOT,
-            "link Weights, caps and thresholds": ROOT,
+            "link Settings and archive": ROOT,
         }
     ),
+    "web:project_new": console(button__Create__the__project=ROOT),
+    "web:project_settings": console(button__Save=ROOT, button__Archive__the__project=ROOT),
     "web:templates": Row(
         TABS_OF_CONSOLE | {"link New template": ALL, "link Train on one GPU": LEADERS}
     ),
     "web:template_new": Row(TABS_OF_CONSOLE | {"button Save template": ALL}),
+    "web:user_list": console(link__Add__a__user=ROOT, link__alice=ROOT),
+    "web:user_new": console(button__Add__the__user=ROOT),
+    "web:user": console(link__Deactivate=ROOT, button__Link__for__a__new__password=ROOT),
+    "web:user_deactivate": console(button__Deactivate=ROOT),
     "web:limits": console(heading__Quotas=ROOT, link__Edit=ROOT),
-    "web:node_list": console(link__Cordon__or__drain=ROOT),
+    "web:node_list": console(link__Cordon__or__drain=ROOT, link__Add__a__node=ROOT),
+    "web:node_add": console(button__Add__the__node=ROOT),
+    "web:node": console(button__New__join__token=ROOT, heading__Joining=ROOT),
     "web:drain": console(button__Cordon=ROOT),
     "web:preview": console(),
     "web:held_work": console(),

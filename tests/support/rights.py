@@ -128,6 +128,7 @@ def a_world() -> World:
         "template": str(template.pk),
         "name": node.name,
         "pk": "1",
+        "uidb64": "MQ",
     }
     headers = {
         "node": {"Authorization": f"Agent {secret}"},

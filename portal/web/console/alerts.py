@@ -28,6 +28,7 @@ OVERDUE_AFTER = timedelta(seconds=60)
 # Bytes were written to a folder this recently.
 FOLDERS_WITHIN = timedelta(days=1)
 MAX_NAMES = 4
+NODE_COLUMNS = ("name", "frozen_at", "holding_since", "last_seen_at", "created_at")
 ADMIN_REASONS = [
     str(code) for code, kind in REASON_KINDS.items() if kind.reason_class is ReasonClass.ASK
 ]
@@ -101,6 +102,7 @@ def _disputes() -> list[Alert]:
 
 
 def _nodes() -> list[Alert]:
+    now = timezone.now()
     silent = list(Node.objects.silent().values_list("name", flat=True))
     online = Node.objects.filter(status=NodeStatus.ONLINE, facts__has_key="blocks")
     blocked = list(online.exclude(facts__blocks=[]).values_list("name", flat=True))
@@ -108,15 +110,24 @@ def _nodes() -> list[Alert]:
     blocked_title = ngettext(
         "%(n)s node is blocked by a problem", "%(n)s nodes are blocked by a problem", len(blocked)
     )
-    rows = Node.objects.active().exclude(frozen_at=None, holding_since=None)
-    columns = list(rows.values_list("name", "frozen_at", "holding_since"))
-    frozen = [name for name, frozen_at, _since in columns if frozen_at]
+    concerned = ~Q(frozen_at=None) | ~Q(holding_since=None) | Q(last_seen_at=None)
+    rows = list(Node.objects.active().filter(concerned).only(*NODE_COLUMNS))
+    frozen = [node.name for node in rows if node.frozen_at]
     frozen_title = ngettext(
         "The key of %(n)s node is frozen: two machines use it",
         "The keys of %(n)s nodes are frozen: two machines use each",
         len(frozen),
     )
-    holding = [name for name, _frozen_at, since in columns if since]
+    holding = [node.name for node in rows if node.holding_since]
+    unseen = [
+        _("%(node)s, added %(since)s ago")
+        % {"node": node.name, "since": duration((now - node.created_at).total_seconds())}
+        for node in rows
+        if node.last_seen_at is None
+    ]
+    unseen_title = ngettext(
+        "%(n)s node was added and never seen", "%(n)s nodes were added and never seen", len(unseen)
+    )
     holding_title = ngettext(
         "%(n)s node holds back: it runs work that the portal does not know",
         "%(n)s nodes hold back: they run work that the portal does not know",
@@ -127,6 +138,7 @@ def _nodes() -> list[Alert]:
         _alert("frozen", "bad", "alert", frozen, frozen_title, _nodes_url("key")),
         _alert("away", "bad", "x", silent, away_title, _nodes_url("away")),
         _alert("blocked", "bad", "stop", blocked, blocked_title, _nodes_url("blocked")),
+        _alert("unseen", "warn", "clock", unseen, unseen_title, _nodes_url("unseen")),
     ]
 
 

@@ -29,6 +29,7 @@ from portal.web.wording.messages import refusal_text
 from scheduler.core.model.states import GpuHealth, NodeStatus
 
 STATES = {
+    "unseen": gettext_lazy("Never seen"),
     "away": gettext_lazy("Unreachable"),
     "blocked": gettext_lazy("Blocked"),
     "cordoned": gettext_lazy("Cordoned"),
@@ -158,6 +159,8 @@ def active_node_or_404(name: str) -> Node:
 
 
 def _in_state(rows: QuerySet[Node], state: str) -> QuerySet[Node]:
+    if state == "unseen":
+        return rows.filter(last_seen_at=None)
     if state == "away":
         return rows.filter(status__in=SILENT_NODE_STATUSES)
     if state == "blocked":

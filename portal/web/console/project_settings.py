@@ -1,0 +1,136 @@
+"""The settings of a project: its name, share of the cluster, caps, approval thresholds, its end."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_http_methods, require_POST
+
+from agents.contract.units import SECONDS_PER_HOUR
+from portal.accounts.models import Project
+from portal.accounts.services import (
+    APPROVAL_BOUNDS,
+    MEMBER_SHARE_BOUNDS,
+    project_share_set,
+    project_update,
+)
+from portal.errors import Refused
+from portal.jobs.models import Job
+from portal.web.console.access import platform_admins_only, project_or_404
+from portal.web.console.amounts import GPU, GPU_HOUR, format_amount
+from portal.web.console.form_fields import AmountField
+from portal.web.http import AuthenticatedHttpRequest
+from portal.web.wording.messages import refusal_text
+
+# Thresholds as they are typed: the column, and how many of its steps one of what is typed has.
+THRESHOLDS = {
+    "approval_units": GPU,
+    "approval_seconds": SECONDS_PER_HOUR,
+    "approval_unit_seconds": GPU_HOUR,
+}
+
+
+class ThresholdField(AmountField):
+    """An amount above which jobs need an approval, or None if empty."""
+
+    def __init__(self, column: str) -> None:
+        most = APPROVAL_BOUNDS[column][1]
+        too_large = gettext_lazy("Enter a smaller number")
+        super().__init__(
+            unit=THRESHOLDS[column], max_units=most, too_large=too_large, required=False
+        )
+
+    def clean(self, value: Any) -> int | None:  # type: ignore[override]  # empty is no threshold
+        return None if value in (None, "") else super().clean(value)
+
+
+def _count_field(column: str) -> forms.IntegerField:
+    least, most = MEMBER_SHARE_BOUNDS[column]
+    return forms.IntegerField(min_value=least, max_value=most)
+
+
+class ProjectSettingsForm(forms.Form):
+    name = forms.CharField(
+        max_length=100,
+        error_messages={"required": gettext_lazy("A name has 1 to 100 characters")},
+    )
+    weight = _count_field("weight")
+    max_running = _count_field("max_running")
+    max_pending = _count_field("max_pending")
+    approval_units = ThresholdField("approval_units")
+    approval_seconds = ThresholdField("approval_seconds")
+    approval_unit_seconds = ThresholdField("approval_unit_seconds")
+    approval_high = forms.BooleanField(required=False)
+
+
+@platform_admins_only
+@require_http_methods(["GET", "HEAD", "POST"])
+def settings(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
+    project = project_or_404(request.user, slug)
+    if request.method != "POST":
+        return _page(request, project, ProjectSettingsForm(_typed(project)))
+    form = ProjectSettingsForm(request.POST)
+    if not form.is_valid():
+        return _page(request, project, form, status=400)
+    try:
+        _save(project, dict(form.cleaned_data), actor=request.user.username)
+    except Refused as refused:
+        field = refused.field if refused.field in form.fields else None
+        form.add_error(field, refusal_text(refused))
+        return _page(request, project, form, status=refused.status)
+    messages.success(request, _("Saved. It counts from the next planning pass on"))
+    return redirect("web:project", project.slug)
+
+
+@platform_admins_only
+@require_POST
+def archive(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
+    """Archive the project (`archived` is 1), or take it out of the archive."""
+    project, archived = project_or_404(request.user, slug), request.POST.get("archived") == "1"
+    actor = request.user.username
+    project_update(project=project, name=project.name, archived=archived, actor=actor)
+    text = (
+        _("%(project)s is archived: it takes no new jobs")
+        if archived
+        else _("%(project)s takes jobs again")
+    )
+    messages.success(request, text % {"project": project.slug})
+    return redirect("web:project", project.slug)
+
+
+def _save(project: Project, values: dict[str, Any], *, actor: str) -> None:
+    """Only what differs, each with its audit entry, all or nothing."""
+    name = values.pop("name")
+    changed = {field: value for field, value in values.items() if getattr(project, field) != value}
+    with transaction.atomic():
+        if name != project.name:
+            project_update(project=project, name=name, archived=project.archived, actor=actor)
+        if changed:
+            project_share_set(project=project, actor=actor, **changed)
+
+
+def _typed(project: Project) -> dict[str, Any]:
+    """The project's settings as a person would type them."""
+    values = {name: getattr(project, name) for name in ProjectSettingsForm.base_fields}
+    for name, unit in THRESHOLDS.items():
+        stored = values[name]
+        values[name] = "" if stored is None else format_amount(stored, unit)
+    return values
+
+
+def _page(
+    request: HttpRequest, project: Project, form: ProjectSettingsForm, status: int = 200
+) -> HttpResponse:
+    jobs = Job.objects.filter(project=project)
+    context = {
+        "project": project,
+        "form": form,
+        "running": jobs.allocated().count(),
+        "waiting": jobs.waiting().count(),
+    }
+    return render(request, "web/console/project_settings.html", context, status=status)
