@@ -29,7 +29,7 @@ TITLE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
 @pytest.fixture
 def looks() -> dict[str, tuple[str, str]]:
     """Who looks at which address: all pages, and the states that a seed lacks."""
-    seeded(SMALL, now=timezone.now())
+    seeded(SMALL, now=timezone.now(), password="a long password of nobody")
     words = known()
     listed = {name: (page.as_user, address(name, words)) for name, page in PAGES.items()}
     return listed | shown(words)

@@ -1,5 +1,6 @@
 """Whose clock a page is on: the account's, else the browser's, else the portal's."""
 
+import asyncio
 import csv
 import io
 import re
@@ -7,11 +8,13 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.test import override_settings
+from django.test import AsyncClient, override_settings
 from django.utils import timezone
 
 from portal.accounts.time_zones import user_zone, zone_named, zone_names
+from portal.audit.codes import AuditAction
 from portal.audit.models import AuditEntry
+from portal.audit.services import audit_record
 from portal.jobs.models import Job
 from tests.support.request_form import a_form
 from tests.support.rows import a_job, a_node, a_project, a_user
@@ -30,6 +33,19 @@ def olga(client):
 @pytest.fixture
 def job(olga):
     return a_job(olga, a_project("vision", olga))
+
+
+def file_of(user, path: str, zone: str) -> list[dict[str, str]]:
+    """Its lines, read after the response has begun, as a browser does."""
+
+    async def read() -> bytes:
+        client = AsyncClient()
+        client.cookies["time_zone"] = zone
+        await client.aforce_login(user)
+        answer = await client.get(path)
+        return b"".join([part async for part in answer.streaming_content])
+
+    return list(csv.DictReader(io.StringIO(asyncio.run(read()).decode("utf-8-sig"))))
 
 
 def zone_of(client, path="/jobs/") -> str:
@@ -100,7 +116,7 @@ def test_only_a_page_on_the_browsers_clock_is_loaded_again_for_it(client, olga):
 def test_an_address_names_the_zone_of_its_page_and_no_link_keeps_it(client, job):
     html = client.get("/jobs/?status=queued&zone=Asia/Tokyo").content.decode()
     assert 'data-zone="Asia/Tokyo"' in html
-    assert "zone=" not in html.replace("data-zone=", "")
+    assert not re.search(r'href="[^"]*zone=', html)
 
 
 def test_rest_has_utc_whatever_the_reader_says(client, olga, job):
@@ -114,11 +130,8 @@ def test_rest_has_utc_whatever_the_reader_says(client, olga, job):
 @pytest.mark.parametrize(
     ("zone", "offset"), [(SHANGHAI, "+08:00"), ("Asia/Kolkata", "+05:30"), ("UTC", "+00:00")]
 )
-def test_files_have_the_readers_offset(client, olga, job, zone, offset):
-    client.cookies["time_zone"] = zone
-    answer = client.get("/jobs.csv")
-    text = b"".join(answer).decode("utf-8-sig")
-    (row,) = csv.DictReader(io.StringIO(text))
+def test_files_have_the_readers_offset(olga, job, zone, offset):
+    (row,) = file_of(olga, "/jobs.csv", zone)
     assert row["submitted_at"].endswith(offset)
     assert datetime.fromisoformat(row["submitted_at"]) == job.submitted_at.replace(microsecond=0)
 
@@ -135,9 +148,8 @@ def test_days_of_a_filter_begin_at_the_readers_midnight(client, olga, job):
 def test_days_of_the_audit_are_the_readers(client):
     root = a_user("root", is_superuser=True, is_staff=True)
     client.force_login(root)
-    row = AuditEntry.objects.order_by("-pk").first()
-    AuditEntry.objects.exclude(pk=row.pk).delete()
-    AuditEntry.objects.filter(pk=row.pk).update(at=datetime(2026, 3, 1, 20, 30, tzinfo=UTC))
+    audit_record(actor="root", action=AuditAction.USER_CHANGE, noun="user", noun_id="root")
+    AuditEntry.objects.update(at=datetime(2026, 3, 1, 20, 30, tzinfo=UTC))
     for zone, count in ((SHANGHAI, 0), ("UTC", 1)):
         client.cookies["time_zone"] = zone
         page = client.get("/console/audit/?until=2026-03-01&since=2026-03-01")

@@ -282,7 +282,7 @@ def test_a_budget_says_whether_it_lasts_and_by_what_it_reckons(page, job, gpu, v
     used(job, gpu, 14)
     budget(vision, 100)
     text = page()[1]
-    assert re.search(r"At this pace, 3[45]\.\d\d by [\d-]+: within budget", text)
+    assert re.search(r"At this pace, 3[45]\.\d\d by <time [^>]+>[^<]+</time>: within budget", text)
     assert "the mean rate of the last 7 days" in text
 
 

@@ -8,12 +8,13 @@ from html.parser import HTMLParser
 
 CLOCK = re.compile(r"\b\d{1,2}:\d\d(?::\d\d)?\b")
 # What programs and people wrote, not the portal: the lines of a log, code to copy, typed values.
+# An example of what to type, such as "tomorrow 9:00", is in a help text.
 QUOTED = {"pre", "code", "script", "style", "textarea", "option"}
 VOID = {
     *("meta", "link", "input", "br", "hr", "img", "use", "line", "polyline", "rect", "circle"),
     *("path", "polygon", "ellipse", "stop"),
 }
-SHOWN_ATTRIBUTES = ("title", "aria-label", "placeholder", "alt")
+SHOWN_ATTRIBUTES = ("title", "aria-label", "alt")
 
 
 @dataclass
@@ -46,7 +47,8 @@ class PageTimes(HTMLParser):
             self._keep(" ".join(have.get(name, "") for name in SHOWN_ATTRIBUTES))
         if tag not in VOID:
             is_log_line = tag == "li" and "id" in have and have["id"].startswith("r")
-            self._open.append((tag, tag in QUOTED or is_log_line))
+            is_example = "help" in have.get("class", "").split()
+            self._open.append((tag, tag in QUOTED or is_log_line or is_example))
 
     def handle_endtag(self, tag: str) -> None:
         while self._open and tag not in VOID:
