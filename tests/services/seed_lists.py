@@ -20,6 +20,7 @@ from django.utils import timezone  # noqa: E402
 from portal.accounts.models import Membership, Role, User  # noqa: E402
 from portal.jobs.holds import job_hold  # noqa: E402
 from portal.jobs.models import Job  # noqa: E402
+from portal.live.bell import answer_plan  # noqa: E402
 from portal.quotas.policy import policy_set  # noqa: E402
 from scheduler.tasks import plan_once  # noqa: E402
 from tests.support.rows import a_job, a_node, a_project, settle  # noqa: E402
@@ -47,6 +48,8 @@ def main(more: int) -> None:
         a_job(alice, vision, name=f"sweep-{number}", device=GPU, time_limit="4h")
     a_job(alice, vision, name="long-run", device=GPU, time_limit="72h")
     job_hold(job=held, actor=ada, reason="data is not there yet")
+    # As its task does: a pass that is rung again leaves the reasons to the next one.
+    answer_plan()
     plan_once()
     _estimate()
     print(json.dumps({"password": password}))
