@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.utils import timezone
+
 from portal.accounts.models import User
 from portal.accounts.selectors import projects_to_work_in
 from portal.allocations.selectors import attempts_of
@@ -12,15 +14,19 @@ from portal.jobs.selectors import may_cancel
 from portal.planning.visible_reasons import visible_projects
 from portal.submission.replacement import may_replace
 from portal.submission.retries import may_retry
+from portal.web.job.extension import can_extend
 from portal.web.job.log_tab import job_log, log_end
 from portal.web.job.metrics import job_metrics
+from portal.web.job.place import job_place
 from portal.web.job.request_tab import job_spec
 from portal.web.job.result import job_result
+from portal.web.job.start_progress import start_progress
 from portal.web.job.status_panel import status_panel
+from portal.web.job.time_gauge import time_gauge
 from portal.web.job.timeline import timeline
 from portal.web.logs.address import LogView
 from portal.web.logs.lines import LogLine
-from scheduler.core.model.states import JOB_FINAL, JobStatus
+from scheduler.core.model.states import JOB_ALLOCATED, JOB_FINAL, JobStatus
 
 TABS = ("logs", "metrics", "events", "spec", "results")
 # Log lines shown beside a failure, over all replicas.
@@ -41,9 +47,14 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
     panel = status_panel(
         job, attempt, replicas, visible_projects(user), may_replace=may_replace(user, job)
     )
+    placed = replicas if is_final or JobStatus(job.status) in JOB_ALLOCATED else []
     return {
         "job": job,
-        "steps": timeline(events),
+        "steps": timeline(events, start_progress(job, replicas)),
+        "gauge": time_gauge(job, timezone.now()),
+        "may_extend": can_extend(user, job),
+        "place": job_place(user, job, placed, is_final=is_final),
+        "placed_replicas": placed,
         "events": events,
         "event_count": len(events) if len(events) < MAX_EVENTS else job_events(job).count(),
         "attempts": attempts,

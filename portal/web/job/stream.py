@@ -20,6 +20,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from portal.accounts.models import User
+from portal.allocations.models import Allocation
 from portal.allocations.selectors import attempts_of
 from portal.audit.models import Event
 from portal.error_codes import ErrorCode
@@ -42,14 +43,16 @@ from portal.live.bell import QUEUE
 from portal.live.listener import listener, subscribe
 from portal.storage.errors import StoreError, StoreUnavailable
 from portal.storage.stores import current_store
+from portal.web.cluster.stream import BELL as CLUSTER_BELL
 from portal.web.job.context import TABS, job_context, tab_context
 from portal.web.job.log_tab import JobLog, log_bar
+from portal.web.job.start_progress import STARTING
 from portal.web.logs.address import LogView, parse_number
 from portal.web.logs.cursor import Cursor, parse_cursor
 from portal.web.logs.updates import LogUpdate, log_update
 from portal.web.page_parts import PageFace, page_face
 from portal.web.wording.messages import refusal_text
-from scheduler.core.model.states import JOB_FINAL, JOB_WAITING, JobStatus
+from scheduler.core.model.states import JOB_FINAL, JOB_WAITING, JobStatus, SliceStatus
 
 # Tabs whose log lines are sent as they arrive.
 TABS_WITH_LOG_LINES = ("logs", "full")
@@ -88,7 +91,8 @@ class JobUpdate:
     has_more: bool = False
     """More log lines are ready to be sent."""
     is_over: bool = False
-    is_waiting: bool = True
+    bells: tuple[str, ...] = (QUEUE,)
+    """Beside the job's own."""
 
 
 async def job_stream(request: HttpRequest, ref: str) -> HttpResponseBase:
@@ -142,8 +146,7 @@ async def job_stream_events(
                 return
             except ShuttingDown:
                 return
-            # Only a job that waits has a reason, a position and an estimate.
-            listener().set_keys(bell, (f"job:{pk}", *([QUEUE] if update.is_waiting else [])))
+            listener().set_keys(bell, (f"job:{pk}", *update.bells))
             rendered_at = time.monotonic() if update.has_parts else rendered_at
             for event in update.events:
                 yield event
@@ -167,7 +170,7 @@ def _pk(user: User, ref: str) -> int:
 def _read_update(
     user: User, followed: FollowedPage, before: JobUpdate, is_stale: bool
 ) -> JobUpdate:
-    """Three queries where nothing changed and the parts are fresh."""
+    """Three queries where nothing changed and the parts are fresh, one more while it starts."""
     if not User.objects.filter(pk=user.pk, is_active=True).exists():
         raise Refused(ErrorCode.NOT_FOUND, "This job does not exist, or you may not see it")
     job = job_visible(user, followed.ref)
@@ -191,8 +194,15 @@ def _read_update(
         if has_parts:
             events.append(sse_event("page", _parts(user, job, followed, notice), id=str(cursor)))
     is_over = is_final and not has_more and _is_log_complete(job)
-    is_waiting = JobStatus(job.status) in JOB_WAITING
-    return JobUpdate(events, cursor, state, has_parts, has_more, is_over, is_waiting)
+    return JobUpdate(events, cursor, state, has_parts, has_more, is_over, _bells(job))
+
+
+def _bells(job: Job) -> tuple[str, ...]:
+    """Only a job that waits has a reason, a position and an estimate; of one that starts, nodes
+    report how far its slices are carved."""
+    if JobStatus(job.status) in JOB_WAITING:
+        return (QUEUE,)
+    return (CLUSTER_BELL,) if JobStatus(job.status) in STARTING else ()
 
 
 def _read_log(
@@ -238,7 +248,15 @@ def _state(job: Job, replicas: list[Replica]) -> tuple[tuple[Any, ...], int]:
     event = Event.objects.filter(job=job).aggregate(last=Max("id"))["last"] or 0
     row = (job.status, job.position, job.reason, job.estimate, job.deadline_at, job.reserved_at)
     ranks = tuple((r.pk, r.status, r.exit_code, r.log_bytes > 0, str(r.pull)) for r in replicas)
-    return (event, str(row), ranks), event
+    return (event, str(row), ranks, _carved_slices(job, replicas)), event
+
+
+def _carved_slices(job: Job, replicas: list[Replica]) -> int:
+    """Of a job that starts. One query then."""
+    if JobStatus(job.status) not in STARTING:
+        return 0
+    held = Allocation.objects.filter(replica__in=[replica.pk for replica in replicas])
+    return held.filter(slice__status=SliceStatus.READY).count()
 
 
 def _is_log_complete(job: Job) -> bool:

@@ -1,10 +1,11 @@
-"""The timeline of a job: its status changes as steps."""
+"""The timeline of a job: its status changes as steps, the present one with its progress."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from portal.audit.models import Event
+from portal.web.job.start_progress import StartProgress
 from portal.web.wording.labels import BADGES, Badge
 from portal.web.wording.messages import event_text
 from scheduler.core.model.states import JOB_FINAL, JobStatus
@@ -22,10 +23,12 @@ class TimelineStep:
     at: datetime
     until: datetime | None
     sentence: str
+    """Why it came to this."""
+    progress: Sequence[StartProgress] = ()
 
 
-def timeline(events: Iterable[Event]) -> list[TimelineStep]:
-    """The last steps of a job, the oldest first."""
+def timeline(events: Iterable[Event], progress: Sequence[StartProgress]) -> list[TimelineStep]:
+    """The last steps of a job, the oldest first. `progress`: of its start, shown in the last."""
     changes = [event for event in events if event.noun == "job" and event.new]
     if not changes:  # retention has removed them
         return []
@@ -36,4 +39,5 @@ def timeline(events: Iterable[Event]) -> list[TimelineStep]:
         state = badge.cls if is_over else f"{badge.cls} now"
         until = later.at if later else None
         steps.append(TimelineStep(badge, state, event.at, until, event_text(event)))
+    steps[-1] = replace(steps[-1], progress=progress)
     return steps[-MAX_STEPS:]
