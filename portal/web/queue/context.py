@@ -1,67 +1,47 @@
 """The template context of the Queue page."""
 
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from django import forms
 from django.conf import settings
-from django.db.models import QuerySet
 from django.http import QueryDict
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import ngettext
 
-from portal.accounts.models import Membership, User
+from portal.accounts.models import User
+from portal.allocations.freeing import units_freeing
 from portal.availability.selectors import availability_for
-from portal.jobs.models import Job
 from portal.jobs.paging import Page, page_of
+from portal.planning.order_factors import order_factors
 from portal.planning.queue_selectors import (
     SORTING,
+    EndingJob,
     QueueCounts,
     next_jobs_to_end,
     queue_counts,
     queue_in_order,
 )
 from portal.quotas.policy import current_policy
+from portal.web.queue.filter_form import MINE, QueueFilterForm
+from portal.web.queue.freeing_chart import (
+    FreeingChart,
+    freeing_chart,
+    horizon_for,
+    span_ends,
+)
+from portal.web.queue.groups import grouped
+from portal.web.queue.order_score import order_scores
 from portal.web.queue.order_sentences import order_sentences
 from portal.web.queue.rows import ending_job_row, queue_row, queue_viewer
 from portal.web.wording.capacity import capacity_line
 from portal.web.wording.reason_badges import REASONS
 
 MAX_ENDING_JOBS = 8
-NOT_A_CHOICE = {"invalid_choice": gettext_lazy("%(value)s is not a valid choice")}
-MINE = "mine"
-
-
-class QueueFilterForm(forms.Form):
-    """Whose jobs, and for what reason they wait. Only the user's own projects can be chosen: the
-    queue does not reveal the owners of other jobs."""
-
-    reason = forms.ChoiceField(
-        required=False,
-        choices=[(str(code), str(code)) for code in REASONS],
-        error_messages=NOT_A_CHOICE,
-    )
-
-    def __init__(self, data: QueryDict, user: User) -> None:
-        super().__init__(data)
-        rows = Membership.objects.filter(user=user).order_by("project__slug")
-        self.projects = list(rows.values_list("project__slug", flat=True))
-        projects = [(f"project-{slug}", slug) for slug in self.projects]
-        self.fields["whose"] = forms.ChoiceField(
-            choices=[(MINE, MINE), *projects], required=False, error_messages=NOT_A_CHOICE
-        )
-        self.user = user
-
-    def filtered(self, rows: QuerySet[Job]) -> QuerySet[Job]:
-        if not self.is_valid():
-            return rows.none()
-        whose, reason = self.cleaned_data["whose"], self.cleaned_data["reason"]
-        if whose == MINE:
-            rows = rows.filter(owner=self.user)
-        elif whose:
-            rows = rows.filter(project__slug=whose.removeprefix("project-"))
-        return rows.filter(reason__code=reason) if reason else rows
+# Lists neighbouring jobs of other projects one by one.
+EACH = "each"
 
 
 def queue_context(user: User, query: QueryDict) -> dict[str, Any]:
@@ -72,15 +52,26 @@ def queue_context(user: User, query: QueryDict) -> dict[str, Any]:
     viewer = queue_viewer(user, names=settings.PLATFORM.queue_names)
     policy, counts = current_policy(), queue_counts(user)
     kept = [(name, value) for name in ("whose", "reason") if (value := query.get(name, ""))]
+    shown = [*kept, ("others", EACH)] if query.get("others") == EACH else kept
+    now = timezone.now()
+    factors = order_factors(page.rows, policy, now)
+    scores = order_scores(factors, policy.order)
+    listed = [queue_row(job, viewer, policy.bypass_limit, scores.get(job.pk)) for job in page.rows]
+    rows = listed if shown is not kept else grouped(listed, factors)
+    ending = next_jobs_to_end(MAX_ENDING_JOBS)
     return {
         "page": Page([], page.before, page.after),
-        "rows": [queue_row(job, viewer, policy.bypass_limit) for job in page.rows],
-        "ending_jobs": [
-            ending_job_row(ending, viewer) for ending in next_jobs_to_end(MAX_ENDING_JOBS)
-        ],
+        "rows": rows,
+        "has_groups": len(rows) < len(listed),
+        "each_query": urlencode([*kept, ("others", EACH)]),
+        "grouped_query": urlencode(kept) if shown is not kept else None,
+        "has_scores": bool(scores),
+        "freeing": _freeing(user, ending, now),
+        "ending_jobs": [ending_job_row(job, viewer) for job in ending],
         "counts": counts,
         "headline": headline(counts),
         "summary": summary(counts),
+        "tab_title": tab_title(counts),
         "capacity": capacity_line(availability_for(user)),
         "order_sentences": order_sentences(policy),
         "scope_links": _scope_links(filters, kept),
@@ -89,10 +80,28 @@ def queue_context(user: User, query: QueryDict) -> dict[str, Any]:
         "reasons": [(str(code), badge.word) for code, badge in REASONS.items()],
         "errors": {name: " ".join(map(str, errors)) for name, errors in filters.errors.items()},
         "is_filtered": bool(kept),
-        "query": urlencode(kept),
+        "query": urlencode(shown),
+        "csv_query": urlencode(kept),
         "stream": f"{reverse('web:queue_stream')}?{query.urlencode()}",
         "keys": [job.pk for job in page.rows],
     }
+
+
+def _freeing(user: User, ending: list[EndingJob], now: datetime) -> FreeingChart | None:
+    """The picture over time. One query, none where no job ends."""
+    horizon = horizon_for(ending[0].ends_at if ending else None, now)
+    if horizon is None:
+        return None
+    return freeing_chart(units_freeing(user, span_ends(now, horizon)), horizon)
+
+
+def tab_title(counts: QueueCounts) -> str:
+    """For the browser's tab: the user's first position, or how many jobs wait."""
+    if counts.first_position:
+        return _("Position %(n)s · Queue") % {"n": f"{counts.first_position:,}"}
+    if counts.waiting:
+        return _("%(n)s waiting · Queue") % {"n": f"{counts.waiting:,}"}
+    return _("Queue")
 
 
 def headline(counts: QueueCounts) -> str:

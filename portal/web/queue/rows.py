@@ -13,6 +13,7 @@ from portal.jobs.bulk_cancel import cancel_permission
 from portal.jobs.models import Job
 from portal.planning.estimates import no_estimate_for_job
 from portal.planning.queue_selectors import EndingJob
+from portal.web.queue.order_score import OrderScore
 from portal.web.wording.labels import Badge, duration, elapsed
 from portal.web.wording.messages import message_text, stored_text
 from portal.web.wording.reason_badges import reason_badge
@@ -60,6 +61,7 @@ class QueueRow:
     """What is left of its time limit."""
     factors: list[str] = field(default_factory=list)
     """What moved it within its priority band."""
+    score: OrderScore | None = None
     may_hold: bool = False
     may_release: bool = False
     may_decide: bool = False
@@ -77,7 +79,9 @@ def queue_viewer(user: User, *, names: str) -> QueueViewer:
     )
 
 
-def queue_row(job: Job, viewer: QueueViewer, bypass_limit: int) -> QueueRow:
+def queue_row(
+    job: Job, viewer: QueueViewer, bypass_limit: int, score: OrderScore | None = None
+) -> QueueRow:
     reason = job.reason or {}
     may_open = viewer.may_open(job)
     shows_names = may_open or viewer.sees_names
@@ -96,6 +100,7 @@ def queue_row(job: Job, viewer: QueueViewer, bypass_limit: int) -> QueueRow:
         waited=elapsed(job.queued_at or job.submitted_at, None),
         max_runtime=duration(max(0, job.time_limit_seconds - job.attained_seconds)),
         factors=_factors(job, bypass_limit),
+        score=score,
         may_hold=may_cancel and not job.hold_owner,
         may_release=may_cancel and _may_release(job, viewer),
         may_decide=job.status == JobStatus.AWAITING_APPROVAL and viewer.may_decide(job),

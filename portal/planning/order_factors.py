@@ -1,0 +1,58 @@
+"""What makes the place of a waiting job in the queue, as far as its own row says it.
+
+The planner also weighs recent use of its owner and how long such runs took; those change with every
+pass and are not stored.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from agents.contract.boards import Board
+from portal.database.intervals import SECOND
+from portal.inventory.boards import cluster_boards
+from portal.jobs.models import Job
+from scheduler.core.devices.options import device_options
+from scheduler.core.model.policy import Policy
+from scheduler.core.request import parse_stored_request
+
+
+@dataclass(frozen=True, slots=True)
+class OrderFactors:
+    """Amounts are upper bounds: most jobs end before their time limit."""
+
+    units: int
+    """GPU units that all its replicas take on the board that serves them with the fewest."""
+    limit_seconds: int
+    """What is left of its time limit."""
+    waited_seconds: int
+    patience_seconds: int
+
+    @property
+    def work_unit_seconds(self) -> int:
+        return self.units * self.limit_seconds
+
+    @property
+    def counted_unit_seconds(self) -> int:
+        """Its work as the fair order counts it after this wait."""
+        patience = max(1, self.patience_seconds)
+        return self.work_unit_seconds * patience // (patience + self.waited_seconds)
+
+
+def order_factors(jobs: Iterable[Job], policy: Policy, now: datetime) -> dict[int, OrderFactors]:
+    """By job id. One query."""
+    boards = cluster_boards()
+    return {
+        job.pk: OrderFactors(
+            units=_units(job, boards),
+            limit_seconds=max(0, job.time_limit_seconds - job.attained_seconds),
+            waited_seconds=max(0, (now - (job.queued_at or job.submitted_at)) // SECOND),
+            patience_seconds=policy.patience_seconds,
+        )
+        for job in jobs
+    }
+
+
+def _units(job: Job, boards: Iterable[Board]) -> int:
+    options = device_options(parse_stored_request(job.request).device, boards)
+    return options[0].replica_units * job.replica_count if options else 0
