@@ -21,6 +21,14 @@ def projects_of(user: User) -> QuerySet[Project]:
     return rows.filter(pk__in=Membership.objects.filter(user=user).values("project_id"))
 
 
+def projects_matching(user: User, words: list[str]) -> QuerySet[Project]:
+    """The user's projects that have each word in their slug or name."""
+    rows = projects_of(user).prefetch_related(None).order_by("slug")
+    for word in words:
+        rows = rows.filter(Q(slug__icontains=word) | Q(name__icontains=word))
+    return rows
+
+
 def visible_project(user: User, slug: str) -> Project:
     """Raises Refused(not_found), alike for an unknown project and one that the user is not in."""
     row = projects_of(user).filter(slug=slug).first()

@@ -16,6 +16,14 @@ def nodes() -> QuerySet[Node]:
     return Node.objects.annotate(gpu_count=count).defer("desired").order_by("name")
 
 
+def nodes_matching(words: list[str]) -> QuerySet[Node, str]:
+    """The names of nodes that have each word in their name. Everyone may see them."""
+    rows = Node.objects.active().order_by("name")
+    for word in words:
+        rows = rows.filter(name__icontains=word)
+    return rows.values_list("name", flat=True)
+
+
 def gpus() -> QuerySet[Gpu]:
     """Every GPU with its node and live slices (`live_slices`). Two queries."""
     live = Slice.objects.live().order_by("start", "id")

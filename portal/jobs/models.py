@@ -117,6 +117,8 @@ class Job(models.Model):
                 condition=Q(status__in=("failed", "timed_out")),
                 name="job_failed",
             ),
+            # For names that begin with a word, whatever the database's collation.
+            models.Index(fields=("name",), name="job_name", opclasses=("varchar_pattern_ops",)),
         ]
 
     def __str__(self) -> str:

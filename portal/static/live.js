@@ -6,6 +6,7 @@ const parts = (html) => new DOMParser().parseFromString(html, "text/html").query
 
 function swapParts(html) {
   for (const fresh of parts(html)) {
+    if (fresh.dataset.tabTitle) document.title = fresh.dataset.tabTitle;
     const old = document.querySelector(`[data-part="${fresh.dataset.part}"]`);
     // A part that has the keyboard focus is not swapped until the focus has left it.
     const isInUse = old?.hasAttribute("data-calm") && old.contains(document.activeElement);

@@ -19,10 +19,12 @@ from portal.web.jobs import export as jobs_export
 from portal.web.jobs import views as jobs_views
 from portal.web.jobs.stream import jobs_stream
 from portal.web.language import set_language
+from portal.web.queue import export as queue_export
 from portal.web.queue import views as queue_views
 from portal.web.queue.stream import queue_stream
 from portal.web.request import views as request_views
 from portal.web.request.stream import request_stream
+from portal.web.search import views as search_views
 from portal.web.time_zone import set_time_zone
 from portal.web.usage import views as usage_views
 from portal.web.webhooks import views as webhooks_views
@@ -68,7 +70,10 @@ urlpatterns = [
     path("jobs.csv", jobs_export.jobs_csv, name="jobs_csv"),
     path("jobs/cancel", jobs_views.bulk_cancel, name="bulk_cancel"),
     path("jobs/stream", jobs_stream, name="jobs_stream"),
+    path("search/", search_views.search, name="search"),
+    path("search/options", search_views.search_options, name="search_options"),
     path("queue/", queue_views.queue, name="queue"),
+    path("queue.csv", queue_export.queue_csv, name="queue_csv"),
     path("queue/stream", queue_stream, name="queue_stream"),
     path("jobs/<str:ref>/hold", queue_views.hold, name="hold"),
     path("jobs/<str:ref>/release", queue_views.release, name="release"),

@@ -17,7 +17,7 @@ PEOPLE = (ALICE, PAUL, ADMIN)
 ALL, TEAM, LEADERS, ROOT = {*PEOPLE}, {ALICE, PAUL}, {PAUL, ADMIN}, {ADMIN}
 # Swagger's own page has no bar of ours.
 NOT_OURS = {"api:docs"}
-WORDS = ("Home", "Jobs", "Queue", "Cluster", "Usage", "API", "Account of")
+WORDS = ("Home", "Jobs", "Queue", "Cluster", "Usage", "API", "Search", "Account of")
 BAR = {
     **dict.fromkeys((f"link {word}" for word in WORDS), ALL),
     **{"button Sign out": ALL, "link Console": ROOT},
@@ -81,6 +81,15 @@ TABLE: dict[str, Row] = {
     ),
     "web:queue": Row(
         {"link Hold llama-embed-74": ALL, "link Hold gnn-eval-50": LEADERS, "tomas · ": ROOT}
+    ),
+    "web:search": Row(
+        {
+            "searchbox Search": ALL,
+            "heading Keys": ALL,
+            "link Cluster": ALL,
+            "heading Nodes": ALL,
+            "link Audit": ROOT,
+        }
     ),
     **dict.fromkeys(("web:job", "web:job_logs"), Row(TABS_OF_JOB | {"searchbox": ALL})),
     "web:job_metrics": Row(TABS_OF_JOB),

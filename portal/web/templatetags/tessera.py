@@ -31,6 +31,18 @@ def badge(status: str) -> SafeString:
 
 
 @register.simple_tag
+def badge_of(badge: labels.Badge) -> SafeString:
+    """A badge as icon, word and colour."""
+    return as_status(badge)
+
+
+@register.simple_tag
+def tab_title(job: Job) -> str:
+    """A job's state, number and name for the browser's tab: "● Running · J-12 train"."""
+    return labels.tab_title(job)
+
+
+@register.simple_tag
 def node_badge(node: Node) -> SafeString:
     """Whether a node takes work, as icon, word and colour."""
     blocked = bool(node.facts.get("blocks"))
@@ -138,6 +150,12 @@ def fit_to_width(value: str, width: float) -> str:
     if len(value) <= room:
         return value
     return value[: room - 1] + "…" if room > 2 else ""
+
+
+@register.filter
+def add_px(value: float, more: float) -> float:
+    """The sum of two lengths of a drawing."""
+    return round(value + more, 1)
 
 
 @register.simple_tag

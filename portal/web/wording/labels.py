@@ -42,6 +42,22 @@ BADGES: dict[str, Badge] = {
 }
 
 
+# What a tab has room for beside the word: full while it runs, open while it waits.
+TAB_MARKS: dict[str, str] = {
+    JobStatus.SUBMITTED: "○",
+    JobStatus.AWAITING_APPROVAL: "○",
+    JobStatus.QUEUED: "○",
+    JobStatus.PLACED: "◐",
+    JobStatus.PREPARING: "◐",
+    JobStatus.RUNNING: "●",
+    JobStatus.STOPPING: "◐",
+    JobStatus.SUCCEEDED: "✓",
+    JobStatus.FAILED: "✗",
+    JobStatus.CANCELLED: "■",
+    JobStatus.TIMED_OUT: "✗",
+}
+
+
 NODE_BADGES: dict[str, Badge] = {
     NodeStatus.ENROLLED: Badge("wait", "clock", gettext_lazy("Not seen yet")),
     NodeStatus.ONLINE: Badge("ok", "check", gettext_lazy("Online")),
@@ -49,6 +65,11 @@ NODE_BADGES: dict[str, Badge] = {
     NodeStatus.LOST: Badge("bad", "x", gettext_lazy("Lost")),
     NodeStatus.RETIRED: Badge("wait", "stop", gettext_lazy("Retired")),
 }
+
+
+def tab_title(job: Job) -> str:
+    """ "● Running · J-12 train": what changes stands first, as tabs are narrow."""
+    return f"{TAB_MARKS[job.status]} {BADGES[job.status].word} · {job.label} {job.name}"
 
 
 def node_badge(status: str, *, schedulable: bool, blocked: bool, holding: bool = False) -> Badge:
