@@ -7,7 +7,7 @@ const DEBOUNCE = 120;
 // Keys of one letter can be switched off (WCAG 2.1.4). The choice belongs to the browser, like the theme.
 const isOn = () => localStorage.getItem("keys") !== "off";
 function showChoice() {
-  document.documentElement.dataset.keys = isOn() ? "on" : "off";
+  document.documentElement.dataset.letterKeys = isOn() ? "on" : "off";
   for (const part of document.querySelectorAll("[data-keys-choice]")) {
     part.hidden = false;
     const box = part.querySelector("input");
@@ -88,7 +88,6 @@ if (palette) {
       event.preventDefault();
       open();
     }
-    if (event.target.closest("[data-keys]")) keys.showModal();
     event.target.closest("[data-close]")?.closest("dialog").close();
     // A click beside the box closes it.
     if (event.target === palette || event.target === keys) event.target.close();
