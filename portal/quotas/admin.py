@@ -169,6 +169,10 @@ POLICY_HELP = {
         "Which preemptible jobs may be stopped. priority: those of lower priority, and those on "
         "borrowed quota that the lender needs. order: also those later in the order."
     ),
+    "quota_preemption": _(
+        "Whose preemptible jobs of lower priority may be stopped for an urgent job that finds the "
+        "quota full. owner: those of its owner. project: also those of others in the project."
+    ),
     "merge": _("Delete idle slices to make room."),
     "warm": _(
         "Carve slices ahead of demand, as recent requests suggest, and delete idle ones that are "

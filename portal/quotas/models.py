@@ -140,6 +140,12 @@ class PlannerPolicy(models.Model):
         choices=choices_from_enum(policy.PreemptionMode),
         default=str(_DEFAULTS.preemption),
     )
+    quota_preemption = models.CharField(
+        max_length=16,
+        choices=choices_from_enum(policy.QuotaPreemption),
+        default=str(_DEFAULTS.quota_preemption),
+        db_default=str(_DEFAULTS.quota_preemption),
+    )
     merge = models.BooleanField(default=_DEFAULTS.merge)
     warm = models.BooleanField(default=_DEFAULTS.warm)
     reservations = models.PositiveSmallIntegerField(default=_DEFAULTS.reservations)
@@ -158,6 +164,7 @@ class PlannerPolicy(models.Model):
             enum_check("order", policy.OrderMode, "policy_order"),
             enum_check("backfill", policy.BackfillMode, "policy_backfill"),
             enum_check("preemption", policy.PreemptionMode, "policy_preemption"),
+            enum_check("quota_preemption", policy.QuotaPreemption, "policy_quota_preemption"),
             models.CheckConstraint(
                 condition=Q(
                     hysteresis__gte=1,

@@ -14,9 +14,20 @@ from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.live.bell import ring_plan
 from portal.quotas.models import PlannerPolicy
-from scheduler.core.model.policy import BackfillMode, OrderMode, Policy, PreemptionMode
+from scheduler.core.model.policy import (
+    BackfillMode,
+    OrderMode,
+    Policy,
+    PreemptionMode,
+    QuotaPreemption,
+)
 
-ENUM_OPTIONS = {"order": OrderMode, "backfill": BackfillMode, "preemption": PreemptionMode}
+ENUM_OPTIONS = {
+    "order": OrderMode,
+    "backfill": BackfillMode,
+    "preemption": PreemptionMode,
+    "quota_preemption": QuotaPreemption,
+}
 # Options of Policy that keep their defaults and cannot be set. Every other one has a column.
 INTERNAL_OPTIONS: frozenset[str] = frozenset()
 POLICY_OPTIONS = tuple(f.name for f in fields(Policy) if f.name not in INTERNAL_OPTIONS)

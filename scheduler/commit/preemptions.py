@@ -17,6 +17,7 @@ CAUSES = {
         "stopped because the project that lent the quota reclaimed it"
     ),
     PreemptionCause.ORDER: Message("stopped for a job ahead of it in the queue"),
+    PreemptionCause.QUOTA: Message("stopped for more urgent work that needs the same quota"),
     PreemptionCause.MOVE: Message("stopped to restart elsewhere, so that another job fits"),
 }
 

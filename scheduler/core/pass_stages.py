@@ -34,6 +34,7 @@ from scheduler.core.queue.preemption import (
     make_room,
     make_room_by_moving,
 )
+from scheduler.core.queue.quota_preemption import make_quota_room
 from scheduler.core.queue.quota_reservation import quota_reserved_reason
 from scheduler.core.queue.reservation import reserve_placement, without_reserved
 from scheduler.core.queue.running import PreemptibleJob
@@ -84,9 +85,32 @@ def check_quota(state: PassState, turn: Turn) -> StageResult:
     if turn.options:
         return NEXT
     state.bypasses.waits_for_quota(turn.job)
+    if waits := stop_within_quota(state, turn):
+        return waits
     if turn.is_overdue:
         state.quota_reservations.reserve(turn.job, options)
     return quota_shortage(state, turn.job, options[0]) or NEXT
+
+
+def stop_within_quota(state: PassState, turn: Turn) -> Reason | None:
+    """Hold a place for urgent work in a full quota that less urgent work of its owner gives up."""
+    job = turn.job
+    own = state.candidates.within_quota(job)
+    key = (job.project, job.user, job.priority, turn.requirements.equivalence_key)
+    if not own or key in state.full_quotas:
+        return None
+    options, _ = state.quota_reservations.allowed_options(job, turn.requirements.options)
+    others = [*state.candidates.stopping, *state.candidates.for_job(job, turn.rank)]
+    mark = state.ledger.mark()
+    choice = make_quota_room(
+        *(job, options, state.ledger, own, others),
+        is_short=lambda option: quota_shortage(state, job, option) is not None,
+    )
+    if choice is None:
+        state.full_quotas.add(key)
+        return None
+    state.begin_devices(turn)
+    return _keep_place(state, turn, choice, [], mark)
 
 
 def respect_reserved_quota(state: PassState, turn: Turn) -> StageResult:
@@ -152,15 +176,28 @@ def respect_reservations(state: PassState, turn: Turn) -> StageResult:
 
 def stop_others(state: PassState, turn: Turn) -> StageResult:
     """Hold a place that running jobs give up for this one, or are giving up already."""
-    job, mark = turn.job, state.ledger.mark()
+    mark = state.ledger.mark()
     choice, moved = _choose_stops(state, turn)
     if choice is None:
         return NEXT
+    return _keep_place(state, turn, choice, moved, mark) or NEXT
+
+
+def _keep_place(
+    state: PassState,
+    turn: Turn,
+    choice: PreemptionChoice,
+    moved: list[PreemptibleJob],
+    mark: int,
+) -> Reason | None:
+    """Stop these jobs, and keep the place that the ledger holds until they are gone. None if that
+    would delay a reservation: then the ledger is as it was at `mark`."""
+    job = turn.job
     leaving = [*choice.stops, *moved]
     released = [a for each in leaving if (a := state.allocated.get(each.run.job.id))]
     if state.reservations.admit(turn.starting, choice.placement, released) is not None:
         state.ledger.rollback(mark)
-        return NEXT
+        return None
     for each in leaving:
         state.allocated.pop(each.run.job.id, None)
     state.candidates.mark_stopping(leaving)
@@ -224,7 +261,7 @@ def find_undelayed(
 def _take(state: PassState, turn: Turn, placement: GangPlacement, *, merging: bool) -> StageResult:
     job = turn.job
     _occupy(state, turn, placement)
-    if blocking := state.stopping.blocking(placement):
+    if blocking := state.stopping.blocking(job, placement):
         _merge(state, job, placement)
         return waits_for_stops(blocking)
     if merging:

@@ -87,6 +87,8 @@ class PassState:
     failures: dict[object, Reason] = field(default_factory=dict)
     """Requests that found no place. The ledger only fills up, so an equal request cannot find one
     later in the pass."""
+    full_quotas: set[object] = field(default_factory=set)
+    """Requests for which no work within their quota could stop, for the same reason."""
 
     @classmethod
     def begin(

@@ -5,7 +5,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from portal.web.wording.labels import duration
-from scheduler.core.model.policy import BackfillMode, OrderMode, Policy, PreemptionMode
+from scheduler.core.model.policy import (
+    BackfillMode,
+    OrderMode,
+    Policy,
+    PreemptionMode,
+    QuotaPreemption,
+)
 
 ORDER_SENTENCES: dict[OrderMode, str | Promise] = {
     OrderMode.FAIR: gettext_lazy(
@@ -28,6 +34,15 @@ BACKFILL_SENTENCES: dict[BackfillMode, str | Promise] = {
     ),
 }
 
+QUOTA_SENTENCES: dict[QuotaPreemption, str | Promise] = {
+    QuotaPreemption.OWNER: gettext_lazy(
+        "In a full quota, your urgent job stops your own preemptible jobs of lower priority."
+    ),
+    QuotaPreemption.PROJECT: gettext_lazy(
+        "In a full quota, an urgent job stops preemptible jobs of lower priority in its project."
+    ),
+}
+
 
 def order_sentences(policy: Policy) -> list[str]:
     sentences = [
@@ -45,4 +60,6 @@ def order_sentences(policy: Policy) -> list[str]:
         sentences.append(_("A job bypassed %(n)s times goes first in its band.") % {"n": limit})
     if policy.preemption is not PreemptionMode.OFF:
         sentences.append(_("Preemptible jobs can be stopped for other jobs."))
+        if sentence := QUOTA_SENTENCES.get(policy.quota_preemption):
+            sentences.append(str(sentence))
     return sentences

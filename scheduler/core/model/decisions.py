@@ -81,6 +81,7 @@ class PreemptionCause(StrEnum):
     RECLAIM = "reclaim"
     ORDER = "order"
     MOVE = "move"
+    QUOTA = "quota"
 
 
 @dataclass(frozen=True, slots=True)

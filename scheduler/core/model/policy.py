@@ -41,6 +41,17 @@ class PreemptionMode(StrEnum):
     """Also jobs that come later in the order, by more than the hysteresis."""
 
 
+class QuotaPreemption(StrEnum):
+    """Whose preemptible running jobs may be stopped for a job of a higher priority that finds the
+    quota, or the cap, of both full."""
+
+    OFF = "off"
+    OWNER = "owner"
+    """Its owner's own jobs in the project."""
+    PROJECT = "project"
+    """Also those of the other users of the project."""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Options of the planner. Field names are option names in REST and columns in the database."""
@@ -67,3 +78,5 @@ class Policy:
     warm: bool = False
     """Carve slices that the mix of demand will want, and delete idle slices in their way, before a
     job requests them."""
+    quota_preemption: QuotaPreemption = QuotaPreemption.OWNER
+    """Applies unless `preemption` is off."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from scheduler.core.devices.options import DeviceOption
-from scheduler.core.model.policy import Policy, PreemptionMode
+from scheduler.core.model.policy import Policy, PreemptionMode, QuotaPreemption
 from scheduler.core.model.snapshot import PRIORITY_RANK, WaitingJob
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.placement.search import GangPlacement
@@ -43,6 +43,29 @@ class PreemptionCandidates:
             return [each for each in self._stoppable if each.rank > rank]
         band = PRIORITY_RANK[job.priority]
         return [each for each in self._stoppable if each.rank[0] > band]
+
+    def within_quota(self, job: WaitingJob) -> list[PreemptibleJob]:
+        """Jobs of a lower band that may stop so that this one has quota: of its owner, also within
+        their protected time, as one owner's jobs need no protection from each other; and, if the
+        policy says so, of others in its project. First those that stop already."""
+        scope = self._policy.quota_preemption
+        if self._policy.preemption is PreemptionMode.OFF or scope is QuotaPreemption.OFF:
+            return []
+        band, owner = PRIORITY_RANK[job.priority], (job.project, job.user)
+        found = [
+            each
+            for each in (*self.stopping, *self._movable)
+            if each.rank[0] > band and (each.run.job.project, each.run.job.user) == owner
+        ]
+        if scope is QuotaPreemption.PROJECT:
+            found += [
+                each
+                for each in self._stoppable
+                if each.rank[0] > band
+                and each.run.job.project == job.project
+                and each.run.job.user != job.user
+            ]
+        return found
 
     def movers(
         self,
@@ -101,7 +124,7 @@ def make_room(
 
     def find_without(stops: Sequence[PreemptibleJob]) -> GangPlacement | None:
         ledger.rollback(mark)
-        _release(ledger, stops)
+        release_jobs(ledger, stops)
         return find_with_merges(job, options, ledger)
 
     if not candidates or not _counts_without(ledger, candidates).may_fit(job, options):
@@ -116,7 +139,7 @@ def make_room(
         low, high = (low, middle) if find_without(candidates[:middle]) else (middle, high)
     placement = find_without(candidates[:high])
     stops = on_nodes_of(candidates[:high], [placement] if placement else [])
-    stops = _fewest(stops, lambda fewer: find_without(fewer) is not None)
+    stops = fewest_jobs(stops, lambda fewer: find_without(fewer) is not None)
     placement = find_without(stops)
     return PreemptionChoice(placement, stops) if placement else None
 
@@ -143,7 +166,7 @@ def make_room_by_moving(
     ) -> list[GangPlacement] | None:
         """Placements of the job and of every moved one, or None if one of them finds none."""
         ledger.rollback(mark)
-        _release(ledger, [*stops, *moved])
+        release_jobs(ledger, [*stops, *moved])
         places = [find_with_merges(job, options, ledger)]
         if places[0] is not None:
             places += [
@@ -156,7 +179,7 @@ def make_room_by_moving(
     for on_node in _by_node(ledger, candidates, movers):
         moved += [each for each in on_node if each not in moved]
         ledger.rollback(mark)
-        _release(ledger, [*candidates, *moved])
+        release_jobs(ledger, [*candidates, *moved])
         if find_with_merges(job, options, ledger) is not None:
             break
     else:
@@ -164,22 +187,22 @@ def make_room_by_moving(
         return None
     moved = _largest_first(moved)
     ledger.rollback(mark)
-    _release(ledger, [*candidates, *moved])
+    release_jobs(ledger, [*candidates, *moved])
     first = find_with_merges(job, options, ledger)
     needed = on_nodes_of(moved, [first]) if first else moved
 
     def fits_without(fewer: Sequence[PreemptibleJob]) -> bool:
         ledger.rollback(mark)
-        _release(ledger, [*candidates, *fewer])
+        release_jobs(ledger, [*candidates, *fewer])
         return find_with_merges(job, options, ledger) is not None
 
-    needed = _fewest(needed, fits_without)
+    needed = fewest_jobs(needed, fits_without)
     placements = place_all(candidates, needed) if len(needed) <= max_moves else None
     if placements is None:
         ledger.rollback(mark)
         return None
     stops = on_nodes_of(candidates, placements)
-    stops = _fewest(stops, lambda fewer: place_all(fewer, needed) is not None)
+    stops = fewest_jobs(stops, lambda fewer: place_all(fewer, needed) is not None)
     placements = place_all(stops, needed)
     return (PreemptionChoice(placements[0], stops), needed) if placements else None
 
@@ -191,7 +214,7 @@ def _counts_without(ledger: Ledger, stops: Sequence[PreemptibleJob]) -> FreeGpuC
     return counts
 
 
-def _fewest(
+def fewest_jobs(
     jobs: list[PreemptibleJob], is_enough: Callable[[list[PreemptibleJob]], bool]
 ) -> list[PreemptibleJob]:
     """The jobs without those that are not needed, tried from the last one on."""
@@ -215,7 +238,7 @@ def _by_node(
 ) -> list[list[PreemptibleJob]]:
     """The movers by node; first the nodes with the most empty GPUs once the candidates are gone."""
     mark = ledger.mark()
-    _release(ledger, candidates)
+    release_jobs(ledger, candidates)
     empty = {key: sum(gpu.is_empty for gpu in node.gpus) for key, node in ledger.nodes.items()}
     ledger.rollback(mark)
     nodes: dict[str, list[PreemptibleJob]] = {}
@@ -234,6 +257,6 @@ def _units(job: PreemptibleJob) -> int:
     return sum(d.units for replica in job.run.replicas for d in replica.devices)
 
 
-def _release(ledger: Ledger, jobs: Sequence[PreemptibleJob]) -> None:
+def release_jobs(ledger: Ledger, jobs: Sequence[PreemptibleJob]) -> None:
     for job in jobs:
         ledger.release(job.run.job, job.run.replicas)

@@ -1,17 +1,19 @@
-"""Jobs that stop in this pass but still run: nothing starts in their place before they ended."""
+"""Jobs that stop in this pass but still run: nothing starts in their place, or with their quota,
+before they ended."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from agents.contract.documents import SliceKind
 from scheduler.core.devices.options import DeviceOption
-from scheduler.core.model.decisions import DevicePlacement
+from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.placement.search import GangPlacement, find_placement
 from scheduler.core.queue.reservation import reserve_placement
 from scheduler.core.queue.running import PreemptibleJob
+from scheduler.core.quota.budgets import remaining_seconds
 
 
 class StoppingJobs:
@@ -24,10 +26,12 @@ class StoppingJobs:
         self._cpu_milli: dict[str, int] = defaultdict(int)
         self._memory_mib: dict[str, int] = defaultdict(int)
         self._disk_mib: dict[str, int] = defaultdict(int)
+        self._jobs: list[PreemptibleJob] = []
 
     def add(self, stopping: Iterable[PreemptibleJob]) -> None:
         for each in stopping:
             job = each.run.job
+            self._jobs.append(each)
             for replica in each.run.replicas:
                 self._on_node[replica.node][job.id] = each
                 self._cpu_milli[replica.node] += job.cpu_milli
@@ -43,7 +47,7 @@ class StoppingJobs:
         ledger = self._ledger
         mark = ledger.mark()
         placement = find_placement(job, option, ledger, merging=merging)
-        if placement is None or not self.blocking(placement):
+        if placement is None or not self._blocking_devices(placement):
             return placement
         ledger.rollback(mark)
         with self._still_allocated():
@@ -53,9 +57,13 @@ class StoppingJobs:
         reserve_placement(ledger, job, other)
         return other
 
-    def blocking(self, placement: GangPlacement) -> list[PreemptibleJob]:
-        """The stopping jobs that have to end before a job can start at `placement`, which the
-        ledger holds. A GPU counts as occupied until the last of its stopping jobs has ended."""
+    def blocking(self, job: WaitingJob, placement: GangPlacement) -> list[PreemptibleJob]:
+        """The stopping jobs that have to end before `job` can start at `placement`, which the
+        ledger holds."""
+        return self._blocking_devices(placement) or self._blocking_quota(job, placement)
+
+    def _blocking_devices(self, placement: GangPlacement) -> list[PreemptibleJob]:
+        """A GPU counts as occupied until the last of its stopping jobs has ended."""
         blocking: dict[str, PreemptibleJob] = {}
         if not self._on_node:
             return []
@@ -68,6 +76,34 @@ class StoppingJobs:
             for device in replica.devices:
                 blocking |= self._on_gpu.get(device.gpu, {})
         return [blocking[key] for key in sorted(blocking)]
+
+    def _blocking_quota(self, job: WaitingJob, placement: GangPlacement) -> list[PreemptibleJob]:
+        """All of its project, or all, if the job would exceed a limit while they still count."""
+        if not self._jobs:
+            return []
+        undos = [self._charge(each.run.job, each.run.replicas, 1) for each in self._jobs]
+        own = placement.replicas
+        undos.append(self._charge(job, own, -1, remaining_seconds(job)))
+        units, model = self._size(own)
+        is_short = self._ledger.accounts.limit_reason(job, units, model) is not None
+        for undo in undos[::-1]:
+            undo()
+        if not is_short:
+            return []
+        return [e for e in self._jobs if e.run.job.project == job.project] or self._jobs
+
+    def _charge(
+        self, job: WaitingJob, replicas: Sequence[ReplicaPlacement], sign: int, seconds: int = 0
+    ) -> Callable[[], None]:
+        units, model = self._size(replicas)
+        return self._ledger.accounts.charge(job.project, job.user, sign * units, model, seconds)
+
+    def _size(self, replicas: Sequence[ReplicaPlacement]) -> tuple[int, str]:
+        """Units, and the key of the board."""
+        devices = [device for replica in replicas for device in replica.devices]
+        gpus = (self._ledger.gpus.get(device.gpu) for device in devices)
+        model = next((gpu.board.key for gpu in gpus if gpu), "")
+        return sum(device.units for device in devices), model
 
     @contextmanager
     def _still_allocated(self) -> Iterator[None]:
