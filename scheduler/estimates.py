@@ -1,4 +1,5 @@
-"""When waiting jobs are expected to start, and which changed requests would start now.
+"""When waiting jobs are expected to start, when their waits end at the latest, and what would start
+them now: a changed request, or one of their owner's own jobs stopped.
 
 A task of its own after a planning pass, so that it never delays a placement. It plans once more on
 fresh rows, commits nothing of that plan, and writes only what people read.
@@ -10,20 +11,23 @@ from typing import Any
 
 from django.utils import timezone
 
-from portal.planning.alternatives import alternatives_write
 from portal.planning.estimates import estimates_tidy, estimates_write, past_estimates
 from portal.planning.history_cache import process_history
 from portal.planning.node_cache import process_nodes
 from portal.planning.planner_input import planner_input
+from portal.planning.reason_additions import additions_write
 from portal.quotas.policy import current_policy
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.explain.alternatives import CanStart, alternatives
-from scheduler.core.forecast.pass_estimates import estimate_starts
+from scheduler.core.explain.bounds import QUOTA_CODES, WaitBounds
+from scheduler.core.forecast.pass_estimates import after_plan, estimate_starts
 from scheduler.core.forecast.runtime_model import RuntimeModel
+from scheduler.core.forecast.track_record import Disclosure
 from scheduler.core.model.decisions import Plan
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
+from scheduler.core.pass_cache import PassCache
 from scheduler.core.placement.node_eligibility import eligibility_key
-from scheduler.core.plan import plan_and_can_start
+from scheduler.core.plan import Pass
 
 # How long estimates stand while the same jobs wait, and after the queue has changed.
 SAME_QUEUE_SECONDS, CHANGED_QUEUE_SECONDS = 15, 3
@@ -31,7 +35,9 @@ SAME_QUEUE_SECONDS, CHANGED_QUEUE_SECONDS = 15, 3
 MAX_JOBS = 50
 # As time passes, a shorter job may fit before a reservation: alternatives are tried again after it.
 MAX_AGE_SECONDS = 60
-StoredAlternatives = list[dict[str, Any]]
+# Jobs of the same owner that a waiting job names, each of which would let it start if it stopped.
+MAX_STOPS, MAX_STOPS_TRIED = 2, 6
+Stored = list[dict[str, Any]]
 
 
 @dataclass(slots=True)
@@ -62,7 +68,7 @@ class AlternativesCache:
 
     cluster: object = None
     at: int = 0
-    by_request: dict[object, StoredAlternatives] = field(default_factory=dict)
+    by_request: dict[object, Stored] = field(default_factory=dict)
 
     def refresh(self, snapshot: ClusterSnapshot, plan: Plan) -> None:
         """Clear the cache if the cluster has changed or the entries are too old."""
@@ -87,15 +93,48 @@ def estimates_refresh(now: datetime | None = None) -> None:
         history.refresh(now)
     snapshot = planner_input(now=now, policy=policy, history=history, nodes=process_nodes())
     model = RuntimeModel.from_snapshot(snapshot)
-    plan, can_start = plan_and_can_start(snapshot, policy, model)
-    alternatives_write(alternatives_of(snapshot, plan, can_start, _cache))
-    estimates_write(estimate_starts(snapshot, policy, model, plan, past_estimates(now)), now)
+    finished = Pass(snapshot, policy, model, PassCache())
+    plan = finished.run()
+    estimates = estimate_starts(snapshot, policy, model, plan, past_estimates(now))
+    expected = {id: e.expected for id, e in estimates.items() if e.is_published}
+    bounds = WaitBounds(after_plan(snapshot, plan), plan, expected)
+    additions_write(
+        alternatives=alternatives_of(snapshot, plan, finished.can_start, _cache),
+        stops=stops_of(plan, bounds, finished),
+        bounds={int(d.job): bound.as_dict() for d in plan.deferrals if (bound := bounds.of(d))},
+        far_off=[
+            int(id) for id, e in estimates.items() if e.track.disclosure is Disclosure.NOTHING
+        ],
+    )
+    estimates_write(estimates, now)
     estimates_tidy()
+
+
+def stops_of(plan: Plan, bounds: WaitBounds, finished: Pass) -> dict[int, Stored]:
+    """By job that waits for quota: running jobs of its owner without which it would start at once,
+    each tried by the planner. Only for the first MAX_JOBS."""
+    jobs = {job.id: job for job in finished.state.snapshot.jobs}
+    short = [d for d in plan.deferrals if d.reason.code in QUOTA_CODES][:MAX_JOBS]
+    by_job: dict[int, Stored] = {}
+    for deferral in short:
+        found = [
+            {
+                "job": run.job.id,
+                "name": run.job.name,
+                "started_at": run.started_at,
+                "preemptible": run.job.preemptible,
+            }
+            for run in bounds.stops(deferral)[:MAX_STOPS_TRIED]
+            if finished.can_start_without(jobs[deferral.job], run)
+        ]
+        if found:
+            by_job[int(deferral.job)] = found[:MAX_STOPS]
+    return by_job
 
 
 def alternatives_of(
     snapshot: ClusterSnapshot, plan: Plan, can_start: CanStart, cache: AlternativesCache
-) -> dict[int, StoredAlternatives]:
+) -> dict[int, Stored]:
     """By job: the changed requests that would start now, each tried by the planner. An empty list
     if none would. Only for the first MAX_JOBS whose request can help."""
     cache.refresh(snapshot, plan)

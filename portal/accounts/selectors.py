@@ -69,6 +69,12 @@ def is_project_admin(user: User, project_id: int) -> bool:
     return user.is_platform_admin or role_in(user, project_id) is Role.ADMIN
 
 
+def project_admins(project_id: int) -> list[str]:
+    """Names of the active admins of a project."""
+    rows = Membership.objects.filter(project_id=project_id, role=Role.ADMIN, user__is_active=True)
+    return list(rows.order_by("user__username").values_list("user__username", flat=True))
+
+
 def tokens_of(user: User) -> QuerySet[ApiToken]:
     """The user's tokens, newest first, with expired ones that were not deleted."""
     rows: QuerySet[ApiToken] = ApiToken.objects.filter(user=user)

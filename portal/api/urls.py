@@ -14,6 +14,7 @@ from portal.api.images import views as images
 from portal.api.jobs import action_views as job_actions
 from portal.api.jobs import bulk_cancel_views, bulk_submit_views, event_stream
 from portal.api.jobs import views as jobs
+from portal.api.limit_requests import views as limit_requests
 from portal.api.me import views as me
 from portal.api.nodes import views as nodes
 from portal.api.partitions import views as partitions
@@ -59,6 +60,22 @@ urlpatterns = [
     path("jobs/<str:job>/release", job_actions.JobRelease.as_view(), name="job-release"),
     path("jobs/<str:job>/approve", job_actions.JobApprove.as_view(), name="job-approve"),
     path("jobs/<str:job>/refuse", job_actions.JobRefuse.as_view(), name="job-refuse"),
+    path(
+        "jobs/<str:job>/limit-request",
+        limit_requests.JobLimitRequest.as_view(),
+        name="job-limit-request",
+    ),
+    path("limit-requests", limit_requests.LimitRequestList.as_view(), name="limit-requests"),
+    path(
+        "limit-requests/<str:limit_request>/grant",
+        limit_requests.LimitRequestGrant.as_view(),
+        name="limit-request-grant",
+    ),
+    path(
+        "limit-requests/<str:limit_request>/decline",
+        limit_requests.LimitRequestDecline.as_view(),
+        name="limit-request-decline",
+    ),
     path("jobs/<str:job>/logs", jobs.JobLogs.as_view(), name="job-logs"),
     path("jobs/<str:job>/events", jobs.JobEvents.as_view(), name="job-events"),
     path("events/stream", event_stream.EventStream.as_view(), name="event-stream"),

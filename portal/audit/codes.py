@@ -25,6 +25,9 @@ class AuditAction(StrEnum):
     JOB_HOLD = "job_hold"
     JOB_REFUSE = "job_refuse"
     JOB_RELEASE = "job_release"
+    LIMIT_DECLINE = "limit_decline"
+    LIMIT_GRANT = "limit_grant"
+    LIMIT_REQUEST = "limit_request"
     MEMBERSHIP_REMOVE = "membership_remove"
     MEMBERSHIP_SET = "membership_set"
     MEMBERSHIP_SHARE = "membership_share"
@@ -99,6 +102,9 @@ class EventCode(StrEnum):
     HEALTH_OK = "health_ok"
     JOB_HOLD = "job_hold"
     JOB_RELEASE = "job_release"
+    LIMIT_DECLINE = "limit_decline"
+    LIMIT_GRANT = "limit_grant"
+    LIMIT_REQUEST = "limit_request"
     MASS_REMOVAL_ALLOWED = "mass_removal_allowed"
     MERGE = "merge"
     NEVER_STARTED = "never_started"
@@ -151,6 +157,9 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.JOB_HOLD: "Job held",
     AuditAction.JOB_REFUSE: "Job refused",
     AuditAction.JOB_RELEASE: "Job released",
+    AuditAction.LIMIT_DECLINE: "Higher limit declined",
+    AuditAction.LIMIT_GRANT: "Higher limit granted",
+    AuditAction.LIMIT_REQUEST: "Higher limit requested",
     AuditAction.MEMBERSHIP_REMOVE: "Member removed",
     AuditAction.MEMBERSHIP_SET: "Role of a member set",
     AuditAction.MEMBERSHIP_SHARE: "Share of a member set",
@@ -215,6 +224,9 @@ EVENT_LABELS: dict[EventCode, str] = {
     EventCode.HEALTH_OK: "GPU healthy again",
     EventCode.JOB_HOLD: "Put on hold",
     EventCode.JOB_RELEASE: "Released from hold",
+    EventCode.LIMIT_DECLINE: "Higher limit declined",
+    EventCode.LIMIT_GRANT: "Higher limit granted",
+    EventCode.LIMIT_REQUEST: "Higher limit requested",
     EventCode.MASS_REMOVAL_ALLOWED: "Removal of most work allowed",
     EventCode.MERGE: "Idle slices merged",
     EventCode.NEVER_STARTED: "Never started",

@@ -88,9 +88,22 @@ def expected_start_text(job: Mapping[str, Any], now: datetime) -> str:
     """When a waiting job is expected to start, or why there is no estimate."""
     if estimate := job.get("estimate"):
         when, last = parse_time(estimate.get("expected")), parse_time(estimate.get("pessimistic"))
+        if last and (cases := estimate.get("bound_held_in_10")):
+            return f"starts by {clock_text(last, now)} in {cases} of 10 cases"
         if when:
             latest = f" (at the latest {clock_text(last, now)})" if last and last > when else ""
             return f"starts about {clock_text(when, now)}{latest}"
     if none := job.get("no_estimate"):
         return single_line(none.get("sentence", ""))
     return ""
+
+
+def bound_text(job: Mapping[str, Any], now: datetime) -> str:
+    """When a wait ends at the latest, and who ends it; "" if nothing more is known."""
+    bound = job.get("bound") or {}
+    sentence, when = single_line(bound.get("sentence", "")), parse_time(bound.get("at"))
+    if when:
+        word = "at the latest" if bound.get("is_certain") else "about"
+        return f"{word} {clock_text(when, now)}, {sentence}"
+    since = parse_time(bound.get("since"))
+    return f"{sentence}, since {clock_text(since, now)}" if since else sentence

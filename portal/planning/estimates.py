@@ -13,9 +13,11 @@ from agents.contract.message import Message
 from agents.contract.moments import write_moment
 from portal.jobs.models import Job, StartEstimate
 from portal.jobs.waiting_columns import waiting_columns_write
+from portal.planning.reason_additions import FAR_OFF
 from portal.planning.requests import epoch_seconds
 from scheduler.core.forecast.calibration import EstimateRecord, WaitRange
 from scheduler.core.forecast.pass_estimates import PassEstimate, estimate_record
+from scheduler.core.forecast.track_record import Disclosure
 from scheduler.core.model.decisions import Estimate
 from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import REASON_KINDS, ReasonCode
@@ -28,12 +30,30 @@ BATCH_SIZE = 500
 SAME_PART, SAME_SECONDS = 0.02, 10
 TIMES = ("optimistic", "expected", "pessimistic")
 BASIS = ("basis", "basis_said")
+# How often the bound held, where no more than the bound is told.
+CASES = "bound_held_in_10"
 
 
 def estimate_as_dict(estimate: Estimate) -> dict[str, Any]:
     """As stored in a job's row: three times in seconds since the epoch, and their basis."""
     basis = {"basis": estimate.basis.text, "basis_said": estimate.basis.as_dict()}
-    return {name: getattr(estimate, name) for name in TIMES} | basis
+    stored = {name: getattr(estimate, name) for name in TIMES} | basis
+    return stored | _told(estimate) if isinstance(estimate, PassEstimate) else stored
+
+
+def _told(estimate: PassEstimate) -> dict[str, Any]:
+    """Where earlier estimates of its kind were far off, only the bound counts: with how many of 10
+    it held, rounded down."""
+    track = estimate.track
+    if track.disclosure is Disclosure.RANGE:
+        return {}
+    return {CASES: max(1, int(10 * track.hit_rate)), "outcomes": track.outcomes}
+
+
+def bound_cases(estimate: Mapping[str, Any]) -> int:
+    """In how many of 10 cases the job starts by the pessimistic time, if only that may be told of a
+    stored estimate; 0 if all of it may."""
+    return int(estimate.get(CASES, 0))
 
 
 def no_estimate_for_job(job: Job) -> Message | None:
@@ -43,6 +63,8 @@ def no_estimate_for_job(job: Job) -> Message | None:
         return make_message("no_estimate.approval")
     if status is not JobStatus.QUEUED or job.estimate:
         return None
+    if (job.reason or {}).get(FAR_OFF):
+        return make_message("no_estimate.far_off")
     return no_estimate_for_code(str((job.reason or {}).get("code", "")), job.begin_at)
 
 
@@ -57,7 +79,7 @@ def no_estimate_for_code(code: str, begin_at: datetime | None = None) -> Message
 def past_estimates(now: datetime) -> list[EstimateRecord]:
     """The most recent first estimates, oldest first, each with its actual start or its age."""
     rows = StartEstimate.objects.exclude(kind="").order_by("-id")[:MAX_READ]
-    found = rows.values_list("own", "calibrated", "estimated_at", "started_at", "kind")
+    found = rows.values_list("own", "calibrated", "estimated_at", "started_at", "kind", *TIMES)
     return [
         estimate_record(
             WaitRange(*own),
@@ -66,8 +88,9 @@ def past_estimates(now: datetime) -> list[EstimateRecord]:
             started_at.timestamp() if started_at else None,
             kind,
             now.timestamp(),
+            WaitRange(*((time - estimated_at).total_seconds() for time in times)),
         )
-        for own, calibrated, estimated_at, started_at, kind in reversed(found)
+        for own, calibrated, estimated_at, started_at, kind, *times in reversed(found)
     ]
 
 
@@ -96,7 +119,7 @@ def estimates_write(estimates: Mapping[str, PassEstimate], estimated_at: datetim
 def _is_same(old: dict[str, Any] | None, new: dict[str, Any] | None, now: int) -> bool:
     if old is None or new is None:
         return old is new
-    return all(
+    return old.get(CASES) == new.get(CASES) and all(
         abs(old[name] - new[name]) <= max(SAME_SECONDS, SAME_PART * abs(new[name] - now))
         for name in TIMES
     )

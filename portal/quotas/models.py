@@ -1,9 +1,10 @@
-"""How much a project, or one user in it, may hold at once (quota) and use over time (budget), and
-the planner's policy. Amounts are units: 1/56,000 of a GPU."""
+"""How much a project, or one user in it, may hold at once (quota) and use over time (budget),
+requests for more, and the planner's policy. Amounts are units: 1/56,000 of a GPU."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
+from enum import StrEnum
 from typing import Self
 
 from django.conf import settings
@@ -118,6 +119,53 @@ class Budget(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user or 'all'} in {self.project} until {self.ends_at:%Y-%m-%d}"
+
+
+class LimitRequestStatus(StrEnum):
+    OPEN = "open"
+    GRANTED = "granted"
+    DECLINED = "declined"
+
+
+class LimitRequest(models.Model):
+    """A user's request that an admin raise the quota, budget or cap that a job waits for."""
+
+    job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="limit_requests")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="limit_requests")
+    asker = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="limit_requests"
+    )
+    # The code of the reason why the job waits.
+    code = models.CharField(max_length=32)
+    # Whose limit, and for which GPU model. Null: the project's. Empty: every model.
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="+"
+    )
+    model = models.CharField(max_length=128, blank=True, default="")
+    # The quota with which the job would fit. Null: a budget or cap, which an admin changes by hand.
+    limit_units = models.PositiveBigIntegerField(null=True, blank=True)
+    note = models.CharField(max_length=200, blank=True, default="")
+    status = models.CharField(
+        max_length=8,
+        choices=choices_from_enum(LimitRequestStatus),
+        default=str(LimitRequestStatus.OPEN),
+    )
+    answer = models.CharField(max_length=200, blank=True, default="")
+    decider = models.CharField(max_length=150, blank=True, default="")
+    created_at = models.DateTimeField()
+    decided_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("id",)
+        constraints = [
+            enum_check("status", LimitRequestStatus, "limit_request_status"),
+            models.UniqueConstraint(
+                fields=("job",), condition=Q(status="open"), name="limit_request_open_once"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.asker} for {self.job}: {self.status}"
 
 
 _DEFAULTS = policy.Policy()

@@ -14,6 +14,7 @@ from portal.web.job import log_page
 from portal.web.job import views as job_views
 from portal.web.job.context import TABS
 from portal.web.job.extension import extend
+from portal.web.job.limit_request import limit_request
 from portal.web.job.stream import job_stream
 from portal.web.jobs import export as jobs_export
 from portal.web.jobs import views as jobs_views
@@ -81,6 +82,7 @@ urlpatterns = [
     path("jobs/<str:ref>/extend", extend, name="extend"),
     path("jobs/<str:ref>/cancel", job_views.cancel, name="cancel"),
     path("jobs/<str:ref>/retry", job_views.retry, name="retry"),
+    path("jobs/<str:ref>/limit-request", limit_request, name="limit_request"),
     path("jobs/<str:ref>/alternative", job_views.take_alternative, name="alternative"),
     *(
         path(f"jobs/<str:ref>/{tab}", job_views.job, {"tab": tab}, name=f"job_{tab}")

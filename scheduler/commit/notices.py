@@ -10,7 +10,7 @@ from django.db.models import Q
 from portal.jobs.models import Job
 from portal.jobs.waiting_columns import waiting_columns_write
 from portal.live.bell import is_plan_rung, ring
-from portal.planning.alternatives import with_alternatives_of
+from portal.planning.reason_additions import with_additions_of
 from scheduler.core.model.decisions import Deferral, Reservation
 
 # A queue of this length has what changed written by each pass; a longer one at most once a second.
@@ -74,7 +74,7 @@ def deferrals_write(deferrals: tuple[Deferral, ...]) -> None:
     changed = {}
     for pk, deferral in new.items():
         old, position = written.get(pk, (None, None))
-        reason = with_alternatives_of(deferral.reason.as_dict(), old)
+        reason = with_additions_of(deferral.reason.as_dict(), old)
         if (old, position) != (reason, deferral.position):
             changed[pk] = {"reason": reason, "position": deferral.position}
     waiting_columns_write(changed)

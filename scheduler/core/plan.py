@@ -13,7 +13,7 @@ from scheduler.core.carving.prewarm import prewarm
 from scheduler.core.carving.proposals import Proposals
 from scheduler.core.model.decisions import Continuation, Deferral, Plan, ReplicaPlacement
 from scheduler.core.model.policy import BackfillMode, Policy
-from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
+from scheduler.core.model.snapshot import ClusterSnapshot, RunningJob, WaitingJob
 from scheduler.core.pass_cache import PassCache
 from scheduler.core.pass_stages import find_undelayed, quota_shortage, take_turn
 from scheduler.core.pass_state import PassState
@@ -176,6 +176,14 @@ class Pass:
             if placement is not None:
                 return True
         return False
+
+    def can_start_without(self, job: WaitingJob, run: RunningJob) -> bool:
+        """The same, once the running job has ended."""
+        mark = self.state.ledger.mark()
+        self.state.ledger.release(run.job, run.replicas)
+        found = self.can_start(job)
+        self.state.ledger.rollback(mark)
+        return found
 
     def assume_started(self, job: WaitingJob, placement: GangPlacement) -> None:
         """Count a job of an earlier pass as running at this placement, which the ledger holds."""

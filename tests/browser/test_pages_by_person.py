@@ -32,6 +32,7 @@ TABS_OF_CONSOLE = {
         ROOT,
     ),
     **{"link Policy": ROOT, "link Database": ROOT, "link Approvals": LEADERS},
+    **{"link Limit requests": LEADERS},
     **{"link Projects": ALL, "link Templates": ALL},
 }
 
@@ -112,6 +113,7 @@ TABLE: dict[str, Row] = {
         LEADERS,
     ),
     "web:approval": console(button__Approve=ROOT, button__Refuse=ROOT),
+    "web:limit_requests": Row(TABS_OF_CONSOLE | {"heading Nobody asks for more": LEADERS}, LEADERS),
     "web:projects": Row(
         TABS_OF_CONSOLE | {"link vision": ALL, "link speech": ROOT, "link New project": ROOT}
     ),

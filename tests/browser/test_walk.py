@@ -118,7 +118,9 @@ def test_a_job_that_waits_becomes_an_alternative_that_runs_in_two_clicks(walker,
     page = walk.page
     with full(stack):
         waits = stack.submit(UNTIL_TOLD, name="waits", device={"gpus": 1})
-        until(lambda: stack.job(waits)["reason"], what="the reason")
+        until(
+            lambda: (stack.job(waits)["reason"] or {}).get("alternatives"), what="what would start"
+        )
         page.get_by_role("button", name="Sign in", exact=True).click()
         sooner = "What would start waits sooner"
         expect(page.get_by_role("link", name=sooner)).to_be_visible()

@@ -18,7 +18,7 @@ from portal.catalogue.models import Template
 from portal.inventory.credentials import digest_of, new_access_token
 from portal.inventory.models import DisputedClaim, Node
 from portal.jobs.models import Job
-from portal.quotas.models import Quota
+from portal.quotas.models import LimitRequest, Quota
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import seal
 from portal.what_if.models import WhatIf
@@ -111,8 +111,12 @@ def a_world() -> World:
         claimant=Node.objects.create(name="second-reporter"),
         claimed_at=timezone.now(),
     )
+    asked = LimitRequest.objects.create(
+        job=job, project=project, asker=olga, code="budget", created_at=timezone.now()
+    )
     names = {
         "claim": str(claim.pk),
+        "limit_request": str(asked.pk),
         "job": job.label,
         "ref": job.label,
         "node": node.name,

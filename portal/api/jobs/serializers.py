@@ -13,6 +13,8 @@ from portal.api.jobs.reason_serializers import (
     NoEstimateSerializer,
     ReasonSerializer,
     StartEstimateSerializer,
+    WaitBoundSerializer,
+    bound_data,
     estimate_data,
     no_estimate_data,
 )
@@ -22,6 +24,7 @@ from portal.jobs.pulls import replica_pull
 from portal.jobs.selectors import readable_request
 from portal.planning.estimates import no_estimate_for_job
 from portal.planning.visible_reasons import visible_reason
+from portal.planning.wait_bounds import wait_bound
 from scheduler.core.model.states import JobStatus
 
 
@@ -147,6 +150,9 @@ class JobSummarySerializer(KeptFields):
     no_estimate = serializers.SerializerMethodField(
         help_text="why a waiting job has no estimate; null for all others"
     )
+    bound = serializers.SerializerMethodField(
+        help_text="when a wait ends at the latest, and who ends it; null if the reason says all"
+    )
     gpu_hours = serializers.SerializerMethodField(help_text="rounded up to four decimals")
     links = serializers.SerializerMethodField()
 
@@ -168,6 +174,7 @@ class JobSummarySerializer(KeptFields):
             "position",
             "estimate",
             "no_estimate",
+            "bound",
             "time_limit_seconds",
             "submitted_at",
             "queued_at",
@@ -198,6 +205,10 @@ class JobSummarySerializer(KeptFields):
     @extend_schema_field(NoEstimateSerializer(allow_null=True))
     def get_no_estimate(self, job: Job) -> dict[str, Any] | None:
         return no_estimate_data(no_estimate_for_job(job))
+
+    @extend_schema_field(WaitBoundSerializer(allow_null=True))
+    def get_bound(self, job: Job) -> dict[str, Any] | None:
+        return bound_data(wait_bound(job))
 
     def get_gpu_hours(self, job: Job) -> str:
         return str(gpu_hours(self.context["usage"].get(job.pk, 0)))

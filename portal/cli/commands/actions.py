@@ -1,4 +1,4 @@
-"""Commands that change a job: cancel, extend, retry, replace, hold, release."""
+"""Commands that change a job: cancel, extend, retry, replace, ask, hold, release."""
 
 import uuid
 from typing import Annotated, Any
@@ -25,7 +25,7 @@ Job = Annotated[str, typer.Argument(help="e.g. J-12")]
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (cancel, extend, retry, replace, hold, release):
+    for command in (cancel, extend, retry, replace, ask, hold, release):
         app.command()(command)
 
 
@@ -101,6 +101,17 @@ def replace(
     new_label, old_label = single_line(new["id"]), single_line(row["id"])
     print_message(f"{new_label} replaces {old_label}: {single_line(alternative['sentence'])}")
     print_row(new, output)
+
+
+def ask(
+    context: typer.Context,
+    job: Job,
+    note: Annotated[str, typer.Option(help="for the admin who decides")] = "",
+) -> None:
+    """Ask an admin for the limit that a job waits for."""
+    row = _act(cli_context(context), job, "limit-request", {"note": note})
+    label = single_line(row["job"])
+    print_message(f"An admin has been asked. The answer appears in: tessera events {label}")
 
 
 def hold(

@@ -30,7 +30,7 @@ from portal.cli.output import (
     rows_table,
 )
 from portal.cli.progress import fetch_job
-from portal.cli.text import clock_text, expected_start_text, parse_time, single_line
+from portal.cli.text import bound_text, clock_text, expected_start_text, parse_time, single_line
 
 WATCH_EVERY = 2.0
 DEFAULT_LIMIT = 200
@@ -91,7 +91,7 @@ def why(
     cli = cli_context(context)
     row = fetch_job(cli.client, job)
     if output in (OutputFormat.JSON, OutputFormat.YAML):
-        names = ("id", "status", "reason", "position", "estimate", "no_estimate", "result")
+        names = ("id", "status", "reason", "position", "estimate", "no_estimate", "bound", "result")
         print_data({name: row.get(name) for name in names}, output)
         return
     if output is OutputFormat.NAME:
@@ -193,6 +193,7 @@ def _explained(row: Row, cli: CliContext) -> list[tuple[str, object]]:
         ("Code", f"{reason['code']} ({_class(reason)})" if reason.get("code") else ""),
         ("Position", row.get("position")),
         ("Start", expected_start_text(row, cli.now())),
+        ("Until", bound_text(row, cli.now())),
         ("Based on", (row.get("estimate") or {}).get("basis", "")),
         ("Sooner if", reason.get("unblocks", "")),
     ]

@@ -6,6 +6,8 @@ from typing import Any
 from agents.contract.message import Message, join_clauses
 from portal.demo.scale.size import SeededRandom
 from portal.planning.estimates import estimate_as_dict
+from portal.planning.reason_additions import BOUND
+from scheduler.core.explain.bounds import WaitBound
 from scheduler.core.model.decisions import Estimate
 from scheduler.core.model.message_templates import NODE_HOLDING, make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
@@ -77,7 +79,23 @@ def random_reason(
         ),
     }
     numbers = needed if code in (ReasonCode.RESOURCES, ReasonCode.FRAGMENTATION) else {}
-    return Reason(code, messages[code], dict(numbers)).as_dict()
+    reason = Reason(code, messages[code], dict(numbers)).as_dict()
+    return reason | _bound(code, project, rng.now, need)
+
+
+def _bound(code: ReasonCode, project: str, now: datetime, need: int) -> dict[str, Any]:
+    """When a wait for a limit or another job ends: the more it needs, the later."""
+    messages = {
+        ReasonCode.QUOTA_PROJECT: make_message("bound.quota", job="J-12 (train)"),
+        ReasonCode.QUOTA_USER: make_message("bound.quota_shared", job="J-12 (train)"),
+        ReasonCode.BUDGET: make_message("bound.budget", whose=project),
+        ReasonCode.DEPENDENCY: make_message("bound.dependency", job="J-12"),
+    }
+    if code not in messages:
+        return {}
+    at = int(now.timestamp()) + need * 3_600
+    is_certain = code is not ReasonCode.QUOTA_USER
+    return {BOUND: WaitBound(at, messages[code], is_certain=is_certain).as_dict()}
 
 
 def random_estimate(rng: SeededRandom, now: datetime) -> dict[str, Any]:

@@ -6,29 +6,60 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('accounts', '0001_initial'),
+        ("accounts", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Quota',
+            name="Quota",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('limit_units', models.PositiveBigIntegerField()),
-                ('guard_units', models.PositiveBigIntegerField()),
-                ('used_units', models.PositiveBigIntegerField(default=0)),
-                ('version', models.PositiveIntegerField(default=1)),
-                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='quotas', to='accounts.project')),
-                ('user', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='quotas', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("limit_units", models.PositiveBigIntegerField()),
+                ("guard_units", models.PositiveBigIntegerField()),
+                ("used_units", models.PositiveBigIntegerField(default=0)),
+                ("version", models.PositiveIntegerField(default=1)),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="quotas",
+                        to="accounts.project",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="quotas",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ('project', 'user'),
-                'constraints': [models.UniqueConstraint(condition=models.Q(('user__isnull', True)), fields=('project',), name='quota_project_once'), models.UniqueConstraint(fields=('project', 'user'), name='quota_user_once'), models.CheckConstraint(condition=models.Q(('used_units__lte', models.F('guard_units'))), name='quota_not_exceeded')],
+                "ordering": ("project", "user"),
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("user__isnull", True)),
+                        fields=("project",),
+                        name="quota_project_once",
+                    ),
+                    models.UniqueConstraint(fields=("project", "user"), name="quota_user_once"),
+                    models.CheckConstraint(
+                        condition=models.Q(("used_units__lte", models.F("guard_units"))),
+                        name="quota_not_exceeded",
+                    ),
+                ],
             },
         ),
     ]

@@ -6,114 +6,189 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('accounts', '0002_shares_and_caps'),
-        ('quotas', '0001_initial'),
+        ("accounts", "0002_shares_and_caps"),
+        ("quotas", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Budget',
+            name="Budget",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('limit_unit_seconds', models.PositiveBigIntegerField()),
-                ('starts_at', models.DateTimeField()),
-                ('ends_at', models.DateTimeField()),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("limit_unit_seconds", models.PositiveBigIntegerField()),
+                ("starts_at", models.DateTimeField()),
+                ("ends_at", models.DateTimeField()),
             ],
             options={
-                'ordering': ('project', 'user', 'starts_at'),
+                "ordering": ("project", "user", "starts_at"),
             },
         ),
         migrations.CreateModel(
-            name='PlannerPolicy',
+            name="PlannerPolicy",
             fields=[
-                ('id', models.PositiveSmallIntegerField(default=1, editable=False, primary_key=True, serialize=False)),
-                ('order', models.CharField(choices=[('fair', 'fair'), ('fifo', 'fifo'), ('shortest', 'shortest'), ('smallest', 'smallest')], default='fair', max_length=16)),
-                ('backfill', models.CharField(choices=[('none', 'none'), ('skip', 'skip'), ('easy', 'easy'), ('conservative', 'conservative')], default='easy', max_length=16)),
-                ('preemption', models.CharField(choices=[('off', 'off'), ('priority', 'priority'), ('order', 'order')], default='priority', max_length=16)),
-                ('merge', models.BooleanField(default=True)),
-                ('reservations', models.PositiveSmallIntegerField(default=1)),
-                ('hysteresis', models.FloatField(default=1.5)),
-                ('protection_seconds', models.PositiveIntegerField(default=1800)),
-                ('patience_seconds', models.PositiveIntegerField(default=604800)),
-                ('bypass_limit', models.PositiveIntegerField(default=1000)),
-                ('moves', models.PositiveSmallIntegerField(default=0)),
-                ('half_life_seconds', models.PositiveIntegerField(default=604800)),
-                ('version', models.PositiveIntegerField(default=1, editable=False)),
+                (
+                    "id",
+                    models.PositiveSmallIntegerField(
+                        default=1, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                (
+                    "order",
+                    models.CharField(
+                        choices=[
+                            ("fair", "fair"),
+                            ("fifo", "fifo"),
+                            ("shortest", "shortest"),
+                            ("smallest", "smallest"),
+                        ],
+                        default="fair",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "backfill",
+                    models.CharField(
+                        choices=[
+                            ("none", "none"),
+                            ("skip", "skip"),
+                            ("easy", "easy"),
+                            ("conservative", "conservative"),
+                        ],
+                        default="easy",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "preemption",
+                    models.CharField(
+                        choices=[("off", "off"), ("priority", "priority"), ("order", "order")],
+                        default="priority",
+                        max_length=16,
+                    ),
+                ),
+                ("merge", models.BooleanField(default=True)),
+                ("reservations", models.PositiveSmallIntegerField(default=1)),
+                ("hysteresis", models.FloatField(default=1.5)),
+                ("protection_seconds", models.PositiveIntegerField(default=1800)),
+                ("patience_seconds", models.PositiveIntegerField(default=604800)),
+                ("bypass_limit", models.PositiveIntegerField(default=1000)),
+                ("moves", models.PositiveSmallIntegerField(default=0)),
+                ("half_life_seconds", models.PositiveIntegerField(default=604800)),
+                ("version", models.PositiveIntegerField(default=1, editable=False)),
             ],
             options={
-                'verbose_name_plural': 'planner policy',
+                "verbose_name_plural": "planner policy",
             },
         ),
         migrations.AlterModelOptions(
-            name='quota',
-            options={'ordering': ('project', 'user', 'model')},
+            name="quota",
+            options={"ordering": ("project", "user", "model")},
         ),
         migrations.RemoveConstraint(
-            model_name='quota',
-            name='quota_project_once',
+            model_name="quota",
+            name="quota_project_once",
         ),
         migrations.RemoveConstraint(
-            model_name='quota',
-            name='quota_user_once',
+            model_name="quota",
+            name="quota_user_once",
         ),
         migrations.AddField(
-            model_name='quota',
-            name='borrow_units',
+            model_name="quota",
+            name="borrow_units",
             field=models.PositiveBigIntegerField(default=0),
         ),
         migrations.AddField(
-            model_name='quota',
-            name='lend_units',
+            model_name="quota",
+            name="lend_units",
             field=models.PositiveBigIntegerField(default=0),
         ),
         migrations.AddField(
-            model_name='quota',
-            name='model',
-            field=models.CharField(blank=True, default='', max_length=128),
+            model_name="quota",
+            name="model",
+            field=models.CharField(blank=True, default="", max_length=128),
         ),
         migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.UniqueConstraint(condition=models.Q(('user__isnull', True)), fields=('project', 'model'), name='quota_project_once'),
+            model_name="quota",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("user__isnull", True)),
+                fields=("project", "model"),
+                name="quota_project_once",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.UniqueConstraint(fields=('project', 'user', 'model'), name='quota_user_once'),
+            model_name="quota",
+            constraint=models.UniqueConstraint(
+                fields=("project", "user", "model"), name="quota_user_once"
+            ),
         ),
         migrations.AddField(
-            model_name='budget',
-            name='project',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='budgets', to='accounts.project'),
+            model_name="budget",
+            name="project",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="budgets",
+                to="accounts.project",
+            ),
         ),
         migrations.AddField(
-            model_name='budget',
-            name='user',
-            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='budgets', to=settings.AUTH_USER_MODEL),
+            model_name="budget",
+            name="user",
+            field=models.ForeignKey(
+                blank=True,
+                null=True,
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="budgets",
+                to=settings.AUTH_USER_MODEL,
+            ),
         ),
         migrations.AddConstraint(
-            model_name='plannerpolicy',
-            constraint=models.CheckConstraint(condition=models.Q(('id', 1)), name='policy_is_one'),
+            model_name="plannerpolicy",
+            constraint=models.CheckConstraint(condition=models.Q(("id", 1)), name="policy_is_one"),
         ),
         migrations.AddConstraint(
-            model_name='plannerpolicy',
-            constraint=models.CheckConstraint(condition=models.Q(('order__in', ['fair', 'fifo', 'shortest', 'smallest'])), name='policy_order'),
+            model_name="plannerpolicy",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("order__in", ["fair", "fifo", "shortest", "smallest"])),
+                name="policy_order",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='plannerpolicy',
-            constraint=models.CheckConstraint(condition=models.Q(('backfill__in', ['none', 'skip', 'easy', 'conservative'])), name='policy_backfill'),
+            model_name="plannerpolicy",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("backfill__in", ["none", "skip", "easy", "conservative"])),
+                name="policy_backfill",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='plannerpolicy',
-            constraint=models.CheckConstraint(condition=models.Q(('preemption__in', ['off', 'priority', 'order'])), name='policy_preemption'),
+            model_name="plannerpolicy",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("preemption__in", ["off", "priority", "order"])),
+                name="policy_preemption",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='plannerpolicy',
-            constraint=models.CheckConstraint(condition=models.Q(('bypass_limit__gte', 1), ('half_life_seconds__gte', 1), ('hysteresis__gte', 1), ('patience_seconds__gte', 1)), name='policy_bounds'),
+            model_name="plannerpolicy",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("bypass_limit__gte", 1),
+                    ("half_life_seconds__gte", 1),
+                    ("hysteresis__gte", 1),
+                    ("patience_seconds__gte", 1),
+                ),
+                name="policy_bounds",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='budget',
-            constraint=models.CheckConstraint(condition=models.Q(('ends_at__gt', models.F('starts_at'))), name='budget_interval'),
+            model_name="budget",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("ends_at__gt", models.F("starts_at"))), name="budget_interval"
+            ),
         ),
     ]

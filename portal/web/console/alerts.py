@@ -15,6 +15,7 @@ from portal.allocations.budgets import current_budgets
 from portal.inventory.models import DisputedClaim, Gpu, Node
 from portal.jobs.models import Job
 from portal.leases.models import TaskLease
+from portal.quotas.limit_requests import limit_requests_to_decide
 from portal.storage.models import ByteStore
 from portal.submission.approvals import jobs_to_approve
 from portal.web.wording.labels import duration
@@ -53,13 +54,14 @@ class Alert:
 
 
 def active_alerts(user: User) -> list[Alert]:
-    """Most urgent first. Ten queries."""
+    """Most urgent first. Eleven queries."""
     alerts = [
         *_disputes(),
         *_nodes(),
         *_gpus(),
         *_duties(),
         *_approvals(user),
+        *_limit_requests(user),
         *_waiting(),
         *_budgets(),
     ]
@@ -85,6 +87,14 @@ def _approvals(user: User) -> list[Alert]:
     names = tuple(job.label for job in rows[:MAX_NAMES])
     href = reverse("web:approvals")
     return [Alert("approvals", "ask", "ask", count, title % {"n": count}, href, names)]
+
+
+def _limit_requests(user: User) -> list[Alert]:
+    names = [str(row.job.label) for row in limit_requests_to_decide(user)]
+    title = ngettext(
+        "%(n)s request for a higher limit", "%(n)s requests for higher limits", len(names)
+    )
+    return [_alert("limit_requests", "ask", "ask", names, title, reverse("web:limit_requests"))]
 
 
 def _disputes() -> list[Alert]:

@@ -15,7 +15,7 @@ from portal.audit.models import AuditEntry
 from portal.audit.selectors import audit_trail
 
 # The nouns whose audit entries make up a project's history.
-NOUNS = ("quota", "budget", "project", "image_policy", "template")
+NOUNS = ("quota", "budget", "limit_request", "project", "image_policy", "template")
 MAX_VALUE_LENGTH = 120
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d:\d\d")
 

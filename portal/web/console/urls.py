@@ -10,6 +10,7 @@ from portal.web.console import (
     dashboard,
     disputes,
     held_work,
+    limit_requests,
     limits,
     node_keys,
     node_page,
@@ -26,6 +27,7 @@ from portal.web.console import (
 urlpatterns = [
     path("approvals/", approvals.approvals, name="approvals"),
     path("approvals/<str:ref>/", approvals.approval, name="approval"),
+    path("limit-requests/", limit_requests.limit_requests, name="limit_requests"),
     path("projects/", projects.projects, name="projects"),
     path("projects/new", project_new.new, name="project_new"),
     path("projects/<slug:slug>/", projects.project, name="project"),

@@ -6,12 +6,14 @@ from typing import Any
 from django.utils import timezone
 
 from portal.accounts.models import User
-from portal.accounts.selectors import projects_to_work_in
+from portal.accounts.selectors import project_admins, projects_to_work_in
 from portal.allocations.selectors import attempts_of
 from portal.audit.selectors import job_events
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.selectors import may_cancel
+from portal.planning.offers import job_offers
 from portal.planning.visible_reasons import visible_projects
+from portal.quotas.limit_requests import last_limit_request
 from portal.submission.replacement import may_replace
 from portal.submission.retries import may_retry
 from portal.web.job.extension import can_extend
@@ -45,7 +47,10 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
     is_final = JobStatus(job.status) in JOB_FINAL
     may_request = projects_to_work_in(user).exists()
     panel = status_panel(
-        job, attempt, replicas, visible_projects(user), may_replace=may_replace(user, job)
+        *(job, attempt, replicas, visible_projects(user)),
+        may_replace=may_replace(user, job),
+        is_own=job.owner_id == user.pk,
+        approvers=_approvers(job),
     )
     placed = replicas if is_final or JobStatus(job.status) in JOB_ALLOCATED else []
     return {
@@ -65,8 +70,23 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
         "may_request": may_request,
         "may_retry": may_request and may_retry(user, job),
         "panel": panel,
+        **_limit_request(user, job),
         "failure_lines": failure_lines(replicas) if job.status == JobStatus.FAILED else [],
     }
+
+
+def _approvers(job: Job) -> list[str]:
+    """Who may approve it; [] unless it waits for that."""
+    if JobStatus(job.status) is not JobStatus.AWAITING_APPROVAL:
+        return []
+    return project_admins(job.project_id)
+
+
+def _limit_request(user: User, job: Job) -> dict[str, Any]:
+    """Whether its owner may ask for the limit that it waits for, and what came of the last time."""
+    if job.owner_id != user.pk or not job_offers(job).asks:
+        return {}
+    return {"may_ask": True, "limit_request": last_limit_request(job.pk)}
 
 
 def failure_lines(replicas: Sequence[Replica]) -> Sequence[LogLine]:

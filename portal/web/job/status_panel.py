@@ -1,7 +1,9 @@
 """The panel above a job's log: what the job waits for, what is being prepared, or how it ended."""
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,12 +14,14 @@ from agents.contract.end_causes import END_CAUSES
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.pulls import replica_pull
 from portal.planning.estimates import no_estimate_for_code, no_estimate_for_job
+from portal.planning.offers import job_offers
 from portal.planning.visible_reasons import visible_reason
 from portal.web.wording.evidence import evidence_rows
 from portal.web.wording.labels import elapsed, exit_meaning
 from portal.web.wording.messages import failure_text, message_text, stored_text
 from portal.web.wording.reason_badges import REASON_STYLES
 from portal.web.wording.start_estimates import StartRange, expected_start
+from portal.web.wording.wait_bounds import BoundText, bound_text
 from scheduler.core.model.reasons import ReasonClass
 from scheduler.core.model.states import JobStatus, SliceStatus
 
@@ -31,6 +35,18 @@ class PanelAlternative:
     """The changed fields of the request, as JSON."""
     address: str
     """The request form with the change filled in."""
+
+
+@dataclass(frozen=True, slots=True)
+class PanelStop:
+    """A running job of the same owner that would make room."""
+
+    label: str
+    name: str
+    loss: str
+    """What would be lost."""
+    address: str
+    """The page that asks before it stops the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +76,8 @@ class StatusPanel:
     alternatives: list[PanelAlternative] = field(default_factory=list)
     may_replace: bool = False
     """One click replaces the job by an alternative."""
+    bound: BoundText | None = None
+    stops: list[PanelStop] = field(default_factory=list)
     no_estimate: str = ""
     """Why there is no expected start."""
     pulls: list[PanelPull] = field(default_factory=list)
@@ -72,12 +90,17 @@ def status_panel(
     projects: frozenset[str] | None = frozenset(),
     *,
     may_replace: bool = False,
+    is_own: bool = False,
+    approvers: Sequence[str] = (),
 ) -> StatusPanel | None:
     """None for a running job. `projects`: those whose names the reader may see, None for all;
-    `may_replace`: whether the reader may replace the job by an alternative."""
+    `may_replace`: whether the reader may replace the job by an alternative; `is_own`: whether it is
+    the reader's, who may stop another one of theirs; `approvers`: who may approve it."""
     match JobStatus(job.status):
         case JobStatus.SUBMITTED | JobStatus.AWAITING_APPROVAL | JobStatus.QUEUED:
-            return _waiting(job, visible_reason(job.reason, projects), may_replace)
+            panel = _waiting(job, visible_reason(job.reason, projects), may_replace)
+            stops = [_stop(stored) for stored in job_offers(job).stops] if is_own else []
+            return replace(panel, bound=bound_text(job, approvers), stops=stops)
         case JobStatus.PLACED | JobStatus.PREPARING:
             return _starting(job, replicas)
         case JobStatus.STOPPING:
@@ -126,6 +149,15 @@ def _alternative(job: Job, stored: dict[str, Any]) -> PanelAlternative:
     changes = json.dumps(stored["changes"], sort_keys=True)
     query = urlencode({"like": job.label, "change": changes})
     return PanelAlternative(stored_text(stored), changes, f"{reverse('web:request')}?{query}")
+
+
+def _stop(stored: Mapping[str, Any]) -> PanelStop:
+    """What a job loses when it is stopped: what it has not saved itself."""
+    label = f"J-{stored['job']}"
+    started = datetime.fromtimestamp(stored["started_at"], UTC)
+    ran = elapsed(started, None)
+    loss = _("it has run for %(ran)s; what it has not saved is lost") % {"ran": ran}
+    return PanelStop(label, stored["name"], loss, reverse("web:cancel", args=[label]))
 
 
 def _starting(job: Job, replicas: list[Replica]) -> StatusPanel:

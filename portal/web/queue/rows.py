@@ -18,6 +18,7 @@ from portal.web.wording.labels import Badge, duration, elapsed
 from portal.web.wording.messages import message_text, stored_text
 from portal.web.wording.reason_badges import reason_badge
 from portal.web.wording.start_estimates import StartRange, expected_start
+from portal.web.wording.wait_bounds import BoundText, bound_text
 from scheduler.core.model.states import JobStatus
 
 
@@ -56,6 +57,8 @@ class QueueRow:
     unblocks: str = ""
     expected: StartRange | None = None
     no_estimate: str = ""
+    bound: BoundText | None = None
+    """When the wait ends at the latest; it names jobs, so only where these may be seen."""
     waited: str = ""
     max_runtime: str = ""
     """What is left of its time limit."""
@@ -97,6 +100,7 @@ def queue_row(
         unblocks=stored_text(reason, "unblocks") if may_open else "",
         expected=expected_start(job),
         no_estimate=message_text(no_estimate) if no_estimate else "",
+        bound=bound_text(job) if may_open else None,
         waited=elapsed(job.queued_at or job.submitted_at, None),
         max_runtime=duration(max(0, job.time_limit_seconds - job.attained_seconds)),
         factors=_factors(job, bypass_limit),

@@ -56,8 +56,8 @@ def _card_start(start: RequestStart) -> CardStart:
     if start.at_once or start.code == ReasonCode.REPARTITION:
         return CardStart("ok", "play", _("starts now"))
     if start.estimate and start.estimate.is_published:
-        about = start_from_estimate(estimate_as_dict(start.estimate)).about
-        return CardStart("wait", "clock", _("starts in about %(about)s") % {"about": about})
+        when = start_from_estimate(estimate_as_dict(start.estimate)).text
+        return CardStart("wait", "clock", _("starts %(when)s") % {"when": when})
     if not start.code:
         return CardStart("wait", "clock", _("not now; select to see when"))
     badge = reason_badge(start.code)

@@ -152,6 +152,8 @@ def _wait_title(result: DryRunResult) -> str:
         why = message_text(no_estimate_for_code(code, result.begins_at))
         return _("Would wait; %(why)s") % {"why": why}
     start = start_from_estimate(estimate_as_dict(result.estimate))
+    if start.cases:
+        return _("Would wait; %(why)s") % {"why": _("starts %(when)s") % {"when": start.text}}
     if start.low == start.high:
         return _("Would wait, probably about %(about)s") % {"about": start.about}
     words = {"about": start.about, "low": start.low, "high": start.high}

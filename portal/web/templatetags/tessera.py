@@ -14,7 +14,15 @@ from portal.audit.models import Event
 from portal.inventory.models import Node, Slice
 from portal.jobs.models import Job, Replica
 from portal.planning.estimates import no_estimate_for_job
-from portal.web.wording import code_labels, labels, messages, start_estimates, times
+from portal.planning.offers import job_offers
+from portal.web.wording import (
+    code_labels,
+    labels,
+    messages,
+    start_estimates,
+    times,
+    wait_bounds,
+)
 
 register = template.Library()
 
@@ -98,6 +106,18 @@ def no_estimate(job: Job) -> SafeString:
     """Why a job has no estimate."""
     message = no_estimate_for_job(job)
     return times.text_with_elements(messages.message_text(message) if message else "")
+
+
+@register.simple_tag
+def wait_bound(job: Job) -> wait_bounds.BoundText | None:
+    """When its wait ends at the latest, and who ends it."""
+    return wait_bounds.bound_text(job)
+
+
+@register.filter
+def has_offers(job: Job) -> bool:
+    """Whether its page offers something that would start it sooner."""
+    return bool(job_offers(job))
 
 
 @register.simple_tag

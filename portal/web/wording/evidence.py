@@ -32,6 +32,7 @@ LABELS: dict[str, str | Promise] = {
     "limit_units": gettext_lazy("May hold"),
     "used_units": gettext_lazy("Held now"),
     "needed_units": gettext_lazy("Needed"),
+    "model": gettext_lazy("GPU model"),
     "borrow_units": gettext_lazy("Borrowing limit"),
     "borrowed_units": gettext_lazy("Borrowed now"),
     "may_borrow_units": gettext_lazy("Can borrow now"),

@@ -54,6 +54,12 @@ class EstimateRecord:
     started: bool
     kind: str = ""
     """Records of one kind correct each other; see `pass_estimates.record_kind`."""
+    published: WaitRange | None = None
+    """As people were told; None: as calibrated."""
+
+    @property
+    def published_waits(self) -> WaitRange:
+        return self.published or self.calibrated
 
 
 @dataclass(frozen=True, slots=True)

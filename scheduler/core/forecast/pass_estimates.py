@@ -14,6 +14,7 @@ from scheduler.core.forecast.queue_state import OwnerFactor, TrialQueueState, qu
 from scheduler.core.forecast.queue_values import QueueState
 from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.forecast.starts import MIN_ENDED_RUNS, RUNS, start_estimates
+from scheduler.core.forecast.track_record import UNTRIED, Disclosure, TrackRecord
 from scheduler.core.model.decisions import Estimate, Plan
 from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.policy import OrderMode, Policy, PreemptionMode
@@ -46,6 +47,8 @@ class PassEstimate(Estimate):
     for a begin time."""
     is_published: bool = True
     """False: only a record to learn from, shown to no user."""
+    track: TrackRecord = UNTRIED
+    """Of earlier estimates of its kind: it says how much of this one is told."""
 
 
 def estimate_starts(
@@ -61,8 +64,9 @@ def estimate_starts(
     `records`: the first estimate of each earlier job, oldest first, from `estimate_record`. A job
     has no estimate without a basis: fewer than MIN_ENDED_RUNS, a position beyond
     MAX_QUEUE_POSITION, or a reason that is not simulated. If the policy preempts by order, no
-    estimate is published until there are MIN_RECORDS. A job with a reservation starts by then at
-    the latest; no job starts before its begin time.
+    estimate is published until there are MIN_RECORDS; nor is one where earlier ones of its kind
+    were far off and their bounds seldom held (`TrackRecord`). A job with a reservation starts by
+    then at the latest; no job starts before its begin time.
     """
     if runtime_model.runs < MIN_ENDED_RUNS:
         return {}
@@ -73,8 +77,12 @@ def estimate_starts(
     kinds = {job.id: record_kind(job, policy) for job in jobs}
     corrections = {kind: Corrections.from_records(records, kind) for kind in set(kinds.values())}
     by_turn = policy.preemption is PreemptionMode.ORDER
+    tracks = {kind: TrackRecord.from_records(records, kind) for kind in corrections}
     published = {
-        id for id, kind in kinds.items() if not by_turn or corrections[kind].samples >= MIN_RECORDS
+        id
+        for id, kind in kinds.items()
+        if tracks[kind].disclosure is not Disclosure.NOTHING
+        and (not by_turn or corrections[kind].samples >= MIN_RECORDS)
     }
     state = queue_state(after, policy, runtime_model, _factor(snapshot, policy))
     simulated = start_estimates(state, runs=affordable_runs(state), seed=seed, only=set(kinds))
@@ -89,6 +97,7 @@ def estimate_starts(
                 begins.get(id, 0),
             ),
             is_published=id in published,
+            track=tracks[kinds[id]],
         )
         for id, estimate in simulated.items()
         if estimate is not None
@@ -124,13 +133,17 @@ class TrialEstimates:
         by_turn = self._policy.preemption is PreemptionMode.ORDER
         if by_turn and corrections.samples < MIN_RECORDS:
             return None
+        track = TrackRecord.from_records(self._records, kind)
+        if track.disclosure is Disclosure.NOTHING:
+            return None
         state = self._queue.with_job(job)
         runs = affordable_runs(state, MAX_TRIAL_WORK)
         found = start_estimates(state, runs=runs, only={job.id}).get(job.id)
         if found is None:
             return None
         begins = max(0, job.begin_at - self._now)
-        return _corrected(found, self._now, corrections, kind, reserved_at, begins)
+        corrected = _corrected(found, self._now, corrections, kind, reserved_at, begins)
+        return replace(corrected, track=track)
 
 
 def estimate_record(
@@ -140,12 +153,12 @@ def estimate_record(
     started_at: float | None,
     kind: str,
     now: float,
+    published: WaitRange | None = None,
 ) -> EstimateRecord:
     """A stored estimate as `estimate_starts` needs it at time `now`."""
     until = now if started_at is None else started_at
-    return EstimateRecord(
-        own, calibrated, max(0.0, until - estimated_at), started_at is not None, kind
-    )
+    waited = max(0.0, until - estimated_at)
+    return EstimateRecord(own, calibrated, waited, started_at is not None, kind, published)
 
 
 def record_kind(job: WaitingJob, policy: Policy) -> str:

@@ -1,9 +1,9 @@
 """Every message of the planner in English, by its key. Pages translate these texts.
 
 Keys and parameter names are stored with jobs and events, so they never change. The first word of a
-key says what the message is about: the code of a reason, what `unblocks` it, an alternative
-(`instead`), the `basis` of an estimate, a `place`, what can `never` run, why a placement no longer
-`fits`.
+key says what the message is about: the code of a reason, what `unblocks` it, what the `bound` of a
+wait rests on, an alternative (`instead`), the `basis` of an estimate, a `place`, what can `never`
+run, why a placement no longer `fits`.
 """
 
 from typing import Any
@@ -209,6 +209,36 @@ _INSTEAD = {
     ),
 }
 
+_BOUNDS = {
+    "bound.quota": MessageTemplate("when %(job)s ends, enough of the quota is free"),
+    "bound.quota_shared": MessageTemplate(
+        "when %(job)s ends, enough of the quota is free, unless another job that waits for it is "
+        "first"
+    ),
+    "bound.cap": MessageTemplate("when %(job)s ends, one more job may run"),
+    "bound.cap_shared": MessageTemplate(
+        "when %(job)s ends, one more job may run, unless another one that waits is first"
+    ),
+    "bound.stopping": MessageTemplate("once jobs that stop have given their devices back"),
+    "bound.taken_first": MessageTemplate(
+        "once other jobs that wait for the same have had their turn"
+    ),
+    "bound.lent": MessageTemplate(
+        "it needs quota that other projects lend, and nobody can say when they do"
+    ),
+    "bound.budget": MessageTemplate("when this budget of %(whose)s ends"),
+    "bound.dependency": MessageTemplate("when %(job)s has reached its time limit"),
+    "bound.dependency_expected": MessageTemplate(
+        "when %(job)s, which has to end first, is expected to start"
+    ),
+    "bound.dependency_waits": MessageTemplate(
+        "%(job)s has to end first, and waits itself: nobody can say until when"
+    ),
+    "bound.reserved": MessageTemplate("that start is reserved for it"),
+    "bound.approval": MessageTemplate("an admin of %(project)s has to approve it"),
+    "bound.approval_by": MessageTemplate("%(names)s can approve it"),
+}
+
 _ESTIMATES = {
     "basis.forecasts": MessageTemplate(
         "%(runs)s forecasts from %(ended)s ended runs and the time limits of %(limits)s "
@@ -217,6 +247,9 @@ _ESTIMATES = {
     "basis.corrected": MessageTemplate("%(first)s, corrected by %(known)s earlier forecasts"),
     "basis.reserved": MessageTemplate("%(first)s, no later than its reserved start"),
     "no_estimate.nothing": MessageTemplate("no estimate: no history to go by"),
+    "no_estimate.far_off": MessageTemplate(
+        "no estimate: earlier ones of this kind were too far off"
+    ),
     "no_estimate.quota": MessageTemplate("no estimate: it waits for quota"),
     "no_estimate.budget": MessageTemplate("no estimate: it waits for budget"),
     "no_estimate.pending_limit": MessageTemplate(
@@ -315,6 +348,7 @@ PLANNER_TEMPLATES: dict[str, MessageTemplate] = {
     **_QUOTA,
     **_UNBLOCKS,
     **_INSTEAD,
+    **_BOUNDS,
     **_ESTIMATES,
     **_PLACES,
     **_NEVER,

@@ -43,6 +43,12 @@ class Budgets:
                 return _reason(budget, job, units, needed)
         return None
 
+    def short(self, job: WaitingJob, units: int) -> list[BudgetView]:
+        """The budgets with too little left for it."""
+        needed = units * remaining_seconds(job)
+        of_owner = self._of_owner(job.project, job.user)
+        return [budget.view for budget in of_owner if needed > budget.left]
+
     def charge(self, project: str, user: str, unit_seconds: int) -> Callable[[], None]:
         """Reserve unit-seconds on the budgets of the user and of the project. Returns the undo."""
         charged = self._of_owner(project, user) if self._by_owner else []

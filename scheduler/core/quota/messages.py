@@ -21,7 +21,7 @@ def project_quota_reason(
     `units_by_user`: of the project, largest first. The message names no other project, but the
     evidence `borrowed_by` does: show people only the names that they may see."""
     own = pool.projects[project]
-    evidence = _evidence(own, units)
+    evidence = _evidence(own, units, model)
     message = _limit_message(project, own, model)
     users = [make_message("quota.held_by", names=user_list(units_by_user))] if units_by_user else []
     if units_by_user:
@@ -48,7 +48,7 @@ def project_quota_reason(
 def user_quota_reason(project: str, user: str, units: int, model: str, own: QuotaAccount) -> Reason:
     message = _limit_message(owner_label(project, user), own, model, own.borrow)
     message = Message("clause.colon", first=message, then=_left_message(own, units, own.borrow))
-    return Reason(ReasonCode.QUOTA_USER, message, _evidence(own, units), _UNBLOCKS)
+    return Reason(ReasonCode.QUOTA_USER, message, _evidence(own, units, model), _UNBLOCKS)
 
 
 def _limit_message(
@@ -79,5 +79,6 @@ def _lent_message(own: QuotaAccount, further: int, units: int) -> Message:
     return make_message(key, **values)
 
 
-def _evidence(own: QuotaAccount, units: int) -> dict[str, Any]:
-    return {"limit_units": own.limit, "used_units": own.in_use, "needed_units": units}
+def _evidence(own: QuotaAccount, units: int, model: str) -> dict[str, Any]:
+    amounts = {"limit_units": own.limit, "used_units": own.in_use, "needed_units": units}
+    return amounts | ({"model": model} if model else {})

@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.model.decisions import PreemptionCause
-from scheduler.core.model.policy import Policy, QuotaPreemption
+from scheduler.core.model.policy import Policy, PreemptionMode, QuotaPreemption
 from scheduler.core.model.snapshot import PRIORITY_RANK
+from scheduler.core.plan import plan
 from tests.support.quota_worlds import in_units, quota_worlds, size_of
 from tests.support.snapshots import as_bytes, plan_of
 
-many = settings(max_examples=120, deadline=None, derandomize=True)
+many = settings(max_examples=60, deadline=None, derandomize=True)
 SCOPES = st.sampled_from(list(QuotaPreemption))
 
 
@@ -69,7 +70,7 @@ def test_none_of_those_that_stop_for_quota_would_have_been_spared(world):
             others = [stop.job for stop in found.preemptions if stop is not spared]
             fewer = _without(snapshot, {*others, *_stopping(snapshot)})
             alone = replace(fewer, now=now, jobs=(job,))
-            assert not plan_of(alone, preemption="off").placements
+            assert not plan_of(alone, preemption=PreemptionMode.OFF).placements
 
 
 @many
@@ -82,7 +83,7 @@ def test_the_same_world_gives_the_same_bytes_however_it_is_listed(world):
             running=snapshot.running[::-1],
             quotas=snapshot.quotas[::-1],
         )
-        again = plan_of(mirrored, quota_preemption="project", protection_seconds=100)
+        again = plan(mirrored, policy(QuotaPreemption.PROJECT))
         assert as_bytes(again) == as_bytes(found)
 
 

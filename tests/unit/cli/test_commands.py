@@ -80,6 +80,34 @@ def test_why_tells_the_reason_and_its_alternatives():
     assert rest.run("why", "J-12", "-o", "name").stdout == "resources\n"
 
 
+def test_why_says_until_when_and_who_ends_it():
+    bound = {"at": NOW.isoformat(), "is_certain": True, "since": None, "jobs": ["J-3"]}
+    bound["sentence"] = "when J-3 (fill) ends, enough of the quota is free"
+    rest = Rest().on("GET", "jobs/J-12", a_row(reason=WHY, bound=bound))
+    out = " ".join(rest.run("why", "J-12").stdout.split())
+    assert "at the latest" in out and bound["sentence"] in out
+    assert json.loads(rest.run("why", "J-12", "-o", "json").stdout)["bound"] == bound
+    asked = {"at": None, "is_certain": False, "since": NOW.isoformat(), "jobs": []}
+    asked["sentence"] = "an admin of vision has to approve it"
+    rest.on("GET", "jobs/J-12", a_row(bound=asked))
+    assert "has to approve it, since" in " ".join(rest.run("why", "J-12").stdout.split())
+
+
+def test_a_start_of_which_only_the_bound_is_told_is_no_guess():
+    estimate = {"expected": None, "optimistic": None, "pessimistic": NOW.isoformat()}
+    estimate |= {"basis": "", "bound_held_in_10": 9}
+    rest = Rest().on("GET", "jobs/J-12", a_row(reason=WHY, estimate=estimate))
+    out = rest.run("why", "J-12").stdout
+    assert "in 9 of 10 cases" in out and "about" not in out
+
+
+def test_ask_sends_the_note_and_says_where_the_answer_appears():
+    rest = Rest().on("POST", "jobs/J-12/limit-request", {"id": 1, "job": "J-12"})
+    done = rest.run("ask", "J-12", "--note", "deadline on Friday")
+    assert rest.body("POST", "jobs/J-12/limit-request") == {"note": "deadline on Friday"}
+    assert "tessera events J-12" in done.stderr
+
+
 def test_an_alternative_is_taken_by_its_number():
     rest = Rest().on("GET", "jobs/J-12", a_row(reason=WHY))
     rest.on("POST", "jobs/J-12/replace", a_row("J-13"))

@@ -1,0 +1,1 @@
+"""Requests that an admin raise a limit."""
