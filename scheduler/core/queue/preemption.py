@@ -36,6 +36,8 @@ class PreemptionCandidates:
         self._movable = _last_first(running.may_move)
         self.stopping = sorted(running.stopping, key=lambda each: each.run.job.id)
         """Jobs that stop already and whose devices no job of this pass has claimed yet."""
+        self._by_project: dict[str, list[PreemptibleJob]] = {}
+        self._unprotected = {each.run.job.id for each in self._stoppable}
 
     def for_job(self, job: WaitingJob, rank: Rank) -> list[PreemptibleJob]:
         """Jobs that may stop for this one: of a later rank, or by priority of a lower band."""
@@ -48,24 +50,27 @@ class PreemptionCandidates:
         """Jobs of a lower band that may stop so that this one has quota: of its owner, also within
         their protected time, as one owner's jobs need no protection from each other; and, if the
         policy says so, of others in its project. First those that stop already."""
-        scope = self._policy.quota_preemption
+        scope, project = self._policy.quota_preemption, job.project
         if self._policy.preemption is PreemptionMode.OFF or scope is QuotaPreemption.OFF:
             return []
-        band, owner = PRIORITY_RANK[job.priority], (job.project, job.user)
-        found = [
-            each
-            for each in (*self.stopping, *self._movable)
-            if each.rank[0] > band and (each.run.job.project, each.run.job.user) == owner
-        ]
+        own = self._in_project(project)
+        if not own:
+            return []
+        band = PRIORITY_RANK[job.priority]
+        lower = [each for each in own if each.rank[0] > band]
+        found = [each for each in lower if each.run.job.user == job.user]
         if scope is QuotaPreemption.PROJECT:
-            found += [
-                each
-                for each in self._stoppable
-                if each.rank[0] > band
-                and each.run.job.project == job.project
-                and each.run.job.user != job.user
-            ]
+            others = [each for each in lower if each.run.job.user != job.user]
+            found += [each for each in others if each.run.job.id in self._unprotected]
         return found
+
+    def _in_project(self, project: str) -> list[PreemptibleJob]:
+        """Those that stop already, and those that may, of one project: looked up for every job that
+        finds a quota full."""
+        if not self._by_project:
+            for each in (*self.stopping, *self._movable):
+                self._by_project.setdefault(each.run.job.project, []).append(each)
+        return self._by_project.get(project, [])
 
     def movers(
         self,
@@ -90,6 +95,7 @@ class PreemptionCandidates:
         self._stoppable = [each for each in self._stoppable if each.run.job.id not in ids]
         self._movable = [each for each in self._movable if each.run.job.id not in ids]
         self.stopping = [each for each in self.stopping if each.run.job.id not in ids]
+        self._by_project.clear()
 
 
 def _last_first(jobs: Sequence[PreemptibleJob]) -> list[PreemptibleJob]:
