@@ -74,3 +74,9 @@ def replica_of(job: Job, *, attempt: int | None = None, rank: int = 0) -> Replic
     if row is None:
         raise Refused(ErrorCode.NOT_FOUND, "This replica does not exist yet", "rank")
     return row
+
+
+def recent_images(user: User, jobs: int = 50) -> list[str]:
+    """The images of the user's latest jobs, each once, the latest first."""
+    rows = Job.objects.filter(owner=user).order_by("-pk").values_list("image", flat=True)[:jobs]
+    return list(dict.fromkeys(filter(None, rows)))

@@ -24,8 +24,10 @@ from portal.submission.admission import (
     dependencies_of,
     pending_room,
 )
+from portal.submission.planned_gpus import PlannedGpu, planned_gpus
 from scheduler.core.explain.alternatives import Alternative, alternatives
 from scheduler.core.forecast.pass_estimates import PassEstimate
+from scheduler.core.model.decisions import ReplicaPlacement
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.queue_trial import TrialResult
@@ -81,6 +83,8 @@ class DryRunResult:
     """Why it can never run, or would wait, as this user may read it."""
     approval: Reason | None
     devices: tuple[PlannedDevice, ...]
+    gpus: tuple[PlannedGpu, ...]
+    """Those of the devices, with what stays beside them."""
     units: int
     """What the whole gang would have at once."""
     unit_seconds: int
@@ -143,6 +147,7 @@ def dry_run(*, user: User, request: JobRequest) -> DryRunResult:
             reason=visible_reason(reason.as_dict(), visible_projects(user)) if reason else None,
             approval=None if check.infeasible else check.approval,
             devices=devices,
+            gpus=planned_gpus(cached, _placed(trial)),
             units=units,
             unit_seconds=units * request.time_limit_seconds,
             estimate=_estimate(cached, job, trial) if trial else None,
@@ -221,12 +226,16 @@ def _alternatives(
     return tuple(alternatives(job, cached.boards, trial.can_start, max_tried=MAX_TRIED))
 
 
+def _placed(trial: TrialResult | None) -> tuple[ReplicaPlacement, ...]:
+    return trial.placement.replicas if trial and trial.placement else ()
+
+
 def _devices(
     cached: CachedSnapshot, trial: TrialResult | None
 ) -> tuple[tuple[PlannedDevice, ...], str]:
     """What each replica would get at once, and the key of the board; nothing and "" otherwise."""
     devices, board = [], ""
-    for replica in trial.placement.replicas if trial and trial.placement else ():
+    for replica in _placed(trial):
         for device in replica.devices:
             node, gpu, board = cached.gpus[device.gpu]
             size = (str(device.kind), device.profile, device.threads, device.memory_mib)

@@ -29,7 +29,13 @@ from portal.cli.sbatch import READERS, read_header
 from portal.submission.limits import chosen_fields
 from portal.web.request import form_fields, inputs
 from portal.web.request.choices import choice_labels
-from portal.web.request.form import DEFAULTS, new_form_values, parse_form, values_from_request
+from portal.web.request.form import (
+    DEFAULTS,
+    FilledForm,
+    new_form_values,
+    parse_form,
+    values_from_request,
+)
 from portal.web.request.inputs import ADVANCED, HIDDEN, PLACED, form_inputs
 from portal.web.request.preview import FIELD_LABELS
 from scheduler.core.placement.host_shares import HostNode, host_share
@@ -261,9 +267,9 @@ def test_a_row_that_is_added_appears_on_every_face(monkeypatch):
     assert "--cool-down" not in as_command(LEAST | {"device": {"gpus": 1}, "cool_down": "10s"})
     monkeypatch.setattr(form_fields, "FIELDS", table)
     values = DEFAULTS | {"cool_down": " 5m ", "project": "p"}
-    assert form_fields.parse_fields(values, {})["cool_down"] == "5m"
+    assert form_fields.parse_fields(values, {}, {})["cool_down"] == "5m"
     assert form_fields.field_values({"cool_down": "5m"}) == {"cool_down": "5m"}
-    (shown,) = form_inputs([row], values, {}, LIMITS)
+    (shown,) = form_inputs([row], FilledForm(values), LIMITS)
     assert (shown.label, shown.value) == ("Cool down", " 5m ")
     assert shown.help == "How long the GPU rests. Empty: 10s."
     assert row.group in inputs.GROUPS and row.form_name not in PLACED

@@ -64,7 +64,7 @@ def test_a_dry_run_warns_of_too_little_memory_for_a_framework(client, team):
     a_node("n1", gpus=2)
     body = a_request(team, memory="512MiB")
     (warning,) = post(client, body, dry_run=True).json()["warnings"]
-    sentence = "512MiB of memory is less than a framework such as PyTorch needs to start"
+    sentence = "512 MB of memory is less than a framework such as PyTorch needs to start"
     assert warning["field"] == "memory" and warning["sentence"].startswith(sentence)
     assert post(client, bare(team), dry_run=True).json()["warnings"] == []
     form = a_form(memory="512MiB")
@@ -76,10 +76,10 @@ def test_a_dry_run_warns_of_shared_memory_that_does_not_fit_in_the_memory(client
     a_node("n1", gpus=2)
     body = a_request(team, memory="4GiB", shm="16GiB")
     (warning,) = post(client, body, dry_run=True).json()["warnings"]
-    assert warning["field"] == "shm" and "16GiB does not fit in 4GiB" in warning["sentence"]
+    assert warning["field"] == "shm" and "16 GB does not fit in 4 GB" in warning["sentence"]
     form = a_form(memory="4GiB", shm="16GiB")
     chinese = {"headers": {"Accept-Language": "zh-hans"}}
-    assert "4GiB 容不下 16GiB" in client.post("/request/preview", form, **chinese).content.decode()
+    assert "4 GB 容不下 16 GB" in client.post("/request/preview", form, **chinese).content.decode()
     assert post(client, body | {"shm": "4GiB"}, dry_run=True).json()["warnings"] == []
 
 
@@ -87,9 +87,9 @@ def test_the_page_says_in_one_line_what_a_replica_gets(client, team):
     a_node("n1", gpus=8)
     form = a_form(amount="gpus", cpu="", memory="")
     page = client.post("/request/preview", form).content.decode()
-    assert "the share of the node that its device is: 8 CPU, 64GiB of memory, 32GiB" in page
+    assert "With it come 8 CPUs and 64 GB of memory (32 GB of it shared)" in page
     page = client.post("/request/preview", form | {"memory": "8GiB"}).content.decode()
-    assert "Each replica gets 8 CPU, 8GiB of memory, 4GiB of it shared." in page
+    assert "Each replica gets 8 CPUs, 8 GB of memory, 4 GB of it shared." in page
 
 
 def test_amounts_of_a_clone_follow_a_changed_device(client, team):

@@ -61,7 +61,7 @@ WRONG = [
     {"env": "NO VALUE"},
     {"env": "TESSERA_RANK=1"},
     {"begin_at": "tomorrow"},
-    {"begin_at": "2026-01-31T18:00:00"},
+    {"begin_at": "2126-01-31T18:00:00"},
     {"after": "the other one"},
     {"after": "J-99999"},
     {"needs": "a label with spaces!"},

@@ -1,29 +1,44 @@
-"""The cards of the request form: slices, whole GPUs of a model, MPS shares, and GPU memory."""
+"""The first question of the request form, as cards: how much GPU memory?
+
+availability ─▶ memory_sizes ─▶ cards: "at least 16 GB", another size, whole GPUs
+            └─▶ device_kinds ─▶ rows of the second step: a model, a slice, an MPS share
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
-from agents.contract.boards import Board, Profile
-from agents.contract.documents import SliceKind
+from agents.contract.boards import Board
 from portal.accounts.models import User
 from portal.availability.selectors import availability_for
 from portal.inventory.boards import cluster_boards
-from portal.web.request.form import BY_MEMORY, MPS_SHARE, WHOLE_GPUS, amount_model
+from portal.web.request.device_kinds import DeviceRow, device_rows, unknown_row
+from portal.web.request.form import (
+    BY_MEMORY,
+    WHOLE_GPUS,
+    amount_model,
+    memory_amount,
+    memory_of,
+)
 from portal.web.request.form_fields import split_words
-from portal.web.wording.capacity import counted_at, device_breakdown
-from portal.web.wording.labels import NBSP, gigabytes
+from portal.web.request.memory_sizes import (
+    COMMON_MODEL_GB,
+    MemorySize,
+    memory_sizes,
+    recommended_size,
+)
+from portal.web.wording.capacity import counted_at
+from portal.web.wording.labels import NBSP
 from scheduler.core.availability.counts import MPS_SHARE as MPS
-from scheduler.core.availability.counts import WHOLE_GPU, Availability, DeviceCount, DeviceKind
+from scheduler.core.availability.counts import WHOLE_GPU, Availability, DeviceCount
+from scheduler.core.request.quantities import read_memory_mib
+from scheduler.core.request_fields import BY_NAME
 
-CELLS_WIDTH = 158
-WHOLE_CELLS = 8
-LAST_SORT_KEY = 10**9
+CELLS_WIDTH, CELLS = 158, 8
 # From this size on, the planner needs a tenth of a second to answer all cards.
 LARGE_CLUSTER_GPUS = 2_000
-Stock = list[tuple[Board, Availability]]
+HARDWARE = str(BY_NAME["device.isolation"].default)
 
 
 @dataclass(slots=True)
@@ -33,58 +48,44 @@ class Card:
     value: str
     """Of the form's field `amount`."""
     size: str
-    """Its GPU memory, in words."""
-    description: str = ""
-    """What provides it, such as "1/7 of H200"."""
-    profile: str = ""
-    """The MIG profile of a slice."""
-    cells: tuple[bool, ...] = ()
-    """The memory slices of the board, and which of them the card stands for."""
-    sort_key: int = LAST_SORT_KEY
+    description: str
+    is_minimum_size: bool = False
+    """Its size is the least that the device has."""
+    part: float = 0.0
+    """Of the GPU, that the drawing fills."""
     count: DeviceCount = field(default_factory=DeviceCount)
-    """How many more could start now; for shares, on how many GPUs."""
+    """How many more could start now."""
     is_counted: bool = True
     """False: the number depends on the other fields of the form."""
-    models: list[str] = field(default_factory=list)
+    recommended: str = ""
+    """Why it is the one to begin with; empty for the others."""
 
     @property
     def cell_shapes(self) -> list[tuple[float, float, bool]]:
         """x and width of each cell, and whether it belongs to the card."""
-        pitch = CELLS_WIDTH / max(1, len(self.cells))
-        return [(round(i * pitch, 1), round(pitch - 2, 1), on) for i, on in enumerate(self.cells)]
+        pitch = CELLS_WIDTH / CELLS
+        filled = max(1, round(self.part * CELLS)) if self.part else 0
+        return [(round(i * pitch, 1), round(pitch - 2, 1), i < filled) for i in range(CELLS)]
 
     @property
-    def availability(self) -> str:
-        """How many are free now."""
-        counts = {"free": f"{self.count.available:,}", "total": f"{self.count.total:,}"}
+    def stock(self) -> str:
+        """How many are free. Nothing if none is: when one could start stands beside it."""
+        if not self.is_counted:
+            return ""
         if not self.count.total:
             return _("none in service")
-        if not self.count.available:
-            return _("none of %(total)s free") % counts
-        if self.value == MPS_SHARE:
-            return (
-                ngettext(
-                    "room on %(free)s of %(total)s GPU",
-                    "room on %(free)s of %(total)s GPUs",
-                    self.count.total,
-                )
-                % counts
-            )
-        return _("%(free)s of %(total)s free") % counts
-
-    @property
-    def breakdown(self) -> str:
-        """How many of the free devices exist, would be carved, or need idle slices deleted. Empty
-        where it goes without saying."""
-        is_plain = not self.profile and not self.count.recarvable
-        return "" if is_plain else device_breakdown(self.count)
+        free = self.count.available
+        return _("%(free)s free") % {"free": f"{free:,}"} if free else ""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestCards:
-    """All cards, in the order of the page."""
+    """The cards and the second step, in the order of the page."""
 
-    cards: tuple[Card, ...]
+    cards: tuple[Card, ...] = ()
+    rows: tuple[DeviceRow, ...] = ()
+    models: tuple[str, ...] = ()
+    """Of GPUs here, by name."""
     gpus: int = 0
     """In service."""
     unavailable_gpus: int = 0
@@ -98,53 +99,53 @@ class RequestCards:
 
     @property
     def default_amount(self) -> str:
-        """The smallest slice, or the first card if there is no slice."""
-        slices = (card.value for card in self.cards if card.profile)
-        return next(slices, self.cards[0].value if self.cards else WHOLE_GPUS)
+        """The recommended card, or the first."""
+        best = (card.value for card in self.cards if card.recommended)
+        return next(best, self.cards[0].value if self.cards else WHOLE_GPUS)
 
     @property
     def has_shares(self) -> bool:
-        return self.has(MPS_SHARE)
+        return any(row.is_share for row in self.rows)
 
     def has(self, value: str) -> bool:
-        return any(card.value == value for card in self.cards)
+        return any(each.value == value for each in (*self.cards, *self.rows))
+
+    def is_second_step(self, amount: str) -> bool:
+        """Whether the amount is chosen by model or slice, not by a card."""
+        return any(row.value == amount for row in self.rows)
 
     def normalized(self, values: Mapping[str, str]) -> dict[str, str]:
-        """The same request with the most specific card: whole GPUs of one model have a card of
-        their own."""
-        models = split_words(values["models"])
-        if values["amount"] == WHOLE_GPUS and len(models) == 1:
+        """The same request with the most specific card or row."""
+        amount, models = values["amount"], split_words(values["models"])
+        if amount == WHOLE_GPUS and len(models) == 1:
+            for row in self.rows:
+                if amount_model(row.value) and models[0] in row.names:
+                    return {**values, "amount": row.value, "models": ""}
+        if amount == BY_MEMORY and values["isolation"] in ("", HARDWARE):
             for card in self.cards:
-                if amount_model(card.value) and models[0] in card.models:
-                    return {**values, "amount": card.value, "models": ""}
+                if _same_memory(memory_of(card.value), values["device_memory"]):
+                    return {**values, "amount": card.value}
+        if (size := memory_of(amount)) and not self.has(amount):
+            # A card of another day: its size is typed.
+            return {**values, "amount": BY_MEMORY, "device_memory": size}
         return dict(values)
 
     def with_amount(self, amount: str) -> "RequestCards":
-        """With a card for `amount`, even if no node has it."""
+        """With a row for `amount`, even if no node has it."""
         if not amount or self.has(amount):
             return self
-        size = amount_model(amount) or amount
-        card = Card(amount, size, _("not available on any node"), is_counted=False)
-        return replace(self, cards=(*self.cards, card))
+        return replace(self, rows=(*self.rows, unknown_row(amount)))
 
 
 def cards_now(user: User) -> RequestCards:
-    """Slices and whole GPUs from small to large, then the MPS share, then "By memory". A GPU on a
-    node that takes no work is not free."""
+    """What is free now. A GPU on a node that takes no work is not free."""
     cluster = availability_for(user)
     stock = [(cluster.board_table[key], counts) for key, counts in sorted(cluster.boards.items())]
-    cards = _device_cards(stock)
-    shares = cluster.total.of(MPS)
-    if shares.total:
-        share = Card(MPS_SHARE, _("MPS share"), _("part of a GPU, not isolated"), count=shares)
-        share.cells = (True, False, False, False)
-        cards.append(share)
-    if cards:
-        cards.append(Card(BY_MEMORY, _("By memory"), _("the cheapest device with enough")))
-        cards[-1].is_counted = False
     total = cluster.total
     return RequestCards(
-        tuple(cards),
+        cards=_cards(stock),
+        rows=device_rows(stock, total.of(MPS)),
+        models=tuple(dict.fromkeys(board.model for board, _counts in stock)),
         gpus=total.in_service,
         unavailable_gpus=total.out_of_service + total.on_unavailable_nodes,
         counted_at=counted_at(cluster),
@@ -152,80 +153,49 @@ def cards_now(user: User) -> RequestCards:
 
 
 def all_amounts() -> list[str]:
-    """The value of every possible card, without counting what is free."""
-    boards = [(board, Availability()) for board in cluster_boards()]
-    return [*(card.value for card in _device_cards(boards)), MPS_SHARE, BY_MEMORY]
+    """The value of every card, without counting what is free."""
+    return [card.value for card in _cards([(board, Availability()) for board in cluster_boards()])]
 
 
-def _device_cards(stock: Stock) -> list[Card]:
-    return sorted([*_slice_cards(stock), *_gpu_cards(stock)], key=lambda card: card.sort_key)
+def _cards(stock: list[tuple[Board, Availability]]) -> tuple[Card, ...]:
+    """Memory from small to large, another amount of it, and whole GPUs: at most eight."""
+    sizes = memory_sizes(stock)
+    if not sizes:
+        return ()
+    best = recommended_size(sizes)
+    cards = [_memory_card(size) for size in sizes]
+    for card, size in zip(cards, sizes, strict=True):
+        card.recommended = _reason(size) if size is best else ""
+    other = Card(BY_MEMORY, _("Another size"), _("type how much"), is_counted=False)
+    whole = Card(WHOLE_GPUS, _("Whole GPUs"), _("one or more, of any model"), part=1)
+    for _board, counts in stock:
+        whole.count.add(counts.of(WHOLE_GPU))
+    if len(stock) == 1:
+        whole.description = _("one or more %(model)s") % {"model": stock[0][0].model}
+    return (*cards, other, whole)
 
 
-def _slice_cards(stock: Stock) -> list[Card]:
-    """One card for each profile, over all boards that have it. A slice as large as its GPU is left
-    to the card of the whole GPU."""
-    cards: dict[str, Card] = {}
-    parts: dict[str, str] = {}
-    for board, counts in stock:
-        for profile in board.profiles:
-            if profile.has_media_extensions or profile.memory_slices == board.memory_slices:
-                continue
-            card = cards.setdefault(profile.name, _slice_card(board, profile))
-            parts[profile.name] = f"{profile.compute_slices}/{board.compute_slices}"
-            card.count.add(counts.of(DeviceKind(SliceKind.MIG, profile.name)))
-            if board.model not in card.models:
-                card.models.append(board.model)
-    for name, card in cards.items():
-        names = {"part": parts[name], "model": _model_names(card.models)}
-        card.description = _("%(part)s of %(model)s") % names
-    return list(cards.values())
-
-
-def _slice_card(board: Board, profile: Profile) -> Card:
+def _memory_card(size: MemorySize) -> Card:
+    words = {"part": str(size.part), "model": size.board.model}
+    text = _("such as %(part)s of one %(model)s") if size.part < 1 else _("such as one %(model)s")
     return Card(
-        value=profile.name,
-        size=gigabytes(profile.name),
-        profile=profile.name,
-        cells=tuple(i < profile.memory_slices for i in range(board.memory_slices)),
-        sort_key=profile.memory_mib * 10 + profile.compute_slices,
+        value=memory_amount(f"{size.gb}GiB"),
+        size=f"{size.gb}{NBSP}GB",
+        is_minimum_size=True,
+        description=text % words,
+        part=float(size.part),
+        count=size.count,
     )
 
 
-def _gpu_cards(stock: Stock) -> list[Card]:
-    """One card for each board; with several boards, one more for any of them."""
-    models = [board.model for board, _counts in stock]
-    cards = []
-    for board, counts in stock:
-        # As a request names it: by the model, or by the board if the model has several.
-        name = board.model if models.count(board.model) == 1 else board.key
-        card = Card(f"{WHOLE_GPUS}:{name}", _size(board), _("whole %(model)s") % {"model": name})
-        card.sort_key = board.memory_mib * 10 + 9
-        card.models = [name, board.key]
-        card.count.add(counts.of(WHOLE_GPU))
-        card.cells = (True,) * WHOLE_CELLS
-        cards.append(card)
-    if len(cards) == 1:
-        cards[0].value = WHOLE_GPUS
-    elif cards:
-        sizes = sorted(board.memory_mib // 1024 for board, _counts in stock)
-        several = Card(WHOLE_GPUS, f"{sizes[0]}–{sizes[-1]}{NBSP}GiB", _("any whole GPU"))
-        several.sort_key, several.cells = LAST_SORT_KEY - 1, (True,) * WHOLE_CELLS
-        for card in cards:
-            several.count.add(card.count)
-        cards.append(several)
-    return cards
+def _reason(size: MemorySize) -> str:
+    if size.gb < COMMON_MODEL_GB:
+        return _("Recommended: the most memory here")
+    return _("Recommended: enough for a model of 7 billion parameters (16-bit)")
 
 
-def _size(board: Board) -> str:
-    """The vendor's rounded size if a profile names it, else GiB."""
-    full = (p for p in board.profiles if p.memory_slices == board.memory_slices)
-    profile = next((p for p in full if not p.has_media_extensions), None)
-    return gigabytes(profile.name) if profile else f"{board.memory_mib // 1024}{NBSP}GiB"
-
-
-def _model_names(models: list[str]) -> str:
-    """ "H100 or A100"."""
-    if len(models) == 1:
-        return models[0]
-    names = {"first": ", ".join(models[:-1]), "last": models[-1]}
-    return _("%(first)s or %(last)s") % names
+def _same_memory(one: str, other: str) -> bool:
+    try:
+        return read_memory_mib(one) == read_memory_mib(other)
+    except ValueError:
+        return False

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from portal.accounts.models import User
@@ -20,6 +21,7 @@ from portal.web.request.form_fields import (
     field_values,
     parse_fields,
     parse_number,
+    read_amount,
     split_words,
     start_condition_values,
 )
@@ -32,10 +34,13 @@ from scheduler.core.request import (
     request_as_dict,
 )
 from scheduler.core.request.choices import choices_of
-from scheduler.core.request_fields import BY_NAME, FIELDS
+from scheduler.core.request.values import FieldError
+from scheduler.core.request_fields import BY_NAME, FIELDS, FieldKind
 
-# Values of the field `amount` that are not a MIG profile. Whole GPUs of one model are "gpus:H200".
+# Values of the field `amount` that are not a MIG profile. Whole GPUs of one model are "gpus:H200",
+# a card of an amount of GPU memory is "memory:16GiB".
 WHOLE_GPUS, MPS_SHARE, BY_MEMORY = "gpus", "mps", "memory"
+MAX_TEXT = 65_536
 # Runs in every runtime and image, and prints the device it was given.
 EXAMPLE_COMMAND = ("sh", "-c", 'echo "Hello from $TESSERA_DEVICES"; sleep 20; echo done')
 # What a fresh form starts with. An empty field is left out of the request and gets its default.
@@ -45,14 +50,19 @@ STARTS = {
     "command": shlex.join(EXAMPLE_COMMAND),
     "gpus": "1",
     "threads": "25",
-    "share_memory": "8GiB",
-    "device_memory": "16GiB",
+    "share_memory": "8 GB",
+    "device_memory": "24 GB",
     "replicas": "1",
 }
 # A list has no empty choice, except where its default depends on another field.
 CHOSEN = {field.form_name: str(field.default) for field in FIELDS if choices_of(field)} | {
     "kind": ""
 }
+# From top to bottom, as far as fields stand above the advanced part.
+PAGE_ORDER = (
+    *("name", "project", "image", "command", "amount", "device_memory", "isolation"),
+    *("models", "threads", "share_memory", "replicas", "gpus", "time_limit"),
+)
 DEFAULTS = {field.form_name: "" for field in FIELDS} | CHOSEN | STARTS
 
 
@@ -68,10 +78,31 @@ class FilledForm:
     """By form field."""
     suggestions: list[dict[str, Any]] = field(default_factory=list)
     """Each corrects an error: fields of the request with new values."""
+    mends: dict[str, str] = field(default_factory=dict)
+    """What was probably meant in a field with an error, by form field."""
+    readings: dict[str, str] = field(default_factory=dict)
+    """How a text that leaves something open was read, in a sentence, by form field."""
 
     def add_error(self, path: str, sentence: str) -> None:
         """Record an error in a field of the request, given by its path."""
         self.errors.setdefault(_form_field(path, self.values["amount"]), sentence)
+
+    def add_refusal(self, error: FieldError) -> None:
+        """An error of the check, and what mends it."""
+        self.add_error(error.field, message_text(error.message))
+        if not error.suggestion:
+            return
+        name = _form_field(error.field, self.values["amount"])
+        if meant := _meant_value(error):
+            self.mends.setdefault(name, meant)
+        elif error.field not in BY_NAME or BY_NAME[error.field].top != "device":
+            self.suggestions.append(dict(error.suggestion))
+
+    @property
+    def first_error(self) -> str:
+        """The form field with an error that stands first on the page."""
+        ordered = (name for name in (*PAGE_ORDER, *self.errors) if name in self.errors)
+        return next(ordered, "")
 
 
 def new_idempotency_key() -> str:
@@ -107,6 +138,12 @@ def with_changes(values: Mapping[str, str], changes: Mapping[str, Any]) -> dict[
     return {**values, **filled}
 
 
+def with_filled(values: Mapping[str, str], filled: str) -> dict[str, str]:
+    """The values with one field as a button fills it in: "time_limit=2h"."""
+    name, _equals, text = filled.partition("=")
+    return {**values, name: text[:MAX_TEXT]} if name in DEFAULTS else dict(values)
+
+
 def _device_values(device: Mapping[str, Any]) -> dict[str, str]:
     kinds = (kind for kind in (WHOLE_GPUS, MPS_SHARE, BY_MEMORY) if kind in device)
     filled = {"amount": next(kinds, str(device.get("mig", "")))}
@@ -130,23 +167,34 @@ def curl_command(request: JobRequest, url: str) -> str:
 
 def parse_form(data: Mapping[str, str], limits: RequestLimits) -> FilledForm:
     """A checked request, or an error for every invalid field. All values are kept as typed."""
-    values = {name: data.get(name, "")[:65_536] for name in (*DEFAULTS, "project", "key")}
+    values = {name: data.get(name, "")[:MAX_TEXT] for name in (*DEFAULTS, "project", "key")}
     form = FilledForm(values)
-    body = parse_fields(values, form.errors)
-    if device := _device(values, form.errors):
+    body = parse_fields(values, form.errors, form.readings)
+    if device := _device(form):
         body["device"] = device
     try:
         request = parse_request(body, limits)
     except InvalidRequest as refused:
         for error in refused.errors:
-            form.add_error(error.field, message_text(error.message))
-            form.suggestions += [dict(error.suggestion)] if error.suggestion else []
+            form.add_refusal(error)
     else:
         form.request = request if not form.errors else None
     return form
 
 
-def _device(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
+def _meant_value(error: FieldError) -> str:
+    """The corrected text of the field alone; empty if the correction changes other fields."""
+    if error.field == "device.mps.memory":
+        return str(error.suggestion["device"]["mps"]["memory"])
+    field = BY_NAME.get(error.field)
+    if field is None or error.suggestion.keys() != {field.top}:
+        return ""
+    value = field.value_in(error.suggestion)
+    return str(value) if isinstance(value, str | int) else ""
+
+
+def _device(form: FilledForm) -> dict[str, Any]:
+    values, errors = form.values, form.errors
     amount = values["amount"]
     device: dict[str, Any] = {}
     models = split_words(values["models"])
@@ -160,16 +208,34 @@ def _device(values: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
     if is_gpu_count(amount):
         device = {"gpus": parse_number(values["gpus"])}
     elif amount == MPS_SHARE:
-        threads = parse_number(values["threads"])
-        device = {"mps": {"threads": threads, "memory": values["share_memory"]}}
+        threads = parse_number(values["threads"].strip().removesuffix("%"))
+        device = {"mps": {"threads": threads, "memory": _typed_memory(form, "share_memory")}}
     elif amount == BY_MEMORY:
         isolation = values["isolation"] or DEFAULTS["isolation"]
-        device = {"memory": values["device_memory"], "isolation": isolation}
+        device = {"memory": _typed_memory(form, "device_memory"), "isolation": isolation}
+    elif size := memory_of(amount):
+        device = {"memory": size}
     elif amount:
         device = {"mig": amount}
     if device and models:
         device["models"] = models
     return device
+
+
+def _typed_memory(form: FilledForm, name: str) -> str:
+    text = form.values[name]
+    return read_amount(name, FieldKind.SIZE, text, form.readings, timezone.localtime())
+
+
+def memory_amount(memory: str) -> str:
+    """The amount of a card: "memory:16GiB"."""
+    return f"{BY_MEMORY}:{memory}"
+
+
+def memory_of(amount: str) -> str:
+    """The GPU memory that the amount of a card names, or nothing."""
+    kind, _colon, size = amount.partition(":")
+    return size if kind == BY_MEMORY else ""
 
 
 def is_gpu_count(amount: str) -> bool:

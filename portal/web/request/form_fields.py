@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Mapping, Set
+from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
@@ -11,9 +12,12 @@ from django.utils.translation import gettext as _
 from portal.jobs.models import Job
 from portal.submission.replacement import CHANGEABLE
 from portal.web.moment_reading import read_moment
+from portal.web.wording.messages import message_text
 from scheduler.core.model.states import JOB_WAITING, JobStatus
+from scheduler.core.request.typed_text import READERS, read_typed
 from scheduler.core.request_fields import FIELDS, FieldKind, RequestField
 
+AMOUNT_KINDS = frozenset(READERS)
 YES_OR_NO = {"yes": True, "no": False}
 # Read from the job's row: see `start_condition_values`.
 START_CONDITIONS = frozenset({"begin_at", "after"})
@@ -33,18 +37,37 @@ def parse_number(text: str) -> int | str:
     return int(text) if is_short else text
 
 
-def parse_fields(values: Mapping[str, str], errors: dict[str, str]) -> dict[str, Any]:
-    """The body of a request, without its device. Empty values are left out."""
+def parse_fields(
+    values: Mapping[str, str], errors: dict[str, str], readings: dict[str, str]
+) -> dict[str, Any]:
+    """The body of a request, without its device. Empty values are left out. `readings`: how texts
+    that leave something open were read, by form field."""
     body: dict[str, Any] = {}
     for field in FIELDS:
         text = values[field.form_name].strip()
         if field.top == "device" or not (text or field.is_required):
             continue
-        field.write_to(body, _parsed(field, text, errors))
+        field.write_to(body, _parsed(field, text, errors, readings))
     return body
 
 
-def _parsed(field: RequestField, text: str, errors: dict[str, str]) -> Any:
+def read_amount(
+    form_name: str, kind: FieldKind, text: str, readings: dict[str, str], now: datetime
+) -> str:
+    """The typed text as a request writes it, and how it was read among the `readings`."""
+    typed = read_typed(kind, text, now)
+    if typed.reading:
+        readings[form_name] = _("Read as %(what)s.") % {"what": message_text(typed.reading)}
+    return typed.written
+
+
+def _parsed(
+    field: RequestField, text: str, errors: dict[str, str], readings: dict[str, str]
+) -> Any:
+    if field.kind in AMOUNT_KINDS:
+        now = timezone.localtime()
+        written = read_amount(field.form_name, field.kind, text, readings, now)
+        return _begin(written) if field.kind is FieldKind.BEGIN else written
     match field.kind:
         case FieldKind.COUNT:
             return parse_number(text)
@@ -56,8 +79,6 @@ def _parsed(field: RequestField, text: str, errors: dict[str, str]) -> Any:
             return _command(text, errors)
         case FieldKind.VARIABLES:
             return _env(text, errors)
-        case FieldKind.BEGIN:
-            return _begin(text)
     return text
 
 

@@ -1,12 +1,14 @@
 """The inputs of the request form, made from the table of request fields."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
 from portal.web.request.choices import choice_labels
+from portal.web.request.form import FilledForm
+from portal.web.request.form_fields import AMOUNT_KINDS
 from scheduler.core.request import RequestLimits
 from scheduler.core.request.quantities import write_seconds
 from scheduler.core.request_fields import FIELDS, DefaultRule, FieldGroup, FieldKind, RequestField
@@ -15,7 +17,7 @@ from scheduler.core.request_fields import FIELDS, DefaultRule, FieldGroup, Field
 PLACED = frozenset(
     (
         *("project", "name", "image", "command", "amount", "replicas", "gpus", "threads"),
-        *("device_memory", "isolation", "time_limit"),
+        *("device_memory", "isolation", "time_limit", "models"),
     )
 )
 # Kept for a clone, but not offered: pages cannot open a notebook or a service yet.
@@ -39,42 +41,41 @@ class FormInput:
     help: str
     value: str
     error: str
+    meant: str
+    """What was probably meant, where there is an error."""
+    reading: str
+    """How the value was read, where it leaves something open."""
+    is_read: bool
+    """Whether its kind has readings."""
     choices: list[tuple[str, str | Promise]]
     is_number: bool
     is_long: bool
     is_hidden: bool
 
 
-def advanced_inputs(
-    values: Mapping[str, str], errors: Mapping[str, str], limits: RequestLimits
-) -> list[FormInput]:
+def advanced_inputs(form: FilledForm, limits: RequestLimits) -> list[FormInput]:
     """Those of the advanced part, by group."""
     ordered = [field for group in GROUPS for field in ADVANCED if field.group is group]
-    return form_inputs(ordered, values, errors, limits)
+    return form_inputs(ordered, form, limits)
 
 
 def form_inputs(
-    fields: Iterable[RequestField],
-    values: Mapping[str, str],
-    errors: Mapping[str, str],
-    limits: RequestLimits,
+    fields: Iterable[RequestField], form: FilledForm, limits: RequestLimits
 ) -> list[FormInput]:
-    return [_form_input(field, values, errors, limits) for field in fields]
+    return [_form_input(field, form, limits) for field in fields]
 
 
-def _form_input(
-    field: RequestField,
-    values: Mapping[str, str],
-    errors: Mapping[str, str],
-    limits: RequestLimits,
-) -> FormInput:
+def _form_input(field: RequestField, form: FilledForm, limits: RequestLimits) -> FormInput:
     name, choices = field.form_name, choice_labels(field)
     return FormInput(
         name=name,
         label=_(field.label),
         help=_(field.help) if choices else input_help(field, limits),
-        value=values.get(name, ""),
-        error=errors.get(name, ""),
+        value=form.values.get(name, ""),
+        error=form.errors.get(name, ""),
+        meant=form.mends.get(name, ""),
+        reading=form.readings.get(name, ""),
+        is_read=field.kind in AMOUNT_KINDS,
         choices=choices,
         is_number=field.kind is FieldKind.COUNT,
         is_long=field.kind is FieldKind.VARIABLES,

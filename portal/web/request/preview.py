@@ -18,16 +18,19 @@ from portal.planning.estimates import estimate_as_dict, no_estimate_for_code
 from portal.quotas.limits import LimitEffect
 from portal.submission.dry_run import DryRunResult, DryRunVerdict, PlannedDevice, dry_run
 from portal.web.request.form import FilledForm
+from portal.web.request.place import PlaceDrawing, place_drawing
 from portal.web.wording.evidence import evidence_rows
-from portal.web.wording.labels import duration, gpu_hours, memory_label, share_label
+from portal.web.wording.labels import duration, gigabytes, gpu_hours, share_label
 from portal.web.wording.messages import message_text, refusal_text, stored_text
 from portal.web.wording.reason_badges import REASON_STYLES
 from portal.web.wording.start_estimates import start_from_estimate
 from scheduler.core.model.reasons import ReasonClass
-from scheduler.core.request.quantities import write_cpu, write_memory
+from scheduler.core.request.quantities import cpu_words, memory_words
 from scheduler.core.request_fields import FIELDS
 
 MAX_COMMAND_LABEL = 80
+# Devices named one by one.
+MAX_PLACES = 8
 # By form field.
 FIELD_LABELS = {field.form_name: gettext_lazy(field.label) for field in FIELDS} | {
     "amount": gettext_lazy("How much GPU memory?"),
@@ -45,6 +48,17 @@ class PreviewAlternative:
     """The changed fields of the request, as JSON."""
 
 
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """A form field with an error."""
+
+    name: str
+    label: str
+    error: str
+    meant: str
+    """What was probably meant; empty if nothing is known."""
+
+
 @dataclass(slots=True)
 class PreviewPanel:
     """The panel beside the form."""
@@ -60,6 +74,8 @@ class PreviewPanel:
     """Label, value and unit."""
     places: list[str] = field(default_factory=list)
     """The devices that it would get."""
+    drawing: PlaceDrawing | None = None
+    """The same, drawn."""
     limits: list[tuple[str, bool]] = field(default_factory=list)
     """Each quota and budget after this job, and whether it is exceeded."""
     warnings: list[str] = field(default_factory=list)
@@ -68,8 +84,7 @@ class PreviewPanel:
     """Of the reason."""
     evidence: list[tuple[str, str]] = field(default_factory=list)
     """Labels and values."""
-    field_errors: list[tuple[str, str]] = field(default_factory=list)
-    """Field labels and errors."""
+    field_errors: list[FieldProblem] = field(default_factory=list)
     alternatives_title: str = ""
     alternatives: list[PreviewAlternative] = field(default_factory=list)
 
@@ -103,18 +118,24 @@ def host_line(form: FilledForm) -> str:
     if form.request is None:
         return ""
     words = {
-        "cpu": write_cpu(form.request.cpu_milli),
-        "memory": write_memory(form.request.memory_mib),
-        "shm": write_memory(form.request.shm_mib),
+        "cpu": cpus(form.request.cpu_milli),
+        "memory": memory_words(form.request.memory_mib),
+        "shm": memory_words(form.request.shm_mib),
     }
-    if form.values["cpu"].strip() or form.values["memory"].strip():
-        text = _("Each replica gets %(cpu)s CPU, %(memory)s of memory, %(shm)s of it shared.")
+    if any(form.values[name].strip() for name in ("cpu", "memory", "shm")):
+        text = _("Each replica gets %(cpu)s, %(memory)s of memory, %(shm)s of it shared.")
         return text % words
     text = _(
-        "Each replica gets the share of the node that its device is: %(cpu)s CPU, %(memory)s of "
-        "memory, %(shm)s of it shared."
+        "With it come %(cpu)s and %(memory)s of memory (%(shm)s of it shared): its share of the "
+        "node. Change them under Advanced."
     )
     return text % words
+
+
+def cpus(milli: int) -> str:
+    """ "2 CPUs"."""
+    number = cpu_words(milli)
+    return ngettext("%(n)s CPU", "%(n)s CPUs", 1 if number == "1" else 2) % {"n": number}
 
 
 def pending_preview(form: FilledForm) -> PreviewPanel:
@@ -163,14 +184,17 @@ def _wait_title(result: DryRunResult) -> str:
 def _incomplete(form: FilledForm) -> PreviewPanel:
     count = len(form.errors)
     sentence = ngettext("%(n)s field needs attention", "%(n)s fields need attention", count)
-    labels = {name: str(FIELD_LABELS.get(name, name)) for name in form.errors}
+    problems = [
+        FieldProblem(name, str(FIELD_LABELS.get(name, name)), error, form.mends.get(name, ""))
+        for name, error in form.errors.items()
+    ]
     return PreviewPanel(
         cls="warn",
         icon="alert",
         title=_("Incomplete"),
         sentence=sentence % {"n": count},
         verb=_("Submit"),
-        field_errors=[(labels[name], error) for name, error in form.errors.items()],
+        field_errors=problems,
         alternatives_title=_("Would be accepted"),
         alternatives=[
             PreviewAlternative(_suggestion_label(each), json.dumps(each, sort_keys=True))
@@ -202,12 +226,21 @@ def _reason_panel(
 
 def _start_panel(result: DryRunResult) -> PreviewPanel:
     if result.carves:
-        sentence = _("Its slices are carved in a few seconds; other slices keep running")
+        sentence = _(
+            "Its part of the GPU is made in a few seconds; what runs beside it keeps running"
+        )
     else:
         sentence = _("Everything it needs is free and ready")
-    places = [f"{each.node}, GPU {each.gpu}{_device_part(each)}" for each in result.devices]
+    names_profile = bool(result.request.device.mig)
+    devices = result.devices[:MAX_PLACES]
+    places = [f"{each.node}, GPU {each.gpu}{_device_part(each, names_profile)}" for each in devices]
+    if more := len(result.devices) - len(devices):
+        text = ngettext("and %(n)s more device", "and %(n)s more devices", more)
+        places.append(text % {"n": f"{more:,}"})
     title, verb = _("Can start now"), _("Submit and start")
-    return PreviewPanel("ok", "check", title, sentence, verb, places=places)
+    panel = PreviewPanel("ok", "check", title, sentence, verb, places=places)
+    panel.drawing = place_drawing(result.gpus)
+    return panel
 
 
 def _figures(result: DryRunResult) -> list[tuple[str, str, str]]:
@@ -218,11 +251,15 @@ def _figures(result: DryRunResult) -> list[tuple[str, str, str]]:
     ]
 
 
-def _device_part(device: PlannedDevice) -> str:
-    """The share or slice of the GPU; empty for a whole GPU."""
+def _device_part(device: PlannedDevice, names_profile: bool) -> str:
+    """The share or slice of the GPU; empty for a whole GPU. A profile is named to who chose it."""
     if device.threads:
-        return f", {share_label(device.threads, memory_label(device.memory_mib))}"
-    return f", {device.profile}" if device.profile else ""
+        return f", {share_label(device.threads, memory_words(device.memory_mib))}"
+    if not device.profile:
+        return ""
+    if names_profile:
+        return f", {device.profile}"
+    return ", " + _("a slice with %(size)s") % {"size": gigabytes(device.profile)}
 
 
 def limit_lines(result: DryRunResult) -> list[tuple[str, bool]]:

@@ -28,7 +28,7 @@ QUICK_STARTS = (
     QuickStart(
         "slice",
         gettext_lazy("A slice, to try it out"),
-        gettext_lazy("The smallest slice of a GPU for half an hour. It prints which slice it got."),
+        gettext_lazy("A small part of a GPU for half an hour. It prints which one it got."),
         {"time_limit": "30m"},
     ),
     QuickStart(

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
@@ -29,8 +28,10 @@ from portal.web.request.form import (
     new_idempotency_key,
     parse_form,
     with_changes,
+    with_filled,
 )
-from portal.web.request.form_fields import MENDABLE, parse_changes
+from portal.web.request.form_fields import AMOUNT_KINDS, MENDABLE, parse_changes
+from portal.web.request.images import allowed_images, image_suggestions
 from portal.web.request.inputs import ADVANCED, advanced_inputs, input_help
 from portal.web.request.prefill import prefill
 from portal.web.request.preview import PreviewPanel, host_line, pending_preview, preview_request
@@ -41,13 +42,19 @@ from portal.web.request.template_saving import (
     save_as_template,
     unsaved_template,
 )
+from portal.web.request.time_limits import time_choices
 from portal.web.wording.messages import refusal_text
 from scheduler.core.request import RequestLimits, request_as_dict, request_as_yaml
 from scheduler.core.request.quantities import write_seconds
-from scheduler.core.request_fields import BY_NAME
+from scheduler.core.request_fields import BY_NAME, FIELDS
 
 # A form with an error in one of these is shown with its advanced part unfolded.
 ADVANCED_FIELDS = frozenset(field.form_name for field in ADVANCED)
+# Form fields whose text may have to be read in one of several ways.
+READ_FIELDS = (
+    *(f.form_name for f in FIELDS if f.kind in AMOUNT_KINDS and f.top != "device"),
+    *("device_memory", "share_memory"),
+)
 
 
 @login_required
@@ -75,6 +82,10 @@ def request_preview(request: AuthenticatedHttpRequest) -> HttpResponse:
     context: dict[str, Any] = {}
     if of != "cards":
         context |= _preview_context(request, form, preview_request(request.user, form))
+        context |= {
+            "readings": [(name, form.readings.get(name, "")) for name in READ_FIELDS],
+            "time_choices": time_choices(form.values["time_limit"], limits),
+        }
     if of != "preview":
         context["starts"] = card_starts(request.user, form, all_amounts(), limits)
     return render(request, "web/request/preview_update.html", context)
@@ -98,6 +109,8 @@ def _post(request: AuthenticatedHttpRequest) -> HttpResponse:
     if "alternative" in request.POST:
         changes = parse_changes(request.POST["alternative"], MENDABLE)
         form = parse_form(with_changes(form.values, changes), limits)
+    elif "fill" in request.POST:
+        form = parse_form(with_filled(form.values, request.POST["fill"]), limits)
     elif "preview" in request.POST:
         pass
     elif is_template_save(request.POST):
@@ -162,18 +175,24 @@ def _page(
     )
     panel = preview_request(user, form) if is_immediate else pending_preview(form)
     context = _preview_context(request, form, panel) | dict(notices or {})
+    project = next((p for p in projects if p.slug == form.values["project"]), None)
     context |= {
         "values": form.values,
-        "errors": form.errors,
+        "errors": {name: form.errors[name] for name in (form.first_error, *form.errors) if name},
+        "mends": form.mends,
+        "reading": form.readings,
         "request_cards": shown,
         "cards": [(card, starts[card.value]) for card in shown.cards],
+        "is_second_step": shown.is_second_step(form.values["amount"]) or "models" in form.errors,
         "is_open": not ADVANCED_FIELDS.isdisjoint(form.errors),
-        "advanced": advanced_inputs(form.values, form.errors, limits),
+        "advanced": advanced_inputs(form, limits),
+        "time_choices": time_choices(form.values["time_limit"], limits),
+        "allowed_images": allowed_images(project, limits.image_allow),
+        "image_suggestions": image_suggestions(user, project, limits.image_allow),
         "isolations": choice_labels(BY_NAME["device.isolation"]),
         "time_limit_default": write_seconds(limits.default_time_limit_seconds),
         "time_limit_help": input_help(BY_NAME["time_limit"], limits),
         "projects": projects,
-        "image_allow": settings.PLATFORM.image_allow,
         "picker": template_picker(user, projects, query),
         "saving": saving,
         "for_everybody": user.is_platform_admin,

@@ -180,7 +180,8 @@ def add_px(value: float, more: float) -> float:
 
 @register.simple_tag
 def error_attributes(errors: dict[str, str], name: str) -> str:
-    """The ARIA attributes of an input that has an error."""
+    """The attributes of an input that has an error; the first one has the focus."""
     if name not in errors:
         return ""
-    return format_html(' aria-invalid="true" aria-describedby="{}-error"', name)
+    focus = " autofocus" if name == next(iter(errors)) else ""
+    return format_html(' aria-invalid="true" aria-describedby="{}-error"{}', name, focus)

@@ -8,7 +8,8 @@ from django.utils.translation import gettext_lazy
 
 from agents.contract.moments import write_moment
 from agents.contract.units import as_gpus
-from portal.web.wording.labels import duration, memory_label
+from portal.web.wording.labels import duration
+from scheduler.core.request.quantities import cpu_words, memory_words
 
 UNIT_SECONDS_PER_HOUR = 3_600
 LABELS: dict[str, str | Promise] = {
@@ -20,6 +21,8 @@ LABELS: dict[str, str | Promise] = {
     "largest": gettext_lazy("Largest available"),
     "out_of_service": gettext_lazy("Out of service"),
     "disk_mib": gettext_lazy("Largest available"),
+    "cpu_milli": gettext_lazy("Most CPUs on a node"),
+    "memory_mib": gettext_lazy("Most memory on a node"),
     "disk_free_mib": gettext_lazy("Most disk free on a node"),
     "disk_not_told": gettext_lazy("Nodes that do not report their disk"),
     "held_by_own_jobs": gettext_lazy("Jobs of this project on such GPUs"),
@@ -95,7 +98,9 @@ def _number(key: str, value: int) -> str:
     if key.endswith("_seconds"):
         return duration(value)
     if key.endswith("_mib"):
-        return memory_label(value)
+        return memory_words(value)
+    if key.endswith("_milli"):
+        return cpu_words(value)
     if key.endswith("_at"):
         return write_moment(value)
     return str(value)

@@ -14,7 +14,7 @@ from agents.contract.message import Message
 from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.snapshot import DeviceRequest, Isolation, Topology, WaitingJob
 from scheduler.core.request.formats import device_as_dict
-from scheduler.core.request.quantities import write_seconds
+from scheduler.core.request.quantities import memory_words, write_seconds
 
 CanStart = Callable[[WaitingJob], bool]
 # At most this many changes are tried for one job, the smallest of each kind first.
@@ -98,6 +98,7 @@ def _changes(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative
     yield from _other_boards(job, boards)
     yield from _shares(job, boards)
     yield from _smaller(job, boards)
+    yield from _less_memory(job, boards)
     yield from _fewer(job)
 
 
@@ -125,7 +126,7 @@ def _other_boards(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Altern
     if memory := _profile_memory(job.device, boards) or job.device.mps_memory_mib:
         way = DeviceRequest(memory_mib=memory, models=job.device.models)
         device = replace(way, isolation=Isolation.HARDWARE)
-        message = make_message("instead.memory", memory=_gib(memory))
+        message = make_message("instead.memory", memory=_gigabytes(memory))
         yield _device(AlternativeKind.MODEL, message, job, device)
 
 
@@ -133,7 +134,7 @@ def _shares(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative,
     memory = job.device.memory_mib or _profile_memory(job.device, boards)
     if memory and job.device.isolation is Isolation.HARDWARE:
         device = replace(job.device, mig="", memory_mib=memory, isolation=Isolation.ANY)
-        message = make_message("instead.share", memory=_gib(memory))
+        message = make_message("instead.share", memory=_gigabytes(memory))
         yield _device(AlternativeKind.SHARE, message, job, device)
 
 
@@ -158,6 +159,16 @@ def _smaller(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative
         )
 
 
+def _less_memory(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative, WaitingJob]]:
+    """The next smaller sizes in whole GiB, where an amount of memory was requested."""
+    device = job.device
+    sizes = {profile.memory_mib // 1_024 * 1_024 for profile in _plain(boards, device)}
+    for mib in sorted((size for size in sizes if 0 < size < device.memory_mib), reverse=True)[:4]:
+        message = make_message("instead.less_memory", memory=memory_words(mib))
+        changed = replace(device, memory_mib=mib)
+        yield _device(AlternativeKind.PROFILE, message, job, changed)
+
+
 def _fewer(job: WaitingJob) -> Iterator[tuple[Alternative, WaitingJob]]:
     for replicas in _halves(job.replicas):
         changed = replace(job, replicas=replicas)
@@ -170,9 +181,9 @@ def _halves(amount: int) -> list[int]:
     return [amount >> times for times in range(1, amount.bit_length())]
 
 
-def _gib(memory_mib: int) -> str:
+def _gigabytes(memory_mib: int) -> str:
     """With at most one decimal."""
-    return f"{memory_mib / 1_024:.1f}".removesuffix(".0") + " GiB"
+    return f"{memory_mib / 1_024:.1f}".removesuffix(".0") + " GB"
 
 
 def _profile_memory(device: DeviceRequest, boards: list[Board]) -> int:

@@ -20,7 +20,7 @@ from scheduler.core.placement.node_eligibility import (
     exclusion_message,
     is_eligible,
 )
-from scheduler.core.request.quantities import write_memory
+from scheduler.core.request.quantities import memory_words
 
 CanPlace = Callable[[WaitingJob, DeviceOption, Ledger], bool]
 
@@ -170,7 +170,7 @@ def _no_disk(
     silent = sum(n.view.disk_total_mib is None for n in hosts)
     evidence |= {"disk_free_mib": max(0, *(n.disk_free_mib for n in hosts))}
     evidence |= {"disk_not_told": silent} if silent else {}
-    values |= {"disk": write_memory(job.disk_mib)}
+    values |= {"disk": memory_words(job.disk_mib)}
     if any((n.view.disk_total_mib or 0) >= job.disk_mib for n in hosts):
         message = make_message("resources.disk", **values)
         return Reason(ReasonCode.RESOURCES, message, evidence, _UNTIL_ENDS)

@@ -196,6 +196,7 @@ _INSTEAD = {
     "instead.any_model": MessageTemplate("On any GPU model"),
     "instead.spread": MessageTemplate("With its replicas on several nodes"),
     "instead.limit": MessageTemplate("With a time limit of %(limit)s"),
+    "instead.less_memory": MessageTemplate("With %(memory)s of GPU memory"),
     "instead.memory": MessageTemplate("On any device with %(memory)s of GPU memory"),
     "instead.share": MessageTemplate(
         "As an MPS share with %(memory)s, next to other shares of the project"
@@ -279,6 +280,17 @@ _PLACES = {
     "place.shared": MessageTemplate("%(number)s shared"),
 }
 
+# What a gang is short of: `what` and `each` of the sentences below.
+_SHORT = {
+    "short.devices": MessageTemplate("GPUs"),
+    "short.cpu": MessageTemplate("CPUs"),
+    "short.memory": MessageTemplate("memory"),
+    "short.disk": MessageTemplate("disk"),
+    "each.cpu": MessageTemplate(" with %(amount)s CPUs each"),
+    "each.memory": MessageTemplate(" with %(amount)s of memory each"),
+    "each.disk": MessageTemplate(" with %(amount)s of disk each"),
+}
+
 _NEVER = {
     "never.no_shares": MessageTemplate(
         "No node here offers MPS shares. Request a MIG slice or a whole GPU"
@@ -290,17 +302,19 @@ _NEVER = {
         "No GPU here has the profile %(profile)s: these boards do not support MIG"
     ),
     "never.memory": MessageTemplate(
-        "No GPU here has %(asked)s MiB; the largest has %(largest)s MiB"
+        "No GPU here has %(asked)s of memory; the largest has %(largest)s"
     ),
     "never.model": MessageTemplate("There is no %(asked)s here. GPUs here: %(boards)s"),
     "never.one_node": MessageTemplate(
-        "The request needs %(needed)s replicas on one node; the largest node fits %(most)s"
+        "The request needs %(needed)s replicas%(each)s on one node; the largest node has %(what)s "
+        "for %(most)s"
     ),
     "never.network": MessageTemplate(
-        "The request needs %(needed)s replicas on one network; the largest network fits %(most)s"
+        "The request needs %(needed)s replicas%(each)s on one network; the largest network has "
+        "%(what)s for %(most)s"
     ),
     "never.cluster": MessageTemplate(
-        "The request needs %(needed)s replicas; the whole cluster fits %(most)s"
+        "The request needs %(needed)s replicas%(each)s; the whole cluster has %(what)s for %(most)s"
     ),
     "never.gpus": MessageTemplate(
         "No node has %(needed)s %(board)s GPU; the largest has %(most)s",
@@ -311,8 +325,14 @@ _NEVER = {
         "%(needed)s processes in one share are too many: MPS on a %(board)s GPU serves %(most)s"
     ),
     "never.host": MessageTemplate(
-        "No node with this GPU has %(cpu)s millicores of CPU and %(memory)s MiB of memory; "
-        "the largest has %(most_cpu)s and %(most_memory)s"
+        "No node with this GPU has %(cpu)s CPUs and %(memory)s of memory for a replica; the "
+        "largest has %(most_cpu)s CPUs and %(most_memory)s"
+    ),
+    "never.cpu": MessageTemplate(
+        "No node with this GPU has %(cpu)s CPUs; the largest has %(most)s"
+    ),
+    "never.host_memory": MessageTemplate(
+        "No node with this GPU has %(memory)s of memory; the largest has %(most)s"
     ),
     "never.disk": MessageTemplate(
         "No node with this GPU has %(disk)s of disk for jobs; the largest has %(most)s"
@@ -351,6 +371,7 @@ PLANNER_TEMPLATES: dict[str, MessageTemplate] = {
     **_BOUNDS,
     **_ESTIMATES,
     **_PLACES,
+    **_SHORT,
     **_NEVER,
     **_FITS,
 }

@@ -15,7 +15,7 @@ from scheduler.core.model.snapshot import ClusterSnapshot, NodeView, QuotaView, 
 from scheduler.core.placement.legality import SINGLE_NODE
 from scheduler.core.placement.mps_shares import ShareRoom
 from scheduler.core.quota.ceilings import quota_too_small
-from scheduler.core.request.quantities import write_memory
+from scheduler.core.request.quantities import cpu_words, memory_words
 
 # For each group of equal nodes: one of them, and their number.
 Nodes = list[tuple[NodeView, int]]
@@ -85,8 +85,11 @@ def _no_such_device(job: WaitingJob, boards: list[Board]) -> Reason:
         return _never(make_message(key, profile=device.mig, profiles=names), models)
     if device.memory_mib or device.mps_memory_mib:
         largest = max(board.memory_mib for board in boards)
-        requested_mib = device.memory_mib or device.mps_memory_mib
-        return _never(make_message("never.memory", asked=requested_mib, largest=largest), models)
+        words = {
+            "asked": memory_words(device.memory_mib or device.mps_memory_mib),
+            "largest": memory_words(largest),
+        }
+        return _never(make_message("never.memory", **words), models)
     requested: Message | str = device.models[0] if device.models else ""
     for other in device.models[1:]:
         requested = Message("clause.or", first=requested, then=other)
@@ -101,17 +104,41 @@ def _too_large(job: WaitingJob, option: DeviceOption, nodes: Nodes) -> Reason | 
         return _no_node(job, option, [node for node, _ in nodes])
     needed = job.replicas
     if job.topology in SINGLE_NODE and needed > largest:
-        message = make_message("never.one_node", needed=needed, most=largest)
-        return _never(message, needed=needed, largest=largest)
+        holders = [(node, 1) for node, _ in nodes if _replicas_on(node, job, option) == largest]
+        return _too_few("never.one_node", job, option, holders[:1], largest)
     by_fabric: Counter[str] = Counter()
     for fabric, replicas, many in fitting:
         by_fabric[fabric] += replicas * many
     if needed > (largest := max(by_fabric.values())):
+        widest = max(by_fabric, key=lambda fabric: by_fabric[fabric])
         key = "never.network" if len(by_fabric) > 1 else "never.cluster"
-        return _never(
-            make_message(key, needed=needed, most=largest), needed=needed, largest=largest
-        )
+        within = [(node, many) for node, many in nodes if node.fabric == widest]
+        return _too_few(key, job, option, within, largest)
     return None
+
+
+def _too_few(key: str, job: WaitingJob, option: DeviceOption, nodes: Nodes, largest: int) -> Reason:
+    """Names what these nodes have least of, in replicas."""
+    by_devices = sum(_by_devices(node, job, option) * many for node, many in nodes)
+    limits = {
+        "devices": by_devices,
+        "cpu": sum(_by_cpu(n, job, _by_devices(n, job, option)) * many for n, many in nodes),
+        "memory": sum(_by_memory(n, job, _by_devices(n, job, option)) * many for n, many in nodes),
+        "disk": sum(_by_disk(n, job, _by_devices(n, job, option)) * many for n, many in nodes),
+    }
+    short = min(limits, key=lambda name: limits[name])
+    amounts = {
+        "cpu": cpu_words(job.cpu_milli),
+        "memory": memory_words(job.memory_mib),
+        "disk": memory_words(job.disk_mib),
+    }
+    each: Message | str = ""
+    if short in amounts:
+        each = make_message(f"each.{short}", amount=amounts[short])
+    message = make_message(
+        key, needed=job.replicas, each=each, what=make_message(f"short.{short}"), most=largest
+    )
+    return _never(message, needed=job.replicas, largest=largest)
 
 
 def _no_node(job: WaitingJob, option: DeviceOption, nodes: list[NodeView]) -> Reason:
@@ -130,20 +157,37 @@ def _no_node(job: WaitingJob, option: DeviceOption, nodes: list[NodeView]) -> Re
     if hosts := [n for n in holders if _by_cpu_and_memory(n, job)]:
         # A node that does not report its disk would do, see `_by_disk`.
         disk = max(n.disk_total_mib or 0 for n in hosts)
-        requested = {"disk": write_memory(job.disk_mib), "most": write_memory(disk)}
+        requested = {"disk": memory_words(job.disk_mib), "most": memory_words(disk)}
         return _never(make_message("never.disk", **requested), disk_mib=disk)
+    return _no_host(job, holders)
+
+
+def _no_host(job: WaitingJob, holders: list[NodeView]) -> Reason:
+    """Names the one of CPU and memory that no node has enough of; both, where no node has both."""
     cpu = max(n.cpu_total_milli for n in holders)
     memory = max(n.memory_total_mib for n in holders)
-    host = {"cpu": job.cpu_milli, "memory": job.memory_mib}
-    message = make_message("never.host", **host, most_cpu=cpu, most_memory=memory)
-    return _never(message, cpu_milli=cpu, memory_mib=memory)
+    words = {"cpu": cpu_words(job.cpu_milli), "memory": memory_words(job.memory_mib)}
+    numbers = {"cpu_milli": cpu, "memory_mib": memory}
+    if cpu < job.cpu_milli and memory >= job.memory_mib:
+        message = make_message("never.cpu", cpu=words["cpu"], most=cpu_words(cpu))
+    elif memory < job.memory_mib and cpu >= job.cpu_milli:
+        most = memory_words(memory)
+        message = make_message("never.host_memory", memory=words["memory"], most=most)
+    else:
+        most_of = {"most_cpu": cpu_words(cpu), "most_memory": memory_words(memory)}
+        message = make_message("never.host", **words, **most_of)
+    return _never(message, **numbers)
 
 
 def _replicas_on(node: NodeView, job: WaitingJob, option: DeviceOption) -> int:
     """How many replicas an empty node could take."""
-    boards = [board for gpu in node.gpus if (board := gpu_board(gpu)).key == option.board]
-    by_gpu = sum(_per_gpu(node, board, job, option) for board in boards) // option.count
+    by_gpu = _by_devices(node, job, option)
     return min(by_gpu, _by_cpu_and_memory(node, job), _by_disk(node, job, by_gpu))
+
+
+def _by_devices(node: NodeView, job: WaitingJob, option: DeviceOption) -> int:
+    boards = [board for gpu in node.gpus if (board := gpu_board(gpu)).key == option.board]
+    return sum(_per_gpu(node, board, job, option) for board in boards) // option.count
 
 
 def _by_cpu_and_memory(node: NodeView, job: WaitingJob) -> int:
@@ -151,12 +195,20 @@ def _by_cpu_and_memory(node: NodeView, job: WaitingJob) -> int:
     return min(by_cpu, node.memory_total_mib // max(1, job.memory_mib))
 
 
+def _by_cpu(node: NodeView, job: WaitingJob, largest: int) -> int:
+    return min(largest, node.cpu_total_milli // max(1, job.cpu_milli))
+
+
+def _by_memory(node: NodeView, job: WaitingJob, largest: int) -> int:
+    return min(largest, node.memory_total_mib // max(1, job.memory_mib))
+
+
 def _by_disk(node: NodeView, job: WaitingJob, largest: int) -> int:
     """A node that does not report its disk may have enough for all of `largest`: a job that
     requests disk waits until the node reports it."""
     if not job.disk_mib or node.disk_total_mib is None:
         return largest
-    return node.disk_total_mib // job.disk_mib
+    return min(largest, node.disk_total_mib // job.disk_mib)
 
 
 def _per_gpu(node: NodeView, board: Board, job: WaitingJob, option: DeviceOption) -> int:

@@ -7,8 +7,9 @@ from typing import Any
 from agents.contract.message import Message
 from scheduler.core.model.snapshot import DeviceRequest, Isolation
 from scheduler.core.request.quantities import read_memory_mib
+from scheduler.core.request.typed_text import probably_meant, without_blanks
 from scheduler.core.request.values import ProblemCode, Refuse
-from scheduler.core.request_fields import BY_NAME, FIELDS
+from scheduler.core.request_fields import BY_NAME, FIELDS, FieldKind
 
 DEVICE_KINDS = ("gpus", "mig", "mps", "memory")
 PROFILE = re.compile(r"[1-9]g\.[0-9]{1,3}gb(?:[+-][a-z.]{1,8})?")
@@ -41,20 +42,22 @@ def read_device(value: Any, refuse: Refuse) -> DeviceRequest:
     if kinds[0] == "mps" and isolation is Isolation.HARDWARE:
         sentence = "an MPS share has no hardware isolation: write isolation any, or request mig"
         refuse("device.isolation", ProblemCode.COMBINATION, sentence)
-    amount = _amount(kinds[0], value[kinds[0]], refuse)
+    amount = _amount(kinds[0], value, refuse)
     return DeviceRequest(models=models, isolation=isolation, **amount)
 
 
-def _amount(way: str, value: Any, refuse: Refuse) -> dict[str, Any]:
+def _amount(way: str, device: Mapping[str, Any], refuse: Refuse) -> dict[str, Any]:
+    value = device[way]
     match way:
         case "gpus":
             return {"gpus": _gpus(value, refuse)}
         case "mig":
             return {"mig": _profile(value, refuse)}
         case "mps":
-            return _mps(value, refuse)
-        case _:
-            return {"memory_mib": _memory("device.memory", value, refuse)}
+            return _mps(device, refuse)
+    meant = probably_meant(FieldKind.SIZE, value)
+    suggestion = {"device": {**device, "memory": meant}} if meant else None
+    return {"memory_mib": _memory("device.memory", value, refuse, suggestion)}
 
 
 def _gpus(value: Any, refuse: Refuse) -> int:
@@ -69,13 +72,15 @@ def _gpus(value: Any, refuse: Refuse) -> int:
 
 
 def _profile(value: Any, refuse: Refuse) -> str:
+    value = without_blanks(value)
     if not isinstance(value, str) or not PROFILE.fullmatch(value):
         refuse("device.mig", ProblemCode.VALUE, "write a MIG profile, such as 2g.35gb")
         return ""
     return value
 
 
-def _mps(value: Any, refuse: Refuse) -> dict[str, int]:
+def _mps(device: Mapping[str, Any], refuse: Refuse) -> dict[str, int]:
+    value = device["mps"]
     if not isinstance(value, Mapping) or set(value) != {"threads", "memory"}:
         refuse("device.mps", ProblemCode.TYPE, "write mps as {threads: 25, memory: 20GiB}")
         return {}
@@ -83,15 +88,17 @@ def _mps(value: Any, refuse: Refuse) -> dict[str, int]:
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= 100:
         refuse("device.mps.threads", ProblemCode.RANGE, "write a percentage from 1 to 100")
         threads = 1
-    memory = _memory("device.mps.memory", value["memory"], refuse)
+    meant = probably_meant(FieldKind.SIZE, value["memory"])
+    suggestion = {"device": {**device, "mps": {**value, "memory": meant}}} if meant else None
+    memory = _memory("device.mps.memory", value["memory"], refuse, suggestion)
     return {"mps_threads": threads, "mps_memory_mib": memory}
 
 
-def _memory(path: str, value: Any, refuse: Refuse) -> int:
+def _memory(path: str, value: Any, refuse: Refuse, suggestion: Mapping[str, Any] | None) -> int:
     try:
         return read_memory_mib(value)
     except ValueError as error:
-        refuse(path, ProblemCode.VALUE, error.args[0])
+        refuse(path, ProblemCode.VALUE, error.args[0], suggestion)
         return 1
 
 

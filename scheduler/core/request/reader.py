@@ -26,6 +26,12 @@ from scheduler.core.request.quantities import (
     write_memory,
     write_seconds,
 )
+from scheduler.core.request.typed_text import (
+    meant_count,
+    mended_fields,
+    probably_meant,
+    without_blanks,
+)
 from scheduler.core.request.values import (
     FieldError,
     HostShare,
@@ -62,6 +68,7 @@ UNSUPPORTED_FIELDS = frozenset(
     )
 )
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+NOT_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class RequestReader:
@@ -187,17 +194,18 @@ class RequestReader:
                 self.refuse(str(name)[:64], ProblemCode.UNKNOWN, "unknown field: remove it")
 
     def _name(self, field: str) -> str:
-        value = _stripped(self._given(field))
+        value = without_blanks(self._given(field))
         if value is None:
             return ""
         if not isinstance(value, str) or not NAME.fullmatch(value):
             sentence = "write 1 to 63 letters, digits, dots, hyphens or underscores"
-            self.refuse(field, ProblemCode.VALUE, sentence)
+            meant = NOT_IN_NAME.sub("-", value).strip("-._")[:63] if isinstance(value, str) else ""
+            self.refuse(field, ProblemCode.VALUE, sentence, {field: meant} if meant else None)
             return ""
         return value
 
     def _image(self) -> str:
-        value = _stripped(self._given("image"))
+        value = without_blanks(self._given("image"))
         if value is None:
             return ""
         if not isinstance(value, str) or not value:
@@ -233,9 +241,8 @@ class RequestReader:
         seconds = self._amount(BY_NAME["time_limit"])
         if seconds > limits.max_time_limit_seconds:
             maximum = write_seconds(limits.max_time_limit_seconds)
-            self.refuse(
-                "time_limit", ProblemCode.RANGE, Message("at most %(most)s here", most=maximum)
-            )
+            sentence = Message("at most %(most)s here", most=maximum)
+            self.refuse("time_limit", ProblemCode.RANGE, sentence, {"time_limit": maximum})
         return seconds
 
     def _disk(self) -> int:
@@ -327,7 +334,7 @@ class RequestReader:
         return self.data.get(field)
 
     def _choice(self, field: RequestField, words: type[Word]) -> Word:
-        value = _stripped(self.data.get(field.name, field.default))
+        value = without_blanks(self.data.get(field.name, field.default))
         try:
             return words(value)
         except ValueError:
@@ -341,25 +348,18 @@ class RequestReader:
         return self._bounded(field.name, value, field.minimum, maximum)
 
     def _bounded(self, field: str, value: Any, minimum: int, maximum: int) -> int:
-        if not isinstance(value, int) or isinstance(value, bool):
-            self.refuse(
-                field,
-                ProblemCode.TYPE,
-                Message(
-                    "write a whole number from %(least)s to %(most)s", least=minimum, most=maximum
-                ),
-            )
-            return minimum
-        if not minimum <= value <= maximum:
-            self.refuse(
-                field,
-                ProblemCode.RANGE,
-                Message(
-                    "write a whole number from %(least)s to %(most)s", least=minimum, most=maximum
-                ),
-            )
-            return minimum
-        return value
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if is_number and minimum <= value <= maximum:
+            return int(value)
+        sentence = Message(
+            "write a whole number from %(least)s to %(most)s", least=minimum, most=maximum
+        )
+        meant = min(max(value, minimum), maximum) if is_number else meant_count(value)
+        fits = isinstance(meant, int) and minimum <= meant <= maximum
+        changes = mended_fields(BY_NAME[field], meant) if fits and "." not in field else None
+        code = ProblemCode.RANGE if is_number else ProblemCode.TYPE
+        self.refuse(field, code, sentence, changes)
+        return minimum
 
     def _amount(self, field: RequestField, read: Callable[[object], int] | None = None) -> int:
         if field.name not in self.data:
@@ -367,21 +367,19 @@ class RequestReader:
         try:
             amount = (read or AMOUNTS[field.kind])(self.data[field.name])
         except ValueError as error:
-            self.refuse(field.name, ProblemCode.VALUE, error.args[0])
+            meant = probably_meant(field.kind, self.data[field.name])
+            self.refuse(field.name, ProblemCode.VALUE, error.args[0], mended_fields(field, meant))
             return int(self._default(field))
         write = write_seconds if field.kind is FieldKind.DURATION else write_memory
         if amount < field.minimum:
-            sentence = Message("at least %(least)s", least=write(field.minimum))
-            self.refuse(field.name, ProblemCode.RANGE, sentence)
+            least = write(field.minimum)
+            sentence = Message("at least %(least)s", least=least)
+            self.refuse(field.name, ProblemCode.RANGE, sentence, mended_fields(field, least))
         if field.maximum and amount > field.maximum:
-            sentence = Message("at most %(most)s", most=write(field.maximum))
-            self.refuse(field.name, ProblemCode.RANGE, sentence)
+            most = write(field.maximum)
+            sentence = Message("at most %(most)s", most=most)
+            self.refuse(field.name, ProblemCode.RANGE, sentence, mended_fields(field, most))
         return amount
-
-
-def _stripped(value: Any) -> Any:
-    """Without the blanks around a pasted text."""
-    return value.strip(" \t") if isinstance(value, str) else value
 
 
 # Fields with rules of their own.

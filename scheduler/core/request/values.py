@@ -1,7 +1,7 @@
 """A job request as values, and what can be wrong with it."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -61,8 +61,17 @@ class FieldWarning:
         return self.message.text
 
 
-# How the readers of fields report a problem: field, code and what to write instead.
-Refuse = Callable[[str, ProblemCode, Message | str], None]
+class Refuse(Protocol):
+    """How the readers of fields report a problem: field, code, what to write instead, and changed
+    fields that mend the request."""
+
+    def __call__(
+        self,
+        field: str,
+        code: ProblemCode,
+        why: Message | str,
+        suggestion: Mapping[str, Any] | None = None,
+    ) -> None: ...
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from agents.contract.message import Message
-from scheduler.core.request.quantities import write_memory
+from scheduler.core.request.quantities import memory_words
 from scheduler.core.request.values import FieldWarning, JobRequest
 
 # Importing PyTorch with CUDA and making a context takes 1 to 3 GiB of host memory in a process.
@@ -21,8 +21,8 @@ def _memory_warnings(request: JobRequest) -> Iterator[FieldWarning]:
         message = Message(
             "%(memory)s of memory is less than a framework such as PyTorch needs to start: request "
             "at least %(least)s",
-            memory=write_memory(memory),
-            least=write_memory(least),
+            memory=memory_words(memory),
+            least=memory_words(least),
         )
         yield FieldWarning("memory", message)
     if request.shm_mib > memory:
@@ -30,7 +30,7 @@ def _memory_warnings(request: JobRequest) -> Iterator[FieldWarning]:
         message = Message(
             "shared memory is part of the memory, and %(shm)s does not fit in %(memory)s: request "
             "more memory or less shared memory",
-            shm=write_memory(request.shm_mib),
-            memory=write_memory(memory),
+            shm=memory_words(request.shm_mib),
+            memory=memory_words(memory),
         )
         yield FieldWarning("shm", message)

@@ -109,5 +109,5 @@ def test_the_worlds_reach_reasons_of_many_kinds():
         "budget.used_up",
         "priority.behind",
         "node_unavailable.all",
-        "never.host",
+        "never.host_memory",
     } <= seen, seen

@@ -68,7 +68,7 @@ def test_replicas_count_the_disk_of_their_node():
     assert Counter(nodes_of(plan_of(a_cluster(*nodes, jobs=[gang])))) == {"a": 2, "b": 2}
     near = a_job(gpus=1, replicas=3, disk_mib=50 * GIB, topology=Topology.SAME_NODE)
     said = reason(plan_of(a_cluster(*nodes, jobs=[near])))
-    assert said.code is ReasonCode.IMPOSSIBLE and "the largest node fits 2" in said.sentence
+    assert said.code is ReasonCode.IMPOSSIBLE and "the largest node has disk for 2" in said.sentence
 
 
 @pytest.mark.parametrize("node", [silent(a_gpu()), with_disk(a_gpu(), free=-5 * GIB)])
@@ -82,7 +82,7 @@ def test_more_disk_than_any_node_has_can_never_run():
     said = reason(plan_of(a_cluster(*nodes, jobs=[job])))
     assert said.code is ReasonCode.IMPOSSIBLE
     assert said.sentence == (
-        "No node with this GPU has 201GiB of disk for jobs; the largest has 200GiB"
+        "No node with this GPU has 201 GB of disk for jobs; the largest has 200 GB"
     )
     assert said.evidence == {"disk_mib": 200 * GIB}
     assert infeasible_reason(job, a_cluster(*nodes)) == said
@@ -93,14 +93,14 @@ def test_a_node_too_small_in_cpu_is_not_blamed_for_its_disk():
     said = infeasible_reason(
         a_job(gpus=1, cpu_milli=10**6, disk_mib=GIB), a_cluster(with_disk(a_gpu()))
     )
-    assert "1000000 millicores" in said.sentence
+    assert "has 1000 CPUs" in said.sentence
 
 
 def test_a_node_that_may_have_the_disk_lets_a_job_wait_and_says_why():
     nodes = (silent(a_gpu(), name="a"), with_disk(a_gpu(), name="b", free=GIB))
     said = reason(plan_of(a_cluster(*nodes, jobs=[a_job(gpus=1, disk_mib=500 * GIB)])))
     assert said.code is ReasonCode.RESOURCES
-    assert said.sentence.endswith("but no such node reports 500GiB of disk")
+    assert said.sentence.endswith("but no such node reports 500 GB of disk")
     assert said.unblocks == "An admin has to update the agents, so that they report their disk"
     assert (said.evidence["disk_free_mib"], said.evidence["disk_not_told"]) == (GIB, 1)
 
@@ -113,7 +113,7 @@ def test_a_job_that_waits_for_disk_is_told_so_filter_by_filter():
     )
     said = reason(plan_of(a_cluster(*nodes, jobs=[a_job(gpus=1, disk_mib=50 * GIB)])))
     assert said.code is ReasonCode.RESOURCES
-    assert said.sentence == "1 \u00d7 H200 would fit, but no such node has 50GiB of disk free"
+    assert said.sentence == "1 \u00d7 H200 would fit, but no such node has 50 GB of disk free"
     assert said.evidence["filters"] == {
         "all": 3,
         "with_this_gpu": 3,

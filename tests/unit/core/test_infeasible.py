@@ -29,17 +29,33 @@ NEAR = {"topology": Topology.SAME_NODE}
 NEVER = {
     "profile of another board": ({"mig": "1g.5gb"}, "No GPU here has the profile 1g.5gb"),
     "profile of no board": ({"mig": "9g.999gb"}, "Profiles here: 1g.18gb"),
-    "too much memory": ({"device_mib": 200_000}, "the largest has 143771 MiB"),
+    "too much memory": ({"device_mib": 200_000}, "the largest has 143771 MB"),
     "a model that is not here": ({"gpus": 1, "models": ("B200",)}, "There is no B200 here"),
     "a profile of the wrong model": ({"mig": "2g.35gb", "models": ("A30",)}, "2g.35gb"),
     "more GPUs than any node": ({"gpus": 3}, "No node has 3 H200-141GB GPUs"),
-    "more replicas than GPUs": ({"gpus": 1, "replicas": 4, "models": ("H200",)}, "fits 3"),
-    "more slices than boards make": ({"mig": "2g.35gb", "replicas": 10}, "fits 9"),
-    "more near than a node has": ({"gpus": 1, "replicas": 3, **NEAR}, "the largest node fits 2"),
-    "more CPU than a node": ({"cpu_milli": 64_001}, "64001 millicores"),
-    "more memory than a node": ({"memory_mib": 600_000}, "600000 MiB"),
-    "more CPU than the A30's node": ({"mig": "1g.6gb", "cpu_milli": 4_001}, "has 4000 and 8192"),
-    "a share of more memory": ({"mps": (25, 150_000)}, "150000 MiB"),
+    "more replicas than GPUs": (
+        {"gpus": 1, "replicas": 4, "models": ("H200",)},
+        "cluster has GPUs for 3",
+    ),
+    "more slices than boards make": ({"mig": "2g.35gb", "replicas": 10}, "GPUs for 9"),
+    "more near than a node has": (
+        {"gpus": 1, "replicas": 3, **NEAR},
+        "largest node has GPUs for 2",
+    ),
+    "more CPU than a node": ({"cpu_milli": 64_001}, "has 64.001 CPUs; the largest has 64"),
+    "more memory than a node": (
+        {"memory_mib": 600_000},
+        "has 600000 MB of memory; the largest has 500 GB",
+    ),
+    "more CPU than the A30's node": (
+        {"mig": "1g.6gb", "cpu_milli": 4_001},
+        "has 4.001 CPUs; the largest has 4",
+    ),
+    "nine of 2 CPUs": (
+        {"mig": "1g.6gb", "replicas": 9, "cpu_milli": 2_000},
+        "needs 9 replicas with 2 CPUs each; the whole cluster has CPUs for 2",
+    ),
+    "a share of more memory": ({"mps": (25, 150_000)}, "150000 MB"),
 }
 
 
