@@ -143,15 +143,15 @@ def test_the_place_is_drawn_with_what_others_hold_and_told_in_words(client, olga
     text = preview(client, amount="memory:16GiB")
     (words,) = re.findall(r'<svg class="map snug"[^>]* aria-label="([^"]*)"', text)
     assert words == "n1, GPU 0: 18\u00a0GB for this job, 4/8 of it in use by other jobs"
-    drawing = text[text.index('<svg class="map snug"') : text.index("</svg>")]
+    drawing = text[text.index('<svg class="map snug"') :].partition("</svg>")[0]
     assert drawing.count('class="mine"') == 1 and drawing.count('class="other"') == 1
     assert "n1, GPU 0, a slice with 18\u00a0GB" in text
 
 
-def test_a_gang_of_many_gpus_is_drawn_in_part_and_the_rest_counted(client, team):
-    a_node("n1", gpus=8)
-    a_node("n2", gpus=8)
-    text = preview(client, amount="gpus", gpus="8", replicas="2", topology="any")
+def test_a_gang_of_many_gpus_is_drawn_in_part_and_the_rest_counted(client, olga):
+    a_project("bio", olga, gpus=16)
+    a_node("n1", gpus=16)
+    text = preview(client, project="bio", amount="gpus", replicas="16", topology="any")
     assert text.count('class="h"') == 8 and "and 8 more GPUs" in text
 
 
