@@ -120,11 +120,12 @@ def test_without_scripts_the_search_is_a_page(signed_in, stack):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_new_states_serve_everybody_and_fit_a_phone(signed_in, stack, scheme):
     page = signed_in("alice", color_scheme=scheme)
-    for path in ("/search/", "/search/?q=sweep", "/search/?q=nothing", "/queue/?others=each"):
+    states = ("/search/", "/search/?q=sweep", "/search/?q=nothing", "/queue/?others=each")
+    for path in (*states, "/jobs/J-1/", "/jobs/J-5/"):
         page.goto(f"{stack.url}{path}")
         no_serious_findings(page)
     page.set_viewport_size(NARROW)
-    for path in ("/search/?q=sweep", "/queue/"):
+    for path in ("/search/?q=sweep", "/queue/", "/jobs/J-1/"):
         page.goto(f"{stack.url}{path}")
         width = page.evaluate("document.documentElement.scrollWidth")
         assert width <= NARROW["width"], f"{path} is {width} wide"
