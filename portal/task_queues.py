@@ -10,7 +10,7 @@ kind; `celery worker -Q` limits a worker to some (docs/operations.md). All names
 SWEEP = "celery"
 PLAN = "celery.plan"
 DRIVE = "celery.drive"
-# Estimates, diagnoses, webhooks, reports, retention: nobody's job waits for them.
+# Estimates, diagnoses, webhooks, notices, reports, retention: nobody's job waits for them.
 SLOW = "celery.slow"
 # Replays start a process on the worker's host.
 WHAT_IF = "celery.what_if"
@@ -26,6 +26,7 @@ ROUTES = {
     "scheduler.tasks.foretell": {"queue": SLOW},
     "scheduler.tasks.diagnose": {"queue": SLOW},
     "portal.webhooks.tasks.deliver": {"queue": SLOW},
+    "portal.notices.tasks.deliver": {"queue": SLOW},
     "portal.usage.tasks.monthly_report": {"queue": SLOW},
     "portal.idempotency.tasks.expire": {"queue": SLOW},
     "portal.retention.tasks.remove": {"queue": SLOW},

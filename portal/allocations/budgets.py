@@ -13,6 +13,9 @@ from portal.quotas.models import Budget
 from scheduler.core.model.snapshot import BudgetView
 from scheduler.core.model.states import JobStatus
 
+# A budget is nearly used once this share of it is used or reserved.
+NEAR_PERCENT = 90
+
 Sums = list[dict[str, Any]]
 
 
@@ -40,6 +43,11 @@ def budget_views(rows: list[Budget], now: datetime) -> tuple[BudgetView, ...]:
         )
         for row in rows
     )
+
+
+def is_nearly_used(view: BudgetView) -> bool:
+    taken = view.used_unit_seconds + view.reserved_unit_seconds
+    return taken * 100 >= view.limit_unit_seconds * NEAR_PERCENT
 
 
 def _used(budgets: list[Budget], now: datetime) -> Sums:

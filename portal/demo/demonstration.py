@@ -153,6 +153,7 @@ class Demonstration:
         return passed_on | {
             "DJANGO_SETTINGS_MODULE": "portal.settings.dev",
             "TESSERA_VAR": str(self.var),
+            "TESSERA_PUBLIC_URL": self.url,
             "TESSERA_SECRET_KEY": secret_key(self.var),
             "PYTHONUNBUFFERED": "1",
         }

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from allauth.mfa.models import Authenticator
 from cryptography.fernet import InvalidToken
 from django.db import transaction
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 
 from portal.sealing import Seal
 from portal.web.account.factors import FACTOR_SEAL
@@ -30,19 +31,21 @@ def secrets_reseal(*, dry_run: bool = False) -> ResealResult:
     """Seal all secrets with the present key. Each row is a transaction of its own, so this may be
     ended at any time and run again; rows that are done are left alone."""
     result = ResealResult()
-    for model, column, reseal in _sealed_columns():
-        for pk in model._default_manager.order_by("pk").values_list("pk", flat=True):
+    for rows, column, reseal in _sealed_columns():
+        for pk in rows.order_by("pk").values_list("pk", flat=True):
             with transaction.atomic():
-                row = model._default_manager.select_for_update().filter(pk=pk).first()
+                row = rows.select_for_update().filter(pk=pk).first()
                 if row is None:
                     continue
                 _reseal_row(row, column, reseal, result, dry_run=dry_run)
     return result
 
 
-def _sealed_columns() -> Iterator[tuple[type[Model], str, Callable[..., object]]]:
-    yield Endpoint, "sealed", WEBHOOK_SEAL.reseal
-    yield Authenticator, "data", _reseal_factor
+def _sealed_columns() -> Iterator[tuple[QuerySet[Any], str, Callable[..., object]]]:
+    # A webhook has a signing secret or, as a chat, an address.
+    yield Endpoint.objects.exclude(sealed=""), "sealed", WEBHOOK_SEAL.reseal
+    yield Endpoint.objects.exclude(sealed_url=""), "sealed_url", WEBHOOK_SEAL.reseal
+    yield Authenticator.objects.all(), "data", _reseal_factor
 
 
 def _reseal_row(

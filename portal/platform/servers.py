@@ -61,4 +61,11 @@ class ServerSettings:
         secrecy=Secrecy.URL,
         readers=WORKER,
     )
+    public_url: str = setting(
+        "",
+        "The portal's address, such as `https://gpu.example.org`, for links in mails and chat "
+        "messages. Empty: they have no links.",
+        kind=url("https", "http"),
+        readers=WORKER,
+    )
     email_from: str = setting("tessera@localhost", "The sender of mails.", readers=WORKER)

@@ -57,6 +57,7 @@ INSTALLED_APPS = [
     "portal.key_rotation",
     "portal.what_if",
     "portal.webhooks",
+    "portal.notices",
     "portal.usage",
     "portal.idempotency",
     "portal.web",
@@ -261,6 +262,7 @@ CELERY_IMPORTS = [
     "scheduler.tasks",
     "portal.what_if.tasks",
     "portal.webhooks.tasks",
+    "portal.notices.tasks",
     "portal.usage.tasks",
     "portal.idempotency.tasks",
     "portal.retention.tasks",
@@ -314,6 +316,11 @@ CELERY_BEAT_SCHEDULE = {
     },
     "webhooks": {
         "task": "portal.webhooks.tasks.deliver",
+        "schedule": 5.0,
+        "options": {"expires": EXPIRES},
+    },
+    "notices": {
+        "task": "portal.notices.tasks.deliver",
         "schedule": 5.0,
         "options": {"expires": EXPIRES},
     },

@@ -15,6 +15,7 @@ from portal.catalogue.selectors import require_image_allowed
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
+from portal.notices.selectors import require_webhook_names
 from portal.planning.inventory_view import current_inventory
 from portal.planning.requests import waiting_job_from_request
 from portal.planning.snapshot import quota_views
@@ -69,11 +70,13 @@ class Admission:
     def check(self, request: JobRequest) -> RequestCheck:
         """Check project, image, feasibility and approval.
 
-        Raises Refused(project_unknown), and what `require_image_allowed` raises.
+        Raises Refused(project_unknown), and what `require_image_allowed` and
+        `require_webhook_names` raise.
         """
         membership = self._membership(request.project)
         project = membership.project
         require_image_allowed(project, request.image)
+        require_webhook_names(self.user, project, request.notify)
         waiting = waiting_job_from_request(
             request,
             id="check",

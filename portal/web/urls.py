@@ -4,7 +4,7 @@ from allauth.account.views import login
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from portal.web.account import sessions, tokens
+from portal.web.account import notices, sessions, tokens
 from portal.web.account import views as account_views
 from portal.web.account.welcome import Welcome
 from portal.web.cluster import views as cluster_views
@@ -42,6 +42,9 @@ urlpatterns = [
     path("account/", account_views.account, name="account"),
     path("account/tokens/", tokens.create, name="tokens"),
     path("account/tokens/<str:key>/revoke", tokens.revoke, name="token_revoke"),
+    path("account/notices/", notices.notices, name="notices"),
+    path("account/notices/test", notices.test_mail, name="notices_test"),
+    path("notices/stop/<str:token>/", notices.stop, name="notices_stop"),
     path("account/webhooks/", webhooks_views.webhooks, name="webhooks"),
     path("account/webhooks/<str:ref>/", webhooks_views.webhook, name="webhook"),
     path(

@@ -35,16 +35,14 @@ EVENT_OVERLAP = 200
 def webhooks_deliver(look_up: Resolver = resolve_host) -> None:
     """One round: collect, send, and delete old deliveries."""
     for endpoint in Endpoint.objects.filter(off_reason="").select_related("project", "owner"):
-        deliveries_collect(endpoint)
+        if _is_entitled(endpoint) and not endpoint.is_chat:
+            deliveries_collect(endpoint)
     due_deliveries_send(parse_networks(settings.PLATFORM.webhook_networks), look_up)
     Delivery.objects.filter(created_at__lt=timezone.now() - RETENTION).delete()
 
 
 def deliveries_collect(endpoint: Endpoint) -> None:
-    """Create deliveries for new events. Switches the endpoint off if its owner lost the rights."""
-    if reason := _off_reason(endpoint):
-        Endpoint.objects.filter(pk=endpoint.pk).update(off_reason=reason)
-        return
+    """Create deliveries for new events."""
     start = max(endpoint.first_event, endpoint.seen_event - EVENT_OVERLAP)
     rows = Event.objects.filter(noun="job", id__gt=start).order_by("id")
     new = list(rows.filter(id__gt=endpoint.seen_event).values_list("id", flat=True)[:EVENT_BATCH])
@@ -124,11 +122,15 @@ def _claim(row: Delivery) -> bool:
 
 
 def _message(row: Delivery) -> WebhookMessage | None:
+    endpoint = row.endpoint
     try:
-        secret = unseal(row.endpoint.sealed)
+        if endpoint.is_chat:
+            url, secret = unseal(endpoint.sealed_url), ""
+        else:
+            url, secret = endpoint.url, unseal(endpoint.sealed)
     except InvalidToken:
         return None
-    return WebhookMessage(row.pk, row.event, row.endpoint.url, secret, row.body.encode())
+    return WebhookMessage(row.pk, row.event, url, secret, row.body.encode())
 
 
 def _record(row: Delivery, result: SendResult) -> None:
@@ -156,6 +158,13 @@ def _visible_events(endpoint: Endpoint, rows: QuerySet[Event]) -> QuerySet[Event
         return rows.filter(job__project_id=endpoint.project_id)
     own_projects = Membership.objects.filter(user_id=endpoint.owner_id).values("project_id")
     return rows.filter(Q(job__owner_id=endpoint.owner_id) & Q(job__project_id__in=own_projects))
+
+
+def _is_entitled(endpoint: Endpoint) -> bool:
+    """False, and the endpoint is switched off, if its owner lost the rights to it."""
+    if reason := _off_reason(endpoint):
+        Endpoint.objects.filter(pk=endpoint.pk).update(off_reason=reason)
+    return not reason
 
 
 def _off_reason(endpoint: Endpoint) -> str:

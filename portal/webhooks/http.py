@@ -19,6 +19,7 @@ class WebhookMessage:
     delivery: int
     event: int
     url: str
+    # Empty: the message is not signed, as for a chat.
     secret: str
     body: bytes
 
@@ -75,10 +76,14 @@ def message_headers(
     """Headers with the host, the ids of event and delivery, and the signature."""
     is_default_port = target.port == (443 if target.scheme == "https" else 80)
     host = f"[{target.host}]" if ":" in target.host else target.host
-    return {
+    plain = {
         "Host": host if is_default_port else f"{host}:{target.port}",
         "Content-Type": "application/json",
         "User-Agent": "Tessera-Webhooks/1",
+    }
+    if not message.secret:
+        return plain
+    return plain | {
         "Tessera-Event-Id": str(message.event),
         "Tessera-Delivery-Id": str(message.delivery),
         "Tessera-Timestamp": str(timestamp),

@@ -7,6 +7,7 @@ from django.db import models
 
 from portal.accounts.models import Project
 from portal.choices import choices_from_enum, enum_check
+from portal.webhooks.chat import ChatFormat
 from portal.webhooks.values import DeliveryStatus
 
 MAX_URL = 500
@@ -25,6 +26,15 @@ class Endpoint(models.Model):
     )
     name = models.CharField(max_length=64)
     url = models.CharField(max_length=MAX_URL)
+    # A chat is sent notices (`portal.notices`) instead of signed events.
+    format = models.CharField(
+        max_length=12,
+        choices=choices_from_enum(ChatFormat),
+        default=ChatFormat.SIGNED,
+        db_default=ChatFormat.SIGNED,
+    )
+    # Of a chat, whose address is its secret: `url` has only the host then.
+    sealed_url = models.TextField(blank=True, default="", db_default="", editable=False)
     # The job statuses to report; empty for all.
     kinds = models.JSONField(default=list, blank=True)
     # The signing secret, encrypted with the server's key.
@@ -39,9 +49,14 @@ class Endpoint(models.Model):
 
     class Meta:
         ordering = ("id",)
+        constraints = [enum_check("format", ChatFormat, "endpoint_format")]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_chat(self) -> bool:
+        return self.format != ChatFormat.SIGNED
 
 
 class Delivery(models.Model):

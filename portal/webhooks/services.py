@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterable
+from datetime import datetime
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Max
-from django.utils import timezone
+from django.utils import timezone, translation
+from django.utils.translation import gettext as _
 
 from agents.contract.message import Message
 from portal.accounts.models import Project, User
@@ -17,6 +19,7 @@ from portal.audit.services import audit_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.webhooks.addresses import parse_networks, resolve_target
+from portal.webhooks.chat import ChatFormat, ChatLine, address_shown, chat_body
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import new_secret, seal
 from portal.webhooks.values import DeliveryStatus
@@ -27,9 +30,16 @@ TEST_KIND = "test"
 
 
 def endpoint_add(
-    *, user: User, name: str, url: str, project: Project | None, kinds: Iterable[str]
+    *,
+    user: User,
+    name: str,
+    url: str,
+    project: Project | None,
+    kinds: Iterable[str],
+    format: ChatFormat = ChatFormat.SIGNED,
 ) -> tuple[Endpoint, str]:
-    """Register an endpoint; returns it and its signing secret, which is shown once.
+    """Register an endpoint; returns it and its signing secret, which is shown once. That of a chat
+    is empty: nothing is signed, and its address is kept sealed.
 
     Raises Refused(forbidden, kinds_invalid, too_many_webhooks, url_invalid, host_unknown,
     address_forbidden).
@@ -39,7 +49,8 @@ def endpoint_add(
     statuses = _valid_kinds(kinds)
     # Before the transaction, as resolving a name may take a while.
     resolve_target(url, parse_networks(settings.PLATFORM.webhook_networks))
-    secret = new_secret()
+    is_chat = format is not ChatFormat.SIGNED
+    secret = "" if is_chat else new_secret()
     with transaction.atomic():
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
         if Endpoint.objects.filter(owner=user).count() >= MAX_ENDPOINTS:
@@ -52,9 +63,11 @@ def endpoint_add(
             owner=user,
             project=project,
             name=name,
-            url=url,
+            url=address_shown(url) if is_chat else url,
+            sealed_url=seal(url) if is_chat else "",
+            format=format,
             kinds=statuses,
-            sealed=seal(secret),
+            sealed=seal(secret) if secret else "",
             first_event=newest,
             seen_event=newest,
         )
@@ -77,10 +90,18 @@ def endpoint_test(*, endpoint: Endpoint) -> Delivery:
     if waiting is not None:
         return delivery_resend(delivery=waiting)
     now = timezone.now()
-    body = {"id": 0, "type": TEST_KIND, "at": now.isoformat(), "sentence": "This is a test"}
     return Delivery.objects.create(
-        endpoint=endpoint, kind=TEST_KIND, body=json.dumps(body), next_at=now
+        endpoint=endpoint, kind=TEST_KIND, body=_test_body(endpoint, now), next_at=now
     )
+
+
+def _test_body(endpoint: Endpoint, now: datetime) -> str:
+    if endpoint.is_chat:
+        with translation.override(endpoint.owner.language or settings.LANGUAGE_CODE):
+            text = _("This is a test of Tessera. Notices of jobs will look like it.")
+        return chat_body(ChatFormat(endpoint.format), [ChatLine(text)])
+    body = {"id": 0, "type": TEST_KIND, "at": now.isoformat(), "sentence": "This is a test"}
+    return json.dumps(body)
 
 
 def delivery_resend(*, delivery: Delivery) -> Delivery:
@@ -113,7 +134,7 @@ def _valid_kinds(kinds: Iterable[str]) -> list[str]:
 
 
 def _audit(actor: User, action: AuditAction, row: Endpoint) -> None:
-    facts = {"name": row.name, "url": row.url, "kinds": row.kinds}
+    facts = {"name": row.name, "url": row.url, "kinds": row.kinds, "format": row.format}
     is_new = action is AuditAction.WEBHOOK_ADD
     audit_record(
         actor=actor.username,

@@ -22,6 +22,7 @@ EVERY_FIELD: dict[str, Any] = {
     "env": {"A": "1", "B": "x=y"},
     "preemptible": False,
     "begin_at": "2090-01-31T18:00:00+00:00",
+    "notify": ["email"],
     "needs": ["nvme"],
     "tolerates": ["beta"],
 }

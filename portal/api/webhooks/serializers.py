@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from portal.webhooks.chat import ChatFormat
 from portal.webhooks.models import MAX_URL, Delivery, Endpoint
 from scheduler.core.model.states import JobStatus
 
@@ -18,14 +19,29 @@ class WebhookSerializer(serializers.ModelSerializer[Endpoint]):
         help_text="sends for all jobs of this project; null: for the owner's own jobs",
     )
     kinds = serializers.ListField(
-        child=serializers.CharField(), help_text="job statuses to send; empty: all"
+        child=serializers.CharField(),
+        help_text="job statuses to send; empty: all, or for a chat failures and time limits",
+    )
+    format = serializers.ChoiceField(
+        choices=[(str(chat), str(chat)) for chat in ChatFormat],
+        help_text="signed: every event as signed JSON; else notices as that chat system takes them",
     )
 
     off_because = serializers.CharField(source="off_reason", read_only=True)
 
     class Meta:
         model = Endpoint
-        fields = ("id", "name", "url", "owner", "project", "kinds", "off_because", "created_at")
+        fields = (
+            "id",
+            "name",
+            "url",
+            "owner",
+            "project",
+            "kinds",
+            "format",
+            "off_because",
+            "created_at",
+        )
 
 
 class NewWebhookSerializer(WebhookSerializer):
@@ -55,6 +71,11 @@ class WebhookRequestSerializer(serializers.Serializer[Any]):
         required=False,
         default=list,
         max_length=len(JobStatus),
+    )
+    format = serializers.ChoiceField(
+        choices=[(str(chat), str(chat)) for chat in ChatFormat],
+        required=False,
+        default=str(ChatFormat.SIGNED),
     )
 
 

@@ -18,6 +18,7 @@ from portal.api.webhooks.serializers import (
     WebhookRequestSerializer,
     WebhookSerializer,
 )
+from portal.webhooks.chat import ChatFormat
 from portal.webhooks.models import Delivery
 from portal.webhooks.selectors import (
     endpoint_deliveries,
@@ -60,11 +61,13 @@ class WebhookList(ApiView):
     def post(self, request: ApiRequest) -> Response:
         """Add a webhook. Each message is signed: `Tessera-Signature` is `v1=` and the hexadecimal
         HMAC-SHA256 of `Tessera-Timestamp`, a dot and the body, with the secret that this response
-        shows once."""
+        shows once. A chat (`format`) is sent plain text instead; its address is stored sealed and
+        never shown again."""
         body = request.validated_data(WebhookRequestSerializer)
         slug = body.pop("project")
         project = visible_project(request.caller, slug) if slug else None
-        row, secret = endpoint_add(user=request.caller, project=project, **body)
+        chat = ChatFormat(body.pop("format"))
+        row, secret = endpoint_add(user=request.caller, project=project, format=chat, **body)
         data = NewWebhookSerializer(row, context={"secret": secret}).data
         headers = {
             "Location": reverse("api:webhook", args=[row.uid]),

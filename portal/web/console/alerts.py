@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from portal.accounts.models import User
-from portal.allocations.budgets import current_budgets
+from portal.allocations.budgets import current_budgets, is_nearly_used
 from portal.inventory.models import DisputedClaim, Gpu, Node
 from portal.jobs.models import Job
 from portal.leases.models import TaskLease
@@ -22,8 +22,6 @@ from portal.web.wording.labels import duration
 from scheduler.core.model.reasons import REASON_KINDS, ReasonClass, ReasonCode
 from scheduler.core.model.states import GpuHealth, JobStatus, NodeStatus
 
-# A budget is nearly spent once this share of it is used or reserved.
-NEAR_PERCENT = 90
 # The sweep is due every 5 s and a rung duty at once; one this late is not being done.
 OVERDUE_AFTER = timedelta(seconds=60)
 # Bytes were written to a folder this recently.
@@ -182,8 +180,7 @@ def _budgets() -> list[Alert]:
     names = [
         f"{view.project} / {view.user}" if view.user else view.project
         for view in current_budgets(timezone.now())
-        if (view.used_unit_seconds + view.reserved_unit_seconds) * 100
-        >= view.limit_unit_seconds * NEAR_PERCENT
+        if is_nearly_used(view)
     ]
     title = ngettext(
         "%(n)s budget is nearly used up", "%(n)s budgets are nearly used up", len(names)

@@ -8,9 +8,17 @@ from django.utils.translation import gettext_lazy as _
 
 from portal.accounts.models import Membership, Project, Role, User
 from portal.web.fields import SingleLineField
+from portal.webhooks.chat import ChatFormat
 from portal.webhooks.models import MAX_URL
-from scheduler.core.model.states import JOB_FINAL
+from scheduler.core.model.states import JOB_FINAL, JobStatus
 
+FORMATS = {
+    ChatFormat.SIGNED: _("Signed JSON, for a program"),
+    ChatFormat.SLACK: "Slack",
+    ChatFormat.MATTERMOST: "Mattermost",
+    ChatFormat.DISCORD: "Discord",
+    ChatFormat.TEAMS: "Microsoft Teams",
+}
 URL_ERROR = _("Enter an address that begins with https://")
 
 
@@ -36,7 +44,13 @@ class WebhookForm(forms.Form):
         required=False,
         error_messages={"invalid_choice": _("Choose one of your projects")},
     )
-    # "ends" or "all".
+    format = forms.ChoiceField(
+        choices=[(str(chat), label) for chat, label in FORMATS.items()],
+        required=False,
+        initial=str(ChatFormat.SIGNED),
+        error_messages={"invalid_choice": _("Choose one of the formats")},
+    )
+    # "fails", "ends" or "all".
     when = forms.CharField(required=False, initial="ends")
 
     def __init__(self, *args: Any, user: User, **options: Any) -> None:
@@ -44,7 +58,18 @@ class WebhookForm(forms.Form):
         self.projects = administered_projects(user)
         self.fields["project"].queryset = self.projects  # type: ignore[attr-defined]
 
+    def chat_format(self) -> ChatFormat:
+        return ChatFormat(self.cleaned_data["format"] or ChatFormat.SIGNED)
+
     def kinds(self) -> list[str]:
-        """The job statuses to report; empty means all of them."""
-        ends_only = self.cleaned_data["when"] == "ends"
-        return [str(status) for status in JOB_FINAL] if ends_only else []
+        """The job statuses to report; empty means all of them, and for a chat its default."""
+        match self.cleaned_data["when"]:
+            case "fails":
+                chosen = {JobStatus.FAILED, JobStatus.TIMED_OUT}
+            case "ends":
+                chosen = set(JOB_FINAL)
+            case _ if self.chat_format() is ChatFormat.SIGNED:
+                chosen = set()
+            case _:
+                chosen = {JobStatus.RUNNING, *JOB_FINAL}
+        return sorted(str(status) for status in chosen)

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.errors import Refused
 from portal.web.http import AuthenticatedHttpRequest, refusals_as_messages
-from portal.web.webhooks.forms import WebhookForm
+from portal.web.webhooks.forms import FORMATS, WebhookForm
 from portal.web.wording.messages import refusal_text
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.selectors import (
@@ -44,11 +44,15 @@ def webhooks(request: AuthenticatedHttpRequest) -> HttpResponse:
             url=form.cleaned_data["url"],
             project=form.cleaned_data["project"],
             kinds=form.kinds(),
+            format=form.chat_format(),
         )
     except Refused as refused:
         name = refused.field if refused.field in form.fields else "name"
         form.add_error(name, refusal_text(refused))
         return _page(request, form, status=refused.status)
+    if row.is_chat:
+        messages.success(request, _("Added. Send a test to see it in the chat"))
+        return redirect("web:webhook", row.uid)
     return render(request, "web/webhooks/secret.html", {"hook": row, "secret": secret})
 
 
@@ -119,4 +123,5 @@ def _page(
     request: AuthenticatedHttpRequest, form: WebhookForm, *, status: int = 200
 ) -> HttpResponse:
     context = {"hooks": visible_endpoints(request.user), "form": form, "projects": form.projects}
+    context["formats"] = [(str(chat), label) for chat, label in FORMATS.items()]
     return render(request, "web/webhooks/list.html", context, status=status)

@@ -1,4 +1,4 @@
-"""Reads when and where a job may run: begin time, dependencies, node labels and taints.
+"""Reads when and where a job may run, and who is told: begin time, dependencies, labels, taints.
 
 Each reader reports problems to `refuse` and returns a valid value in any case.
 """
@@ -14,6 +14,9 @@ from scheduler.core.request.values import ProblemCode, Refuse
 # A label or a taint of a node: a key, or a key and a value.
 NODE_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[A-Za-z0-9._-]{1,63})?")
 JOB_LABEL = re.compile(r"(?:[Jj]-)?0*([1-9][0-9]{0,17})")
+# The owner's mail address, or an endpoint of webhooks whose name has no spaces.
+NOTIFY = re.compile(r"email|webhook:[!-~]{1,64}")
+MAX_NOTIFY = 8
 MAX_AFTER = MAX_NODE_LABELS = 32
 MAX_BEGIN_IN_SECONDS = 366 * 86_400
 # 2000 to 2100: any other time is a mistake.
@@ -83,6 +86,25 @@ def read_after(value: Any, refuse: Refuse) -> tuple[str, ...]:
             refuse(f"after.{index}", ProblemCode.VALUE, 'write the label of a job, such as "J-12"')
         else:
             words[f"J-{match[1]}"] = None
+    return tuple(words)
+
+
+def read_notify(value: Any, refuse: Refuse) -> tuple[str, ...]:
+    """Ways to tell of the job, each once: ["email", "webhook:ci"]."""
+    if not isinstance(value, list) or len(value) > MAX_NOTIFY:
+        sentence = Message(
+            'write a list of at most %(n)s words, such as ["email", "webhook:ci"]', n=MAX_NOTIFY
+        )
+        refuse("notify", ProblemCode.TYPE, sentence)
+        return ()
+    words: dict[str, None] = {}
+    for index, entry in enumerate(value):
+        if not isinstance(entry, str) or not NOTIFY.fullmatch(entry):
+            refuse(
+                f"notify.{index}", ProblemCode.VALUE, 'write "email", or "webhook:" and its name'
+            )
+        else:
+            words[entry] = None
     return tuple(words)
 
 

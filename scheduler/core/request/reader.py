@@ -15,7 +15,7 @@ from agents.launchers.nested import nested_launcher
 from agents.launchers.registry import LAUNCHERS, processes_refusal
 from scheduler.core.model.snapshot import DeviceRequest, Priority
 from scheduler.core.request.choices import CHOICES
-from scheduler.core.request.conditions import read_after, read_begin, read_node_labels
+from scheduler.core.request.conditions import read_after, read_begin, read_node_labels, read_notify
 from scheduler.core.request.device import read_device
 from scheduler.core.request.program import read_command, read_env
 from scheduler.core.request.quantities import (
@@ -59,14 +59,7 @@ AMOUNTS: Mapping[str, Callable[[object], int]] = {
 }
 # The unit of a spelling with its unit in the name.
 SPELLED_UNITS = {FieldKind.CPU: "m", FieldKind.SIZE: "MiB", FieldKind.DURATION: "s"}
-UNSUPPORTED_FIELDS = frozenset(
-    (
-        "volumes",
-        "secrets",
-        "ports",
-        "notify",
-    )
-)
+UNSUPPORTED_FIELDS = frozenset(("volumes", "secrets", "ports"))
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 NOT_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -257,6 +250,9 @@ class RequestReader:
     def _after(self) -> tuple[str, ...]:
         return read_after(self.data.get("after", []), self.refuse)
 
+    def _notify(self) -> tuple[str, ...]:
+        return read_notify(self.data.get("notify", []), self.refuse)
+
     def _begin(self) -> tuple[int, int]:
         value = self.data.get("begin_at", "")
         return read_begin(value, self.refuse) if value != "" else (0, 0)
@@ -395,4 +391,5 @@ OWN_READERS: Mapping[str, Callable[[RequestReader], Any]] = {
     "env": RequestReader._env,
     "preemptible": RequestReader._preemptible,
     "after": RequestReader._after,
+    "notify": RequestReader._notify,
 }

@@ -151,6 +151,8 @@ class JobRequest:
     """It does not start before this many seconds after the submit. At most one of these is set."""
     after: tuple[str, ...] = ()
     """Labels of jobs of the project that must succeed first."""
+    notify: tuple[str, ...] = ()
+    """Who is told of it in any case: "email" its owner, "webhook:NAME" an endpoint."""
     needs: tuple[str, ...] = ()
     """Labels that its nodes must have."""
     tolerates: tuple[str, ...] = ()

@@ -256,6 +256,15 @@ FIELDS: tuple[RequestField, ...] = (
         is_optional_in_storage=True,
     ),
     RequestField(
+        *("notify", FieldKind.WORDS, _WHEN, "Notify"),
+        "email, or webhook:NAME: when it starts late, is about to end, ends or fails.",
+        default=(),
+        attribute="notify",
+        example="email",
+        flags=("--notify",),
+        is_optional_in_storage=True,
+    ),
+    RequestField(
         *("needs", FieldKind.WORDS, _WHERE, "Required node labels"),
         "Only nodes with all of these labels, for example nvme zone=a.",
         default=(),

@@ -94,6 +94,7 @@ bodies = st.fixed_dictionaries(
         "preemptible": st.booleans(),
         "begin_at": begins,
         "after": st.lists(st.integers(1, 10**12).map("J-{}".format), max_size=4),
+        "notify": st.lists(st.sampled_from(["email", "webhook:ci"]), max_size=3),
         "needs": node_words,
         "tolerates": node_words,
     },
@@ -104,7 +105,7 @@ anything = st.recursive(
     max_leaves=6,
 )
 LEAST = {"project": "p", "name": "n", "image": "i", "command": ["c"], "device": {"gpus": 1}}
-CONDITIONS = {"begin_at", "after", "needs", "tolerates", "disk"}
+CONDITIONS = {"begin_at", "after", "notify", "needs", "tolerates", "disk"}
 FIELDS = sorted(CONDITIONS | set(request_as_dict(parse_request(LEAST, LIMITS))))
 
 

@@ -30,7 +30,8 @@ def used() -> set[str]:
     for page in TEMPLATES.rglob("*.html"):
         for text in WHOLE.findall(page.read_text("utf-8")):
             found.add(VALUE.sub(r"%(\1)s", text.partition("{%")[0]))
-    for code in [*(PORTAL / "web").rglob("*.py"), *(PORTAL / "usage").rglob("*.py")]:
+    rooms = ("web", "usage", "notices", "webhooks")
+    for code in [path for room in rooms for path in (PORTAL / room).rglob("*.py")]:
         text = code.read_text("utf-8")
         found |= set(CALLED.findall(text)) | set(COUNTED.findall(text))
     return found
