@@ -1,5 +1,6 @@
 """A job as text: list columns, the progress line, details, and the exit code. Pure."""
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -71,9 +72,9 @@ def time_left(job: Row, now: datetime) -> str:
 
 
 def reason_summary(job: Row, now: datetime) -> str:
-    """One line: the reason code and expected start of a waiting job, or how it ended."""
+    """One line: the reason code and expected start of a waiting job, or why it failed or ended."""
     if job["status"] in FINAL_STATUSES or job["status"] == "stopping":
-        return str(job.get("stop_reason") or "")
+        return str((job.get("diagnosis") or {}).get("cause") or job.get("stop_reason") or "")
     reason = job.get("reason") or {}
     words = [str(reason["code"])] if reason.get("code") else []
     if job.get("estimate") and (until := expected_start_text(job, now)):
@@ -132,7 +133,8 @@ def job_exit_code(job: Row) -> int:
 
 def end_summary(job: Row) -> str:
     """How the job ended, in one line."""
-    first = ((job.get("result") or {}).get("first_failure") or {}).get("sentence") or ""
+    failure = (job.get("result") or {}).get("first_failure") or {}
+    first = (job.get("diagnosis") or failure).get("sentence") or ""
     cause = f": {single_line(first)}" if first and job["status"] != "succeeded" else ""
     return f"{single_line(job['id'])} {job['status']}{cause}"
 
@@ -172,6 +174,31 @@ def device_text(device: Any) -> str:
     if isinstance(share := device.get("mps"), Mapping):
         return f"{share.get('threads')} % of a GPU with {share.get('memory')}{models}"
     return f"{device.get('memory', '?')} of GPU memory{models}"
+
+
+def diagnosis_facts(job: Row) -> list[tuple[str, object]]:
+    """Why it failed and what to do, as name and value; none until that is known."""
+    diagnosis = job.get("diagnosis") or {}
+    if not diagnosis:
+        return []
+    evidence, remedy = diagnosis.get("evidence") or {}, diagnosis.get("remedy") or {}
+    where = f"rank {evidence['rank']}, line {evidence['line']}" if evidence else ""
+    guess = ", probably" if diagnosis.get("confidence") == "likely" else ""
+    return [
+        ("Failed", single_line(diagnosis.get("sentence") or "")),
+        ("Cause", f"{diagnosis.get('cause')}{guess}"),
+        (f"Log {where}", single_line(evidence.get("text") or "")),
+        ("What to do", (diagnosis.get("advice") or {}).get("sentence", "")),
+        ("Change", _change_text(remedy)),
+    ]
+
+
+def _change_text(remedy: Row) -> str:
+    """ "Ask again with 35 GB: {"device": …}", for a remedy that changes the request."""
+    if remedy.get("action") != "change":
+        return single_line(remedy.get("sentence") or "")
+    changes = json.dumps(remedy.get("changes"), ensure_ascii=False)
+    return single_line(f"{remedy.get('sentence')}: {changes}")
 
 
 REPLICA_COLUMNS = [

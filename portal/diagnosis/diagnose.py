@@ -36,6 +36,7 @@ _NAMED_CAUSE = "The above exception was the direct cause"
 _HANDLED = "During handling of the above exception"
 # A message of several lines is looked at this far.
 MESSAGE_LINES = 10
+_ERROR_WORDS = ("rror", "ERROR", "atal", "FATAL", "panic", "ailed", "ailure", "annot")
 _CRASH_WORDS = (
     "Segmentation fault",
     "Fatal Python error",
@@ -167,11 +168,19 @@ def _by_survived(raised: Sequence[RaisedException]) -> FailureFinding | None:
 
 
 def _by_exit(replica: ReplicaEnd) -> FailureFinding:
-    lines = replica.lines
-    crash = (
-        line for line in reversed(lines[-LAST_LINES:]) if any(w in line.text for w in _CRASH_WORDS)
-    )
-    return replace(exit_finding(replica.exit_code), line=next(crash, lines[-1] if lines else None))
+    """What the exit code says, with the last line that speaks of an error."""
+    finding = exit_finding(replica.exit_code)
+    is_code_alone = finding.cause is FailureCause.EXIT_CODE
+    words = _ERROR_WORDS if is_code_alone else _CRASH_WORDS
+    last = reversed(replica.lines[-LAST_LINES:])
+    line = next((line for line in last if any(word in line.text for word in words)), None)
+    if line and is_code_alone:
+        text = line.text.strip()[:MAX_WORDS]
+        sentence = Message(
+            "It ended with exit code %(code)s: %(words)s", code=replica.exit_code, words=text
+        )
+        return replace(finding, sentence=sentence, line=line)
+    return replace(finding, line=line)
 
 
 def _finding(pattern: LogPattern, values: dict[str, str], line: FailureLine) -> FailureFinding:

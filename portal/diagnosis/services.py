@@ -58,7 +58,7 @@ def due_jobs() -> list[int]:
 def _has_grown(job: Job) -> bool:
     """A job with `log_bytes`: whether more of its log has arrived than its diagnosis rests on."""
     known: int | None = (job.diagnosis or {}).get("log_bytes")
-    return known != vars(job)["log_bytes"]
+    return known != int(vars(job)["log_bytes"])
 
 
 def job_diagnose(*, job_id: int) -> None:

@@ -125,7 +125,9 @@ def exit_finding(exit_code: int | None) -> FailureFinding:
     if signal_name:
         sentence = Message("It crashed with %(signal)s", signal=signal_name)
         return _certain(FailureCause.CRASH, sentence)
-    sentence = Message("It ended with exit code %(code)s and wrote no error", code=exit_code)
+    sentence = Message(
+        "It ended with exit code %(code)s, and its log names no error", code=exit_code
+    )
     return FailureFinding(FailureCause.EXIT_CODE, Confidence.LIKELY, sentence)
 
 

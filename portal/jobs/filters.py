@@ -20,6 +20,7 @@ from django.utils.translation import gettext_lazy as _
 from django_filters.fields import IsoDateTimeField
 
 from portal.accounts.models import User
+from portal.jobs.failure_causes import FailureCause
 from portal.jobs.models import Job, Replica
 from portal.jobs.querysets import JobQuerySet
 from portal.jobs.selectors import LABEL
@@ -70,6 +71,13 @@ class JobFilters(df.FilterSet):
         method="by_reason",
         error_messages=NOT_A_CHOICE,
         help_text="what it waits for; may be repeated",
+    )
+    cause = df.MultipleChoiceFilter(
+        "failure_cause",
+        choices=[(str(cause), str(cause)) for cause in FailureCause],
+        label=_("Why it failed"),
+        error_messages=NOT_A_CHOICE,
+        help_text="what made it fail; may be repeated",
     )
     project = df.CharFilter("project__slug", label=_("Project"), max_length=40)
     owner = df.CharFilter("owner__username", label=_("Owner"), max_length=150)

@@ -1,5 +1,6 @@
-"""The usability walk of docs/walk.md, each click counted: from a new account to a running job, and
-from a job that waits to an alternative that runs. With WALK_PICTURES=1 it draws its pictures."""
+"""The usability walk of docs/walk.md, each click counted: from a new account to a running job, from
+a job that waits to an alternative that runs, and from a failed job to a larger one. With
+WALK_PICTURES=1 it draws its pictures."""
 
 from __future__ import annotations
 
@@ -137,3 +138,28 @@ def test_a_job_that_waits_becomes_an_alternative_that_runs_in_two_clicks(walker,
         assert len(walk.clicks) <= 2, walk.clicks
         assert stack.job(waits)["status"] == "cancelled"
         end(page)
+
+
+OUT_OF_MEMORY = "echo 'RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB' >&2; exit 1"
+
+
+def test_a_failed_job_becomes_a_started_larger_one_in_two_clicks(walker, stack):
+    """It fails as PyTorch does where the GPU has too little memory."""
+    failed = stack.submit(["sh", "-c", OUT_OF_MEMORY], name="train", device={"mig": "1g.18gb"})
+    stack.until_status(failed, "failed")
+    until(lambda: stack.job(failed)["diagnosis"], what="the diagnosis")
+    walk = walker("alice", "failure")
+    page = walk.page
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    page.get_by_role("link", name="train").first.click()
+    title = page.get_by_role("heading", level=2, name=re.compile("^CUDA ran out of memory"))
+    expect(title).to_be_visible()
+    expect(page.get_by_role("link", name="Line 1 of the log of rank 0")).to_be_visible()
+    walk.picture("1-job")
+    walk.click("link", re.compile("^Ask again with"))
+    expect(page.locator("[data-part=preview]")).to_contain_text("Can start now")
+    walk.picture("2-request")
+    walk.click("button", "Submit and start")
+    expect(page.locator("[data-part=head]")).to_contain_text("1g.35gb")
+    walk.picture("3-job")
+    assert len(walk.clicks) == 2, walk.clicks

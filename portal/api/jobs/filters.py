@@ -11,6 +11,7 @@ from rest_framework.request import Request
 
 from portal.accounts.models import User
 from portal.api.protocol.pagination import ID_POSITION, NewestFirstPagination
+from portal.jobs.failure_causes import FailureCause
 from portal.jobs.filters import KINDS, ORDERS, JobFilters
 from portal.jobs.models import Job
 from portal.jobs.selectors import jobs_visible_to
@@ -31,6 +32,11 @@ class JobQuerySerializer(serializers.Serializer[Any]):
         choices=[(str(code), str(code)) for code in ReasonCode],
         required=False,
         help_text="why the job waits; may be repeated",
+    )
+    cause = serializers.MultipleChoiceField(
+        choices=[(str(cause), str(cause)) for cause in FailureCause],
+        required=False,
+        help_text="what made the job fail; may be repeated",
     )
     project = serializers.CharField(max_length=40, required=False)
     owner = serializers.CharField(max_length=150, required=False)

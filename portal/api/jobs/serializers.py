@@ -9,6 +9,7 @@ from rest_framework.reverse import reverse
 
 from portal.allocations.models import Allocation
 from portal.allocations.selectors import gpu_hours
+from portal.api.jobs.diagnosis_serializers import DiagnosisSerializer, diagnosis_data
 from portal.api.jobs.reason_serializers import (
     NoEstimateSerializer,
     ReasonSerializer,
@@ -153,6 +154,9 @@ class JobSummarySerializer(KeptFields):
     bound = serializers.SerializerMethodField(
         help_text="when a wait ends at the latest, and who ends it; null if the reason says all"
     )
+    diagnosis = serializers.SerializerMethodField(
+        help_text="why it failed and what mends it; null until that is known, and for other jobs"
+    )
     gpu_hours = serializers.SerializerMethodField(help_text="rounded up to four decimals")
     links = serializers.SerializerMethodField()
 
@@ -170,6 +174,7 @@ class JobSummarySerializer(KeptFields):
             "priority",
             "status",
             "stop_reason",
+            "diagnosis",
             "reason",
             "position",
             "estimate",
@@ -209,6 +214,10 @@ class JobSummarySerializer(KeptFields):
     @extend_schema_field(WaitBoundSerializer(allow_null=True))
     def get_bound(self, job: Job) -> dict[str, Any] | None:
         return bound_data(wait_bound(job))
+
+    @extend_schema_field(DiagnosisSerializer(allow_null=True))
+    def get_diagnosis(self, job: Job) -> dict[str, Any] | None:
+        return diagnosis_data(job.diagnosis)
 
     def get_gpu_hours(self, job: Job) -> str:
         return str(gpu_hours(self.context["usage"].get(job.pk, 0)))

@@ -14,6 +14,7 @@ from portal.cli.job_text import (
     LIVE_STATUSES,
     REPLICA_COLUMNS,
     Row,
+    diagnosis_facts,
     job_columns,
     job_facts,
 )
@@ -54,6 +55,10 @@ def ps(
         list[str] | None, typer.Option("--state", "-s", help="only these states; repeatable")
     ] = None,
     name: Annotated[str, typer.Option(help="part of the name")] = "",
+    cause: Annotated[
+        list[str] | None,
+        typer.Option("--cause", help="only jobs that failed by these, such as gpu_memory"),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000)] = DEFAULT_LIMIT,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="refresh until Ctrl-C")] = False,
     output: OutputOption = OutputFormat.TABLE,
@@ -64,7 +69,8 @@ def ps(
         "mine": None if everyone else "true",
         "project": project,
         "name": name,
-        "status": state or ([] if everything else list(LIVE_STATUSES)),
+        "status": state or ([] if everything or cause else list(LIVE_STATUSES)),
+        "cause": cause or [],
         "page_size": min(limit, 200),
     }
     if watch and is_terminal(sys.stdout) and output in (OutputFormat.TABLE, OutputFormat.WIDE):
@@ -87,15 +93,19 @@ def why(
     job: Annotated[str, typer.Argument()],
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Explain why a job waits, until when, and what would let it start sooner."""
+    """Explain why a job waits, until when, and what would let it start sooner; or why it failed."""
     cli = cli_context(context)
     row = fetch_job(cli.client, job)
     if output in (OutputFormat.JSON, OutputFormat.YAML):
-        names = ("id", "status", "reason", "position", "estimate", "no_estimate", "bound", "result")
+        names = (
+            *("id", "status", "reason", "position", "estimate", "no_estimate", "bound"),
+            *("diagnosis", "result"),
+        )
         print_data({name: row.get(name) for name in names}, output)
         return
     if output is OutputFormat.NAME:
-        typer.echo(single_line((row.get("reason") or {}).get("code", "")))
+        cause = (row.get("diagnosis") or {}).get("cause", "")
+        typer.echo(single_line((row.get("reason") or {}).get("code", cause)))
         return
     console(sys.stdout).print(facts_table(_explained(row, cli)))
     alternatives = (row.get("reason") or {}).get("alternatives") or []
@@ -186,6 +196,8 @@ def _watch(cli: CliContext, query: dict[str, Any], limit: int, *, wide: bool) ->
 
 def _explained(row: Row, cli: CliContext) -> list[tuple[str, object]]:
     reason = row.get("reason") or {}
+    if failure := diagnosis_facts(row):
+        return [("Job", f"{row['id']} {row['name']}"), ("State", row["status"]), *failure]
     return [
         ("Job", f"{row['id']} {row['name']}"),
         ("State", row["status"]),

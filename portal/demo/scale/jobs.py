@@ -9,6 +9,7 @@ from agents.contract.documents import SliceKind
 from portal.accounts.models import Project, User
 from portal.allocations.models import Allocation
 from portal.demo.scale.devices import DevicePool, gpu_slice
+from portal.demo.scale.failures import diagnose_seeded
 from portal.demo.scale.people import People
 from portal.demo.scale.reasons import random_code, random_estimate, random_reason
 from portal.demo.scale.requests import JobFactory
@@ -16,7 +17,13 @@ from portal.demo.scale.size import DAYS, SeededRandom
 from portal.inventory.models import Gpu, Slice
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
 from scheduler.core.model.reasons import ReasonCode
-from scheduler.core.model.states import AllocationStatus, JobStatus, ReplicaStatus, SliceStatus
+from scheduler.core.model.states import (
+    JOB_FAILED,
+    AllocationStatus,
+    JobStatus,
+    ReplicaStatus,
+    SliceStatus,
+)
 
 # Percent of all jobs that are live (have devices now), and that wait.
 LIVE_PERCENT, WAITING_PERCENT = 34, 12
@@ -226,6 +233,8 @@ class JobGenerator:
         failed = {"rank": 0, "status": "exited", "exit_code": code, "code": ""}
         if code:
             attempt.first_failure = failed | {"sentence": f"rank 0 ended with exit code {code}"}
+        if job.status in JOB_FAILED:
+            diagnose_seeded(job, nth, code)
         replica = Replica(
             id=self.rng.uuid(),
             attempt=attempt,

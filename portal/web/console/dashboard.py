@@ -9,13 +9,14 @@ from django.utils.translation import ngettext
 
 from portal.web.console.access import platform_admins_only
 from portal.web.console.alerts import Alert, active_alerts
+from portal.web.console.failures import recent_failures
 from portal.web.http import AuthenticatedHttpRequest
 
 
 @platform_admins_only
 def console(request: AuthenticatedHttpRequest) -> HttpResponse:
     alerts = active_alerts(request.user)
-    context = {"alerts": alerts, "headline": headline(alerts)}
+    context = {"alerts": alerts, "headline": headline(alerts), "failures": recent_failures()}
     return render(request, "web/console/dashboard.html", context)
 
 

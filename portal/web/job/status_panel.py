@@ -16,6 +16,7 @@ from portal.jobs.pulls import replica_pull
 from portal.planning.estimates import no_estimate_for_code, no_estimate_for_job
 from portal.planning.offers import job_offers
 from portal.planning.visible_reasons import visible_reason
+from portal.web.job.diagnosis import ShownDiagnosis, shown_diagnosis
 from portal.web.wording.evidence import evidence_rows
 from portal.web.wording.labels import elapsed, exit_meaning
 from portal.web.wording.messages import failure_text, message_text, stored_text
@@ -81,6 +82,8 @@ class StatusPanel:
     no_estimate: str = ""
     """Why there is no expected start."""
     pulls: list[PanelPull] = field(default_factory=list)
+    diagnosis: ShownDiagnosis | None = None
+    """Of a failed job."""
 
 
 def status_panel(
@@ -116,9 +119,10 @@ def status_panel(
             return StatusPanel("wait", "stop", _("Cancelled"), _("It no longer uses any resources"))
         case JobStatus.TIMED_OUT:
             change = _("Clone it with a longer time limit, or resume it from a checkpoint")
-            return StatusPanel("warn", "clock", _("Time limit reached"), change)
+            limit = StatusPanel("warn", "clock", _("Time limit reached"), change)
+            return replace(limit, diagnosis=shown_diagnosis(job))
         case JobStatus.FAILED:
-            return _failed(attempt)
+            return _diagnosed(_failed(attempt), shown_diagnosis(job))
         case _:
             return None
 
@@ -192,6 +196,19 @@ def _pulls(job: Job, replicas: list[Replica]) -> list[PanelPull]:
                 replica.location, message_text(pull.message), pull.percent
             )
     return [found[location] for location in sorted(found)]
+
+
+def _diagnosed(panel: StatusPanel, diagnosis: ShownDiagnosis | None) -> StatusPanel:
+    """The panel with what failed as its title, and what to do below it."""
+    if diagnosis is None:
+        return panel
+    return replace(
+        panel,
+        title=diagnosis.headline,
+        sentence=diagnosis.advice,
+        code=panel.code or diagnosis.cause,
+        diagnosis=diagnosis,
+    )
 
 
 def _failed(attempt: Attempt | None) -> StatusPanel:

@@ -52,7 +52,13 @@ from portal.web.logs.cursor import Cursor, parse_cursor
 from portal.web.logs.updates import LogUpdate, log_update
 from portal.web.page_parts import PageFace, page_face
 from portal.web.wording.messages import refusal_text
-from scheduler.core.model.states import JOB_FINAL, JOB_WAITING, JobStatus, SliceStatus
+from scheduler.core.model.states import (
+    JOB_FAILED,
+    JOB_FINAL,
+    JOB_WAITING,
+    JobStatus,
+    SliceStatus,
+)
 
 # Tabs whose log lines are sent as they arrive.
 TABS_WITH_LOG_LINES = ("logs", "full")
@@ -64,6 +70,8 @@ BEATS_BETWEEN_READS = 2
 REFRESH_SECONDS = 60
 # The last log bytes may arrive this long after the job has ended; the stream waits for them.
 LATE_LOG_SECONDS = 5
+# And the cause of a failure this long, if no worker comes to it.
+LATE_DIAGNOSIS_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +201,7 @@ def _read_update(
         has_parts = is_stale or state != before.state
         if has_parts:
             events.append(sse_event("page", _parts(user, job, followed, notice), id=str(cursor)))
-    is_over = is_final and not has_more and _is_log_complete(job)
+    is_over = is_final and not has_more and _is_complete(job)
     return JobUpdate(events, cursor, state, has_parts, has_more, is_over, _bells(job))
 
 
@@ -246,7 +254,10 @@ def _last_replicas(job: Job) -> list[Replica]:
 def _state(job: Job, replicas: list[Replica]) -> tuple[tuple[Any, ...], int]:
     """What the parts are rendered from, except the length of the log; and the job's last event."""
     event = Event.objects.filter(job=job).aggregate(last=Max("id"))["last"] or 0
-    row = (job.status, job.position, job.reason, job.estimate, job.deadline_at, job.reserved_at)
+    row = (
+        *(job.status, job.position, job.reason, job.estimate, job.deadline_at, job.reserved_at),
+        job.diagnosis,
+    )
     ranks = tuple((r.pk, r.status, r.exit_code, r.log_bytes > 0, str(r.pull)) for r in replicas)
     return (event, str(row), ranks, _carved_slices(job, replicas)), event
 
@@ -259,7 +270,10 @@ def _carved_slices(job: Job, replicas: list[Replica]) -> int:
     return held.filter(slice__status=SliceStatus.READY).count()
 
 
-def _is_log_complete(job: Job) -> bool:
+def _is_complete(job: Job) -> bool:
+    """Neither log bytes nor a diagnosis are to be expected any more."""
     if job.finished_at is None:
         return True
-    return (timezone.now() - job.finished_at).total_seconds() > LATE_LOG_SECONDS
+    is_diagnosed = JobStatus(job.status) not in JOB_FAILED or job.diagnosis is not None
+    wait_seconds = LATE_LOG_SECONDS if is_diagnosed else LATE_DIAGNOSIS_SECONDS
+    return (timezone.now() - job.finished_at).total_seconds() > wait_seconds

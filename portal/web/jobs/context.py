@@ -15,10 +15,13 @@ from django.utils.translation import gettext_lazy, ngettext
 from portal.accounts.models import User
 from portal.accounts.selectors import projects_of
 from portal.jobs.bulk_cancel import cancel_permission
+from portal.jobs.failure_causes import FailureCause
+from portal.jobs.failure_counts import failures_by_cause
 from portal.jobs.filters import KINDS, ORDERS, JobFilters, hidden_fields
 from portal.jobs.models import Job
 from portal.jobs.paging import Page, page_of
 from portal.jobs.selectors import jobs_visible_to
+from portal.web.wording.failures import cause_label
 from portal.web.wording.labels import BADGES, Badge
 from portal.web.wording.reason_badges import REASONS
 from scheduler.core.model.states import JOB_ALLOCATED, JOB_FINAL, JOB_WAITING
@@ -43,7 +46,10 @@ KIND_LABELS: dict[str, str | Promise] = {
     "service": gettext_lazy("Service"),
 }
 # The filters under "More filters", which is unfolded while one of them is set.
-MORE_FILTERS = ("reason", "project", "owner", "node", "kind", "submitted_after", "submitted_before")
+MORE_FILTERS = (
+    *("reason", "cause", "project", "owner", "node", "kind"),
+    *("submitted_after", "submitted_before"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,7 @@ def job_list_context(user: User, query: QueryDict) -> dict[str, Any]:
         "is_more_open": any(filters.data.get(name) for name in MORE_FILTERS),
         "status_links": _status_links(filters),
         "query": urlencode(kept),
+        "causes": _cause_links(filters),
         "stream": _stream(page.rows, kept),
         "may_cancel": _may_cancel(user, page.rows),
     }
@@ -134,6 +141,7 @@ def _choices(user: User) -> dict[str, Choices]:
     return {
         "status": _choices_of(BADGES),
         "reason": _choices_of(REASONS),
+        "cause": [(str(cause), cause_label(cause)) for cause in FailureCause],
         "project": [(slug, slug) for slug in slugs.order_by("slug")],
         "kind": [(kind, KIND_LABELS[kind]) for kind in KINDS],
         "order": [(order, ORDER_LABELS[order]) for order in ORDERS],
@@ -159,6 +167,20 @@ def _status_links(filters: JobFilters) -> list[tuple[str, str | Promise, bool]]:
         values = _values(statuses)
         query = [("status", value) for value in values] + kept
         links.append(("?" + urlencode(query), label, current == set(values)))
+    return links
+
+
+def _cause_links(filters: JobFilters) -> list[tuple[str, str, int, bool]]:
+    """Links that filter by a cause of failure: address, label, number of jobs, is current."""
+    if filters.errors:
+        return []
+    kept = hidden_fields(filters, "cause")
+    current = filters.data.getlist("cause")
+    links = []
+    for row in failures_by_cause(filters.qs):
+        is_current = current == [row.cause]
+        query = kept if is_current else [*kept, ("cause", row.cause)]
+        links.append(("?" + urlencode(query), cause_label(row.cause), row.count, is_current))
     return links
 
 

@@ -25,7 +25,7 @@ ROWS_AT_ONCE = 500
 COLUMNS = (
     *("job", "name", "project", "owner", "kind", "status", "reason", "why", "position"),
     *("expected_start", "device", "time_limit_seconds"),
-    *("submitted_at", "started_at", "finished_at"),
+    *("submitted_at", "started_at", "finished_at", "failure_cause", "failure"),
 )
 # Spreadsheets take a cell that begins like this for a formula; a quote before it makes it text.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -77,6 +77,7 @@ def csv_cells(job: Job, zone: tzinfo) -> list[Any]:
         *(_iso(expected.at if expected else None, zone), device_label(job)),
         job.time_limit_seconds,
         *(_iso(at, zone) for at in (job.submitted_at, job.started_at, job.finished_at)),
+        *(job.failure_cause, (job.diagnosis or {}).get("sentence", "")),
     ]
 
 

@@ -24,6 +24,8 @@ START_CONDITIONS = frozenset({"begin_at", "after"})
 MAX_CHANGES_LENGTH = 65_536
 # What the suggestion of a refusal may change too: in the form, never of a submitted job.
 MENDABLE = CHANGEABLE | {"command", "launcher", "processes"}
+# What an address may change of a job that is asked for again, such as the remedy of a failed one.
+PREFILLABLE = MENDABLE | {"memory", "shm", "disk"}
 
 
 def split_words(text: str) -> list[str]:

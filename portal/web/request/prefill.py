@@ -20,7 +20,7 @@ from portal.web.request.form import (
     values_from_job,
     values_from_request,
 )
-from portal.web.request.form_fields import parse_changes
+from portal.web.request.form_fields import PREFILLABLE, parse_changes
 from portal.web.request.quick_starts import quick_start_values
 from portal.web.wording.messages import refusal_text
 from scheduler.core.request import RequestLimits
@@ -62,7 +62,7 @@ def prefill(
     candidates = (query.get("project", ""), origin_slug, *slugs)
     project = next((slug for slug in candidates if slug in slugs), "")
     if source:
-        changes = parse_changes(query.get("change", ""))
+        changes = parse_changes(query.get("change", ""), PREFILLABLE)
         values = values_from_job(user, source, project, changes, limits)
     elif template:
         values = values_from_request(template.request, project)

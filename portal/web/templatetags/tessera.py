@@ -17,6 +17,7 @@ from portal.planning.estimates import no_estimate_for_job
 from portal.planning.offers import job_offers
 from portal.web.wording import (
     code_labels,
+    failures,
     labels,
     messages,
     start_estimates,
@@ -83,6 +84,18 @@ def stored_text(stored: dict[str, Any] | None) -> SafeString:
 @register.filter
 def event_text(event: Event) -> SafeString:
     return times.text_with_elements(messages.event_text(event))
+
+
+@register.filter
+def cause_label(code: str) -> str:
+    """Why jobs fail, in a few words."""
+    return failures.cause_label(code)
+
+
+@register.filter
+def failure_headline(job: Job) -> str:
+    """What failed; it may quote the log."""
+    return failures.failure_headline(job)
 
 
 @register.filter
