@@ -28,6 +28,7 @@ from portal.accounts.services import (
 from portal.admin_base import ReadOnlyAdmin, VersionedForm, show_refusals
 from portal.quotas.models import Budget, PlannerPolicy, Quota
 from portal.quotas.policy import POLICY_OPTIONS, policy_set
+from portal.quotas.policy_help import POLICY_HELP
 from portal.quotas.projects import project_create
 
 
@@ -152,44 +153,6 @@ class BudgetAdmin(ReadOnlyAdmin):
 
 def _link(address: str) -> SafeString:
     return format_html('<a href="{}">{}</a>', address, _("Open in the console"))
-
-
-# Help texts of the policy's fields.
-POLICY_HELP = {
-    "order": _(
-        "The order of jobs within a priority. fair: by expected work and the owner's recent usage. "
-        "fifo: by time of submission. shortest, smallest: by time limit, or by time limit x "
-        "GPUs."
-    ),
-    "backfill": _(
-        "Which jobs may start before a blocked one. easy: those that do not delay the first "
-        "blocked jobs. conservative: those that delay no job ahead of them. skip: all that fit."
-    ),
-    "preemption": _(
-        "Which preemptible jobs may be stopped. priority: those of lower priority, and those on "
-        "borrowed quota that the lender needs. order: also those later in the order."
-    ),
-    "quota_preemption": _(
-        "Whose preemptible jobs of lower priority may be stopped for an urgent job that finds the "
-        "quota full. owner: those of its owner. project: also those of others in the project."
-    ),
-    "merge": _("Delete idle slices to make room."),
-    "warm": _(
-        "Carve slices ahead of demand, as recent requests suggest, and delete idle ones that are "
-        "in the way. Pinned GPUs are left alone."
-    ),
-    "reservations": _("How many blocked jobs get a reserved start time (backfill: easy)."),
-    "hysteresis": _("By what factor a job must be earlier in the order to stop a running one."),
-    "protection_seconds": _(
-        "A running job is not stopped in this time. It doubles with each preemption of the job."
-    ),
-    "patience_seconds": _(
-        "A job that has waited this long counts as half its size; after twice as long, as a third."
-    ),
-    "bypass_limit": _("A job that was bypassed this many times goes first."),
-    "moves": _("How many restartable jobs may be moved to make room for one job. 0: none."),
-    "half_life_seconds": _("Past usage counts half after this time."),
-}
 
 
 class PolicyForm(VersionedForm):

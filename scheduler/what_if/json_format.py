@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from agents.contract.units import UNITS_PER_GPU
+from scheduler.core.model.policy import Policy
 from scheduler.what_if.changes import (
     ClusterChange,
     LayoutPinned,
@@ -147,7 +148,7 @@ def parse_policy(word: str) -> PolicySet:
 
 def _option_text(name: str, text: str) -> Any:
     """A number if it reads as one. `preemption=off` is a string, `merge=off` is a boolean."""
-    if name == "merge":
+    if isinstance(getattr(Policy(), name, None), bool):
         return TRUE_FALSE.get(text, text)
     for kind in (int, float):
         try:

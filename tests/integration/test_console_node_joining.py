@@ -160,6 +160,15 @@ def test_a_node_is_withdrawn_until_a_machine_has_joined_as_it(root):
         node_withdraw(node=Node.objects.get(), actor="root")
 
 
+def test_a_node_is_retired_after_a_page_that_says_what_ends(root):
+    a_node("gpu01")
+    assert "Its name stays taken" in root.get("/console/nodes/gpu01/retire").content.decode()
+    answer = root.post("/console/nodes/gpu01/retire", follow=True)
+    assert "gpu01 is retired" in answer.content.decode()
+    assert root.get("/console/nodes/gpu01/").status_code == 404
+    assert AuditEntry.objects.get(action="node_retire").actor == "root"
+
+
 def test_an_admin_of_an_empty_portal_is_led_from_home_to_a_first_project(root):
     text = root.get("/").content.decode()
     assert text.index("/console/nodes/add") < text.index("/projects/new")

@@ -133,6 +133,7 @@ def a_world() -> World:
         "name": node.name,
         "pk": "1",
         "uidb64": "MQ",
+        "number": str(what_if.pk),
     }
     headers = {
         "node": {"Authorization": f"Agent {secret}"},

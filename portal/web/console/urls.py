@@ -14,7 +14,9 @@ from portal.web.console import (
     limits,
     node_keys,
     node_page,
+    node_retirement,
     nodes,
+    policy,
     project_new,
     project_settings,
     projects,
@@ -22,6 +24,7 @@ from portal.web.console import (
     storage,
     user_page,
     users,
+    what_ifs,
 )
 
 urlpatterns = [
@@ -60,6 +63,7 @@ urlpatterns = [
     path("console/nodes/<str:name>/stream", node_page.node_stream, name="node_stream"),
     path("console/nodes/<str:name>/join-token", node_page.join_token, name="node_join_token"),
     path("console/nodes/<str:name>/withdraw", node_page.withdraw, name="node_withdraw"),
+    path("console/nodes/<str:name>/retire", node_retirement.retire, name="node_retire"),
     path("console/nodes/<str:name>/uncordon", nodes.uncordon, name="uncordon"),
     path("console/nodes/<str:name>/drain", nodes.drain, name="drain"),
     path("console/nodes/<str:name>/revoke", node_keys.revoke, name="revoke"),
@@ -68,6 +72,12 @@ urlpatterns = [
     path("console/nodes/<str:name>/preview", nodes.preview, name="preview"),
     path("console/disputes/", disputes.disputes, name="disputes"),
     path("console/disputes/<int:claim>/decide", disputes.dispute, name="dispute"),
+    path("console/policy/", policy.policy, name="policy"),
+    path("console/settings/", policy.portal_settings, name="portal_settings"),
+    path("console/what-if/", what_ifs.what_ifs, name="what_ifs"),
+    path("console/what-if/<int:number>/", what_ifs.what_if, name="what_if"),
+    path("console/what-if/<int:number>/stream", what_ifs.what_if_stream, name="what_if_stream"),
+    path("console/what-if/<int:number>/cancel", what_ifs.cancel, name="what_if_cancel"),
     path("console/images/", catalogue.images, name="images"),
     path("console/images/<slug:slug>/", catalogue.image_policy, name="image_policy"),
     path("console/storage/", storage.storage, name="storage"),

@@ -57,6 +57,18 @@ PAGES: tuple[SearchPage, ...] = (
         "web:limits", _("Quotas and budgets"), "quotas budgets limits", Readers.PLATFORM_ADMINS
     ),
     SearchPage("web:node_list", _("Nodes"), "nodes servers drain cordon", Readers.PLATFORM_ADMINS),
+    SearchPage("web:node_add", _("Add a node"), "join token enrol", Readers.PLATFORM_ADMINS),
+    SearchPage("web:user_list", _("Users"), "users people accounts", Readers.PLATFORM_ADMINS),
+    SearchPage("web:user_new", _("Add a user"), "invite account new", Readers.PLATFORM_ADMINS),
+    SearchPage("web:project_new", _("New project"), "create team", Readers.PLATFORM_ADMINS),
+    SearchPage("web:policy", _("Policy"), "planner scheduling options", Readers.PLATFORM_ADMINS),
+    SearchPage(
+        "web:portal_settings",
+        _("Settings of the portal"),
+        "environment variables configuration",
+        Readers.PLATFORM_ADMINS,
+    ),
+    SearchPage("web:what_ifs", _("What if"), "replay simulate forecast", Readers.PLATFORM_ADMINS),
     SearchPage("web:images", _("Images"), "images registry policy", Readers.PLATFORM_ADMINS),
     SearchPage("web:storage", _("Storage"), "storage logs retention", Readers.PLATFORM_ADMINS),
     SearchPage("web:audit", _("Audit"), "audit trail changes history", Readers.PLATFORM_ADMINS),

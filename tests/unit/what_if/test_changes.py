@@ -41,6 +41,7 @@ WORDS = [
     (parse_policy, "moves=4", {"kind": "policy", "name": "moves", "value": 4}),
     (parse_policy, "hysteresis=2.5", {"kind": "policy", "name": "hysteresis", "value": 2.5}),
     (parse_policy, "merge=off", {"kind": "policy", "name": "merge", "value": False}),
+    (parse_policy, "warm=true", {"kind": "policy", "name": "warm", "value": True}),
     (parse_policy, "preemption=off", {"kind": "policy", "name": "preemption", "value": "off"}),
 ]
 
