@@ -17,7 +17,7 @@ from portal.planning.estimates import no_estimate_for_code, no_estimate_for_job
 from portal.planning.offers import job_offers
 from portal.planning.visible_reasons import visible_reason
 from portal.web.job.diagnosis import ShownDiagnosis, shown_diagnosis
-from portal.web.wording.evidence import evidence_rows
+from portal.web.wording.evidence import unsaid_evidence
 from portal.web.wording.labels import elapsed, exit_meaning
 from portal.web.wording.messages import failure_text, message_text, stored_text
 from portal.web.wording.reason_badges import REASON_STYLES
@@ -141,7 +141,7 @@ def _waiting(job: Job, reason: dict[str, Any] | None, may_replace: bool) -> Stat
         title=stored_text(reason),
         sentence=stored_text(reason, "unblocks"),
         code=reason["code"],
-        evidence=evidence_rows(reason),
+        evidence=unsaid_evidence(reason, stored_text(reason)),
         expected=expected_start(job),
         alternatives=[_alternative(job, stored) for stored in reason.get("alternatives", ())],
         may_replace=may_replace,

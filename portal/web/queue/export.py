@@ -88,11 +88,16 @@ def _cells(row: QueueRow, work_unit_seconds: int) -> list[Any]:
         *(names if row.shows_names else ["", "", "", ""]),
         *(job.status, reason.get("code", "")),
         *(reason.get("sentence", "") if row.shows_names else "",),
-        *(_iso(row.expected.at if row.expected else None), _iso(job.reserved_at)),
+        *(_iso(_expected_at(row)), _iso(job.reserved_at)),
         *(device_label(job), gpu_hours(work_unit_seconds), job.time_limit_seconds),
         *(job.priority, job.bypassed, job.preempted),
         _iso(job.queued_at or job.submitted_at),
     ]
+
+
+def _expected_at(row: QueueRow) -> datetime | None:
+    """None where only a bound is told."""
+    return row.expected.at if row.expected and not row.expected.cases else None
 
 
 def _iso(moment: datetime | None) -> str:

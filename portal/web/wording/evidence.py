@@ -1,5 +1,6 @@
 """The evidence of a reason: its numbers, each with a label and a unit."""
 
+import re
 from typing import Any
 
 from django.utils.functional import Promise
@@ -62,11 +63,25 @@ LABELS: dict[str, str | Promise] = {
 JOBS = frozenset({"job", "stopping", "after"})
 # Keys whose value maps a user or project to units.
 OWNERS = frozenset({"held_by", "borrowed_by"})
+# Keys that sentences of reasons also name.
+SAID = frozenset({"needed", "free", "limit_units", "used_units", "needed_units", "job", "begin_at"})
 
 
 def evidence_rows(reason: dict[str, Any]) -> list[tuple[str, str]]:
     """Labels and values, such as ("Free by node", "node-a 2, node-b 1"). Units become GPUs."""
     return [(_label(key), _value(key, value)) for key, value in reason["evidence"].items()]
+
+
+def unsaid_evidence(reason: dict[str, Any], sentence: str) -> list[tuple[str, str]]:
+    """Without the figures that the sentence itself has: what a reader has just read proves
+    nothing."""
+    rows = zip(reason["evidence"], evidence_rows(reason), strict=True)
+    return [row for key, row in rows if not (key in SAID and _is_said(row[1], sentence))]
+
+
+def _is_said(value: str, sentence: str) -> bool:
+    figure = re.escape(value.removesuffix(" GPU"))
+    return re.search(rf"(?<![\w.]){figure}(?![\w.]\w)", sentence) is not None
 
 
 def _label(key: str) -> str:
