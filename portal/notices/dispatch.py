@@ -12,6 +12,7 @@ from smtplib import SMTPException, SMTPRecipientsRefused
 
 from django.core.mail import get_connection
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from portal.accounts.models import User
@@ -87,9 +88,10 @@ def notices_forget(now: datetime) -> None:
     NoticeMail.objects.filter(created_at__lt=now - RETENTION).delete()
 
 
-def _due(waiting: Iterable[Notice], column: str) -> Iterable[int]:
-    rows = waiting.filter(**{f"{column}__isnull": False}).order_by(column)  # type: ignore[attr-defined]
-    return rows.values_list(column, flat=True).distinct()[:RECIPIENTS]  # type: ignore[no-any-return]
+def _due(waiting: QuerySet[Notice], column: str) -> Iterable[int]:
+    """The people, or the chats, of these notices."""
+    rows = waiting.filter(**{f"{column}__isnull": False}).order_by(column)
+    return rows.values_list(column, flat=True).distinct()[:RECIPIENTS]
 
 
 def _gather_mail(recipient: int, now: datetime) -> None:

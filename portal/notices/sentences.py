@@ -99,7 +99,7 @@ def _of_job(notice: Notice, job: Job) -> str:
 
 
 def _of_budget(notice: Notice) -> str:
-    data = notice.data
+    data: dict[str, str] = notice.data
     if data["user"]:
         return (
             _("%(percent)s %% of the budget of %(user)s in %(project)s is used or reserved") % data
@@ -116,8 +116,8 @@ def _of_node(notice: Notice) -> str:
 
 def _counts(notices: Sequence[Notice]) -> str:
     """ "12 jobs failed, 2 jobs end soon"."""
-    counts = {kind: sum(n.kind == kind for n in notices) for kind in NoticeKind}
-    sentences = {
+    counts = {str(kind): sum(n.kind == kind for n in notices) for kind in NoticeKind}
+    sentences: dict[str, str] = {
         NoticeKind.FAILED: ngettext("%(n)s job failed", "%(n)s jobs failed", counts["failed"]),
         NoticeKind.ENDING: ngettext("%(n)s job ends soon", "%(n)s jobs end soon", counts["ending"]),
         NoticeKind.STARTED: ngettext(

@@ -1,5 +1,6 @@
 """The form of a new webhook."""
 
+from enum import StrEnum
 from typing import Any
 
 from django import forms
@@ -65,7 +66,7 @@ class WebhookForm(forms.Form):
         """The job statuses to report; empty means all of them, and for a chat its default."""
         match self.cleaned_data["when"]:
             case "fails":
-                chosen = {JobStatus.FAILED, JobStatus.TIMED_OUT}
+                chosen: set[StrEnum] = {JobStatus.FAILED, JobStatus.TIMED_OUT}
             case "ends":
                 chosen = set(JOB_FINAL)
             case _ if self.chat_format() is ChatFormat.SIGNED:
