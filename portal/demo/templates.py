@@ -29,7 +29,7 @@ def add_demo_templates(runtime: str) -> None:
 def _templates(python: str, program: str) -> tuple[ReadyTemplate, ...]:
     return (
         _template(
-            "What a job gets",
+            "A first look at a slice",
             "The smallest slice. Prints the variables that tell a program its devices and peers.",
             {"name": "show-device", "command": [python, "-c", SHOW_DEVICE]},
             {"memory": "4GiB"},
@@ -52,7 +52,7 @@ def _templates(python: str, program: str) -> tuple[ReadyTemplate, ...]:
             {"gpus": 1},
         ),
         _template(
-            "A job that fails",
+            "Failing job",
             "Opens a file that does not exist: see how a failure is explained, and run it again.",
             {"name": "fails", "command": [python, "-c", FAIL]},
             {"memory": "4GiB"},
