@@ -47,8 +47,8 @@ def user_add(*, username: str, email: str = "", full_name: str = "", actor: str)
         raise Refused(ErrorCode.EMAIL_INVALID, sentence, "email") from error
     with transaction.atomic():
         if User.objects.filter(username__iexact=username).exists():
-            sentence = Message("There is an account %(name)s already", name=repr(username))
-            raise Refused(ErrorCode.NAME_TAKEN, sentence, "username")
+            taken = Message("There is an account %(name)s already", name=repr(username))
+            raise Refused(ErrorCode.NAME_TAKEN, taken, "username")
         user.save(force_insert=True)
         user_audit(user, AuditAction.USER_ADD, actor=actor, after={"by": "admin", "projects": 0})
     return user

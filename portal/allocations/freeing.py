@@ -1,10 +1,11 @@
 """How many GPUs of each model running jobs free until when, at the latest: by their time limits."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
+from typing import Any
 
 from django.db.models import F, Q, Sum, Value
 from django.db.models.functions import Coalesce, NullIf
@@ -42,10 +43,10 @@ def units_freeing(user: User, ends: Sequence[datetime]) -> list[FreeingUnits]:
         .values("key")
         .annotate(**sums)
     )
-    return _by_model(list(rows), len(spans))
+    return _by_model(rows, len(spans))
 
 
-def _by_model(rows: list[dict[str, int]], count: int) -> list[FreeingUnits]:
+def _by_model(rows: Iterable[Mapping[str, Any]], count: int) -> list[FreeingUnits]:
     """Boards of one model, such as H100 with 80 and with 94 GB, are one row."""
     found: dict[str, FreeingUnits] = defaultdict(lambda: FreeingUnits("", [0] * count, [0] * count))
     for row in rows:

@@ -1,5 +1,6 @@
 """The template context of the Queue page."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -32,10 +33,10 @@ from portal.web.queue.freeing_chart import (
     horizon_for,
     span_ends,
 )
-from portal.web.queue.groups import grouped
+from portal.web.queue.groups import QueueGroup, grouped
 from portal.web.queue.order_score import order_scores
 from portal.web.queue.order_sentences import order_sentences
-from portal.web.queue.rows import ending_job_row, queue_row, queue_viewer
+from portal.web.queue.rows import QueueRow, ending_job_row, queue_row, queue_viewer
 from portal.web.wording.capacity import capacity_line
 from portal.web.wording.reason_badges import REASONS
 
@@ -47,8 +48,8 @@ EACH = "each"
 def queue_context(user: User, query: QueryDict) -> dict[str, Any]:
     """Everything that the page shows, in a fixed number of queries."""
     filters = QueueFilterForm(query, user)
-    rows = filters.filtered(queue_in_order())
-    page = page_of(rows, SORTING, after=query.get("after", ""), before=query.get("before", ""))
+    jobs = filters.filtered(queue_in_order())
+    page = page_of(jobs, SORTING, after=query.get("after", ""), before=query.get("before", ""))
     viewer = queue_viewer(user, names=settings.PLATFORM.queue_names)
     policy, counts = current_policy(), queue_counts(user)
     kept = [(name, value) for name in ("whose", "reason") if (value := query.get(name, ""))]
@@ -57,7 +58,9 @@ def queue_context(user: User, query: QueryDict) -> dict[str, Any]:
     factors = order_factors(page.rows, policy, now)
     scores = order_scores(factors, policy.order)
     listed = [queue_row(job, viewer, policy.bypass_limit, scores.get(job.pk)) for job in page.rows]
-    rows = listed if shown is not kept else grouped(listed, factors)
+    rows: Sequence[QueueRow | QueueGroup] = (
+        listed if shown is not kept else grouped(listed, factors)
+    )
     ending = next_jobs_to_end(MAX_ENDING_JOBS)
     return {
         "page": Page([], page.before, page.after),
