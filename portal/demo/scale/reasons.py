@@ -65,7 +65,7 @@ def random_reason(
         ReasonCode.TOPOLOGY: make_message("topology.apart", device=device, free=need),
         ReasonCode.DEPENDENCY: make_message("dependency", jobs=f"J-{rng.random.randint(1, 900)}"),
         ReasonCode.BUDGET: make_message(
-            "budget.used_up", whose=project, day="2026-12-31", **limits
+            "budget.used_up", whose=project, day="2026-12-31 00:00 UTC", **limits
         ),
         ReasonCode.BEGIN_TIME: make_message("begin_time"),
         ReasonCode.HELD: make_message("held", because="data is still copied"),
