@@ -134,6 +134,8 @@ def test_files_have_the_readers_offset(olga, job, zone, offset):
     (row,) = file_of(olga, "/jobs.csv", zone)
     assert row["submitted_at"].endswith(offset)
     assert datetime.fromisoformat(row["submitted_at"]) == job.submitted_at.replace(microsecond=0)
+    (waiting,) = file_of(olga, "/queue.csv", zone)
+    assert waiting["waiting_since"].endswith(offset)
 
 
 def test_days_of_a_filter_begin_at_the_readers_midnight(client, olga, job):

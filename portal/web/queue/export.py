@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any
 
 from django.conf import settings
@@ -44,10 +44,12 @@ async def queue_csv(request: HttpRequest) -> HttpResponseBase:
     await release_connection()
     if isinstance(user, AnonymousUser):
         return HttpResponseRedirect(f"{reverse('web:sign_in')}?next={reverse('web:queue')}")
-    first = await shared_read(_read, user, request.GET, "")
+    # The lines are made after the response has begun, still on the reader's clock.
+    zone = timezone.get_current_timezone()
+    first = await shared_read(_read, user, request.GET, "", zone)
     if first.error:
         return HttpResponse(first.error, status=400, content_type="text/plain; charset=utf-8")
-    lines = _lines(user, request.GET, first)
+    lines = _lines(user, request.GET, first, zone)
     response = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
     name = f"queue-{timezone.localdate():%Y-%m-%d}.csv"
     response["Content-Disposition"] = f'attachment; filename="{name}"'
@@ -56,17 +58,19 @@ async def queue_csv(request: HttpRequest) -> HttpResponseBase:
     return response
 
 
-async def _lines(user: User, query: QueryDict, page: QueueCsvPage) -> AsyncIterator[str]:
+async def _lines(
+    user: User, query: QueryDict, page: QueueCsvPage, zone: tzinfo
+) -> AsyncIterator[str]:
     """No database connection is held between two pages."""
     # The byte order mark makes spreadsheets read UTF-8.
     yield "\ufeff" + csv_lines([COLUMNS])
     yield page.lines
     while page.after:
-        page = await shared_read(_read, user, query, page.after)
+        page = await shared_read(_read, user, query, page.after, zone)
         yield page.lines
 
 
-def _read(user: User, query: QueryDict, after: str) -> QueueCsvPage:
+def _read(user: User, query: QueryDict, after: str, zone: tzinfo) -> QueueCsvPage:
     filters = QueueFilterForm(query, user)
     if filters.errors:
         errors = (f"{name}: {' '.join(map(str, told))}" for name, told in filters.errors.items())
@@ -76,7 +80,8 @@ def _read(user: User, query: QueryDict, after: str) -> QueueCsvPage:
     policy = current_policy()
     factors = order_factors(page.rows, policy, timezone.now())
     rows = (queue_row(job, viewer, policy.bypass_limit) for job in page.rows)
-    lines = csv_lines(_cells(row, factors[row.job.pk].work_unit_seconds) for row in rows)
+    with timezone.override(zone):
+        lines = csv_lines(_cells(row, factors[row.job.pk].work_unit_seconds) for row in rows)
     return QueueCsvPage(lines, page.after)
 
 
@@ -101,4 +106,4 @@ def _expected_at(row: QueueRow) -> datetime | None:
 
 
 def _iso(moment: datetime | None) -> str:
-    return moment.isoformat(timespec="seconds") if moment else ""
+    return timezone.localtime(moment).isoformat(timespec="seconds") if moment else ""
