@@ -69,21 +69,6 @@ PAGES: tuple[SearchPage, ...] = (
         Readers.PLATFORM_ADMINS,
     ),
     SearchPage("web:what_ifs", _("What if"), "replay simulate forecast", Readers.PLATFORM_ADMINS),
-    SearchPage(
-        "web:node_add", _("Add a node"), "add node join token agent", Readers.PLATFORM_ADMINS
-    ),
-    SearchPage("web:user_list", _("Users"), "users people accounts", Readers.PLATFORM_ADMINS),
-    SearchPage("web:project_new", _("New project"), "new project create", Readers.PLATFORM_ADMINS),
-    SearchPage(
-        "web:policy", _("Policy"), "policy planner order preemption", Readers.PLATFORM_ADMINS
-    ),
-    SearchPage("web:what_ifs", _("What if"), "what-if replay simulate", Readers.PLATFORM_ADMINS),
-    SearchPage(
-        "web:portal_settings",
-        _("Settings of the portal"),
-        "settings configuration",
-        Readers.PLATFORM_ADMINS,
-    ),
     SearchPage("web:images", _("Images"), "images registry policy", Readers.PLATFORM_ADMINS),
     SearchPage("web:storage", _("Storage"), "storage logs retention", Readers.PLATFORM_ADMINS),
     SearchPage("web:audit", _("Audit"), "audit trail changes history", Readers.PLATFORM_ADMINS),
