@@ -33,8 +33,8 @@ def gpu_hours(unit_seconds: int) -> Fraction:
 
 
 def as_gpus(units: int, *, round_up: bool = True) -> str:
-    """Units as GPUs, such as "2.43", with at most two decimals. Round used amounts up and free
-    amounts down."""
+    """Units as GPUs, such as "2.43" or "1,230.5", with at most two decimals. Round used amounts up
+    and free amounts down."""
     hundredths = -(-units * 100 // UNITS_PER_GPU) if round_up else units * 100 // UNITS_PER_GPU
     whole, part = divmod(hundredths, 100)
-    return f"{whole}.{part:02}" if part else f"{whole}"
+    return f"{whole:,}.{part:02}" if part else f"{whole:,}"

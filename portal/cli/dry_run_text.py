@@ -109,4 +109,6 @@ def _limits(answer: DryRun, project: str, now: datetime) -> Iterator[str]:
         else:
             model = f"{limit_row['model']} " if limit_row["model"] else ""
             after, limit = gpu_count_text(limit_row["would_be"]), gpu_count_text(limit_row["limit"])
-            yield f"{holder}: {after} of {limit} {model}GPUs{over}"
+            promised = limit_row.get("promised", 0)
+            kept = f", {gpu_count_text(promised)} kept for jobs ahead" if promised else ""
+            yield f"{holder}: {after} of {limit} {model}GPUs{kept}{over}"

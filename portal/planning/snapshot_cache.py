@@ -43,6 +43,7 @@ from scheduler.core.model.snapshot import ClusterSnapshot
 from scheduler.core.model.states import GpuHealth, NodeStatus
 from scheduler.core.placement.feasibility import ClusterCapacity
 from scheduler.core.queue_trial import QueueTrial
+from scheduler.core.quota.promises import QuotaPromise, quota_promises
 
 log = logging.getLogger(__name__)
 MAX_AGE_SECONDS, LARGE_MAX_AGE_SECONDS = 60, 10
@@ -96,6 +97,11 @@ class CachedSnapshot:
             can_merge=self.policy.merge,
         )
         return replace(found, may_lag=self.is_large)
+
+    @cached_property
+    def promises(self) -> tuple[QuotaPromise, ...]:
+        """Quota that the pass keeps for waiting jobs. Within `locked`."""
+        return quota_promises(self.snapshot, self.trial.places)
 
     @property
     def boards(self) -> list[Board]:

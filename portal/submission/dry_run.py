@@ -160,6 +160,7 @@ def dry_run(*, user: User, request: JobRequest) -> DryRunResult:
                 units=units,
                 seconds=request.time_limit_seconds,
                 models=quota_models(board or check.board),
+                promises=cached.promises,
             ),
         )
 

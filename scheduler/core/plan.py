@@ -172,8 +172,10 @@ class Pass:
                 continue
             with state.reservations.trial():
                 placement = find_undelayed(state, turn, option, merging=False)
+            # Where other jobs are stopping it waits for them.
+            starts = placement is not None and not state.stopping.blocking(job, placement)
             state.ledger.rollback(mark)
-            if placement is not None:
+            if starts:
                 return True
         return False
 

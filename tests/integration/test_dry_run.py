@@ -229,7 +229,7 @@ def test_the_page_says_what_is_left_of_quota_and_budget(client, alice, vision):
         **{"topology": "best", "launcher": "none", "priority": "normal", "env": ""},
     }
     text = client.post("/request/preview", form).content.decode()
-    assert "0.29 of 4 GPU used by project vision after this" in text
+    assert "0.29 of 4 GPU held by project vision after this" in text
     budget = {"starts_at": ago(days=1), "ends_at": ahead(days=1), "actor": "root"}
     budget_add(project=vision, limit_unit_seconds=10 * GPU * HOUR, **budget)
     text = client.post("/request/preview", form).content.decode()

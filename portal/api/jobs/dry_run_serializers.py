@@ -51,6 +51,9 @@ class LimitUsageSerializer(serializers.Serializer[Any]):
     used = serializers.IntegerField(
         help_text="in use now; for a budget, including what running jobs may still use"
     )
+    promised = serializers.IntegerField(
+        help_text="kept for jobs ahead, which nobody holds yet; counts against the limit"
+    )
     would_be = serializers.IntegerField(help_text="with this job; for a budget, at most")
     limit = serializers.IntegerField(help_text="including what may be borrowed")
     is_over = serializers.BooleanField()
@@ -141,6 +144,7 @@ def _limit_data(effect: LimitEffect) -> dict[str, Any]:
         "user": effect.user,
         "model": effect.model,
         "used": effect.before,
+        "promised": effect.promised,
         "would_be": effect.after,
         "limit": effect.limit,
         "is_over": effect.is_exceeded,

@@ -18,6 +18,7 @@ from portal.api.quotas.serializers import (
     QuotaRequestSerializer,
     QuotaSerializer,
 )
+from portal.availability.promises import current_promises
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.quotas.models import Quota
@@ -36,9 +37,7 @@ class QuotaList(ApiView):
     @extend_schema(operation_id="quota_list", responses=list_response(QuotaSerializer))
     def get(self, request: ApiRequest) -> Response:
         """The quotas of your projects; all of them for a platform admin."""
-        return Response(
-            {"results": QuotaSerializer(visible_quotas(request.caller), many=True).data}
-        )
+        return Response({"results": _data(list(visible_quotas(request.caller)))})
 
 
 class ProjectQuota(ApiView):
@@ -105,7 +104,7 @@ def _set(request: ApiRequest, *, project: Project, user: User | None = None) -> 
 
     def current() -> tuple[Any, int]:
         row = Quota.objects.filter(project=project, user=user, model=limits["model"]).first()
-        return (QuotaSerializer(row).data, row.version) if row else (None, 0)
+        return (_data([row])[0], row.version) if row else (None, 0)
 
     with stale_version_shown(request.data, current):
         return _response(quota_set(project=project, user=user, actor=actor, **limits))
@@ -124,4 +123,10 @@ def _version(request: ApiRequest) -> int:
 
 
 def _response(quota: Quota) -> Response:
-    return Response(QuotaSerializer(quota).data, headers={"ETag": f'"{quota.version}"'})
+    return Response(_data([quota])[0], headers={"ETag": f'"{quota.version}"'})
+
+
+def _data(quotas: list[Quota]) -> list[dict[str, Any]]:
+    promises = current_promises({quota.project.slug for quota in quotas}) if quotas else []
+    rows = QuotaSerializer(quotas, many=True, context={"promises": promises}).data
+    return [dict(row) for row in rows]

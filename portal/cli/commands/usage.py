@@ -23,11 +23,10 @@ QUOTA_COLUMNS = [
     Column("PROJECT", lambda quota: quota["project"]),
     Column("USER", lambda quota: quota["user"] or "(all)"),
     Column("MODEL", lambda quota: quota["model"] or "(any)"),
-    Column("USED", lambda quota: gpu_count_text(quota["used_units"])),
+    Column("HELD", lambda quota: gpu_count_text(quota["used_units"])),
+    Column("PROMISED", lambda quota: gpu_count_text(quota.get("promised_units", 0))),
     Column("LIMIT", lambda quota: gpu_count_text(quota["limit_units"])),
-    Column(
-        "FREE", lambda quota: gpu_count_text(max(0, quota["limit_units"] - quota["used_units"]))
-    ),
+    Column("FREE", lambda quota: gpu_count_text(_free_units(quota))),
     Column("BORROWS", lambda quota: gpu_count_text(quota["borrow_units"]), wide=True),
     Column("LENDS", lambda quota: gpu_count_text(quota["lend_units"]), wide=True),
     Column("VERSION", lambda quota: quota["version"], wide=True),
@@ -44,10 +43,17 @@ def quota(
     project: Annotated[str, typer.Option("--project", "-p")] = "",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """List your quotas in GPUs: used, limit and free (sshare)."""
+    """List your quotas in GPUs: held, promised to jobs about to start, limit and free (sshare)."""
     rows = cli_context(context).client.rows("quotas")
     rows = [row for row in rows if project in ("", row["project"])]
     print_rows(rows, QUOTA_COLUMNS, output, name="project", empty="You have no quotas.")
+
+
+def _free_units(quota: Mapping[str, Any]) -> int:
+    """A portal of an earlier version promises nothing."""
+    held: int = quota["used_units"]
+    free: int = quota.get("free_units", max(0, quota["limit_units"] - held))
+    return free
 
 
 def usage(

@@ -16,9 +16,11 @@ from agents.contract.message import Message
 from portal.accounts.models import Project, Role, User
 from portal.accounts.selectors import is_project_admin, projects_of
 from portal.accounts.services import membership_remove, membership_set
+from portal.availability.promises import current_promises
 from portal.catalogue.selectors import image_policy_of, may_change_template, visible_templates
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
+from portal.quotas.figures import quota_figures
 from portal.quotas.models import Budget
 from portal.quotas.selectors import visible_quotas
 from portal.submission.approvals import jobs_to_approve
@@ -88,11 +90,13 @@ def render_project(
     budgets = Budget.objects.filter(project=row).select_related("project", "user")
     if not is_admin:
         budgets = budgets.filter(user__isnull=True) | budgets.filter(user=user)
+    quotas = visible_quotas(user).filter(project=row).order_by("user__username", "model")
+    promises = current_promises({row.slug})
     context = {
         "project": row,
         "is_admin": is_admin,
         "is_platform_admin": user.is_platform_admin,
-        "quotas": visible_quotas(user).filter(project=row).order_by("user__username", "model"),
+        "quotas": [(quota, quota_figures(quota, promises)) for quota in quotas],
         "budgets": budget_usages(budgets.order_by("-ends_at", "pk"), timezone.now()),
         "members": row.memberships.select_related("user").order_by("user__username"),
         "roles": ROLES,

@@ -290,8 +290,15 @@ def _limit_line(project: str, limit: LimitEffect) -> str:
         return text % words
     words = {
         "after": as_gpus(limit.after),
-        "limit": as_gpus(limit.limit),
+        "limit": as_gpus(limit.limit - limit.borrow),
         "gpus": f"{limit.model} GPU" if limit.model else "GPU",
         "whose": whose,
     }
-    return _("%(after)s of %(limit)s %(gpus)s used by %(whose)s after this") % words
+    line = _("%(after)s of %(limit)s %(gpus)s held by %(whose)s after this") % words
+    if limit.promised:
+        words = {"line": line, "promised": as_gpus(limit.promised)}
+        line = _("%(line)s, and %(promised)s kept for jobs ahead") % words
+    if limit.borrow:
+        words = {"line": line, "borrow": as_gpus(limit.borrow)}
+        line = _("%(line)s; it may borrow %(borrow)s more") % words
+    return line

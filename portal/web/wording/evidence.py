@@ -35,6 +35,7 @@ LABELS: dict[str, str | Promise] = {
     "borrowed_by_others_units": gettext_lazy("Borrowed by other projects"),
     "limit_units": gettext_lazy("May hold"),
     "used_units": gettext_lazy("Held now"),
+    "promised_units": gettext_lazy("Kept for jobs ahead"),
     "needed_units": gettext_lazy("Needed"),
     "model": gettext_lazy("GPU model"),
     "borrow_units": gettext_lazy("Borrowing limit"),

@@ -11,6 +11,7 @@ from scheduler.core.availability.gpu import GpuClass, gpu_availability, gpu_clas
 from scheduler.core.model.decisions import DevicePlacement, Merge, ReplicaPlacement
 from scheduler.core.model.snapshot import ClusterSnapshot, SliceView, WaitingJob
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
+from scheduler.core.quota.promises import QuotaPromise, quota_promises
 
 
 @dataclass(slots=True)
@@ -38,6 +39,8 @@ class ClusterAvailability:
     board_table: dict[str, Board]
     """The boards by key."""
     total: Availability = field(default_factory=Availability)
+    promises: tuple[QuotaPromise, ...] = ()
+    """Quota that the pass keeps for waiting jobs; what is `reserved` of the devices."""
     may_lag: bool = False
     """Whether something may have happened since `at`: pages then say when it was."""
 
@@ -53,7 +56,9 @@ def cluster_availability(
     `merges`: the idle slices that it deletes for them; `can_merge`: whether the policy lets it."""
     ledger = Ledger(snapshot, with_accounts=False)
     _reserve(ledger, places or {}, merges)
-    return _Counting(ledger, can_merge=can_merge).result()
+    found = _Counting(ledger, can_merge=can_merge).result()
+    found.promises = quota_promises(snapshot, places or {})
+    return found
 
 
 class _Counting:

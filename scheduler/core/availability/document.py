@@ -7,6 +7,7 @@ document: one that is not exactly as written here is refused as a whole.
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import astuple
 from typing import Any
 
 from agents.contract.boards import Board
@@ -19,9 +20,10 @@ from scheduler.core.availability.counts import (
     DeviceKind,
     availability_sum,
 )
+from scheduler.core.quota.promises import QuotaPromise
 
 # Of the layout below. Another version is refused, as by a process that is older than the worker.
-VERSION = 1
+VERSION = 2
 
 
 def availability_as_json(cluster: ClusterAvailability) -> str:
@@ -31,6 +33,7 @@ def availability_as_json(cluster: ClusterAvailability) -> str:
         "boards": _boards_data(cluster.boards),
         "nodes": {name: _boards_data(node.boards) for name, node in cluster.nodes.items()},
         "share_room": [[*key, count] for key, count in sorted(cluster.share_room.items())],
+        "promises": [[*each] for each in map(astuple, cluster.promises)],
     }
     return json.dumps(document, separators=(",", ":"))
 
@@ -54,6 +57,7 @@ def availability_from_json(
         share_room=Counter(),
         board_table={key: _known(find_board(key), key) for key in boards},
         total=availability_sum(boards.values()),
+        promises=tuple(map(_promise, _list(document.get("promises"), 5))),
         may_lag=True,
     )
     for row in _list(document.get("share_room"), 4):
@@ -127,6 +131,10 @@ def _list(data: object, length: int) -> list[list[Any]]:
     if any(not isinstance(row, list) or len(row) != length for row in data):
         raise ValueError(f"a row is {length} values")
     return data
+
+
+def _promise(row: list[Any]) -> QuotaPromise:
+    return QuotaPromise(*map(_text, row[:4]), *_numbers(row[4:], 1))
 
 
 def _numbers(row: object, count: int) -> list[int]:

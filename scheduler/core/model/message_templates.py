@@ -131,6 +131,7 @@ _QUOTA = {
         "left",
     ),
     "quota.taken": MessageTemplate("%(gpus)s borrowed by other projects"),
+    "quota.promised": MessageTemplate("%(gpus)s kept for jobs ahead"),
     "quota.held_by": MessageTemplate("in use by %(names)s"),
     "quota.others": MessageTemplate(
         "%(number)s other (%(gpus)s)", "%(number)s others (%(gpus)s)", "number"

@@ -117,18 +117,17 @@ class QuotaAccounts:
             if (pool := self._pools.get(name)) and (undo := pool.charge(project, units))
         ]
         users = [a for name in self._known(model) if (a := self._users.get((project, user, name)))]
+        promised = max(0, units)
         for account in users:
-            account.in_use += units
+            account.count(units, promised)
         undos.append(self._budgets.charge(project, user, units * seconds))
         undos.append(self._caps.charge(project, user, 1 if units > 0 else -1))
-        self._holders.charge(project, user, units, model)
 
         def undo_all() -> None:
             for undo in undos:
                 undo()
             for account in users:
-                account.in_use -= units
-            self._holders.charge(project, user, -units, model)
+                account.count(-units, -promised)
 
         return undo_all
 

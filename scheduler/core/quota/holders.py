@@ -17,13 +17,12 @@ UnitsByOwner = dict[str, dict[str, Counter[str]]]
 
 
 class QuotaUsers:
-    """Units by project, board and user. Running jobs are counted on the first query."""
+    """Units of running jobs by project, board and user, counted on the first query."""
 
     def __init__(self, running: Sequence[RunningJob], nodes: Sequence[NodeView]) -> None:
         self._running = running
         self._nodes = nodes
         self._running_units: UnitsByOwner | None = None
-        self._charged: UnitsByOwner = {}
 
     def reuse_counts(self, previous: "QuotaUsers") -> "QuotaUsers":
         """Take over the counts of a pass with the very same running jobs."""
@@ -31,20 +30,15 @@ class QuotaUsers:
             self._running_units = previous._running_units
         return self
 
-    def charge(self, project: str, user: str, units: int, board: str) -> None:
-        _users(self._charged, project, board)[user] += units
-
     def units_by_user(self, project: str, model: str) -> dict[str, int]:
         """Units by user on the boards of a quota for `model`, largest first."""
         if self._running_units is None:
             self._running_units = _count_running(self._running, board_of_gpus(self._nodes))
-        both: Counter[str] = Counter()
-        for counts in (self._running_units, self._charged):
-            for board, users in counts.get(project, {}).items():
-                if not model or model in quota_models(board):
-                    both.update(users)
-        largest_first = sorted(both.items(), key=lambda item: (-item[1], item[0]))
-        return {user: units for user, units in largest_first if units > 0}
+        held: Counter[str] = Counter()
+        for board, users in self._running_units.get(project, {}).items():
+            if not model or model in quota_models(board):
+                held.update(users)
+        return dict(sorted(held.items(), key=lambda item: (-item[1], item[0])))
 
 
 @cache

@@ -23,8 +23,9 @@ def project_quota_reason(
     own = pool.projects[project]
     evidence = _evidence(own, units, model)
     message = _limit_message(project, own, model)
-    users = [make_message("quota.held_by", names=user_list(units_by_user))] if units_by_user else []
+    users = _promised_messages(own)
     if units_by_user:
+        users.append(make_message("quota.held_by", names=user_list(units_by_user)))
         evidence["held_by"] = units_by_user
     if not own.borrow:
         message = Message("clause.colon", first=message, then=_left_message(own, units))
@@ -48,6 +49,7 @@ def project_quota_reason(
 def user_quota_reason(project: str, user: str, units: int, model: str, own: QuotaAccount) -> Reason:
     message = _limit_message(owner_label(project, user), own, model, own.borrow)
     message = Message("clause.colon", first=message, then=_left_message(own, units, own.borrow))
+    message = join_clauses(message, *_promised_messages(own))
     return Reason(ReasonCode.QUOTA_USER, message, _evidence(own, units, model), _UNBLOCKS)
 
 
@@ -79,6 +81,13 @@ def _lent_message(own: QuotaAccount, further: int, units: int) -> Message:
     return make_message(key, **values)
 
 
+def _promised_messages(own: QuotaAccount) -> list[Message]:
+    """What is left is less than the limit without what is held, and this says why."""
+    return [make_message("quota.promised", gpus=as_gpus(own.promised))] if own.promised else []
+
+
 def _evidence(own: QuotaAccount, units: int, model: str) -> dict[str, Any]:
-    amounts = {"limit_units": own.limit, "used_units": own.in_use, "needed_units": units}
+    amounts: dict[str, Any] = {"limit_units": own.limit, "used_units": own.held}
+    amounts |= {"promised_units": own.promised} if own.promised else {}
+    amounts |= {"needed_units": units}
     return amounts | ({"model": model} if model else {})

@@ -5,7 +5,7 @@ idle: its job starts where devices are free, and otherwise reclaims them from bo
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -14,10 +14,25 @@ class QuotaAccount:
 
     limit: int
     in_use: int
+    """What counts against the limit: held when the pass began, plus `promised`, less what it stops.
+    """
     borrow: int = 0
     """How far the owner may go beyond the limit."""
     lend: int = 0
     """How much of its idle quota others may borrow."""
+    held: int = field(init=False)
+    """By running and placed jobs when the pass began."""
+    promised: int = 0
+    """What the pass keeps for jobs of the queue that had their turn."""
+
+    def __post_init__(self) -> None:
+        self.held = self.in_use
+
+    def count(self, units: int, promised: int) -> None:
+        """Count `units` more, of which `promised` are kept for a job of the queue; less than 0 for
+        work that stops, and for an undo."""
+        self.in_use += units
+        self.promised += promised
 
     @property
     def unused(self) -> int:
@@ -64,8 +79,9 @@ class QuotaPool:
         own = self.projects.get(project)
         if own is None:
             return None
-        self._change(project, own, units)
-        return lambda: self._change(project, own, -units)
+        promised = max(0, units)
+        self._change(project, own, units, promised)
+        return lambda: self._change(project, own, -units, -promised)
 
     def borrowers(self, excluded_project: str = "") -> dict[str, int]:
         """Borrowed units by project, largest first."""
@@ -74,10 +90,10 @@ class QuotaPool:
         ]
         return dict(sorted(others, key=lambda item: (-item[1], item[0])))
 
-    def _change(self, project: str, own: QuotaAccount, units: int) -> None:
+    def _change(self, project: str, own: QuotaAccount, units: int, promised: int) -> None:
         self.lendable -= own.lendable
         self.borrowed -= own.borrowed
-        own.in_use += units
+        own.count(units, promised)
         self._count(project, own)
 
     def _count(self, project: str, own: QuotaAccount) -> None:

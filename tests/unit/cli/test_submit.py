@@ -203,6 +203,13 @@ def test_a_dry_run_says_where_it_would_start_and_what_that_leaves_of_quotas():
     assert yaml.safe_load(as_yaml) == foreseen()
 
 
+def test_a_dry_run_tells_apart_what_is_held_and_what_is_kept_for_jobs_ahead():
+    share = {"of": "quota", "user": "", "model": "", "used": 0, "would_be": 56_000}
+    share |= {"promised": 112_000, "limit": 112_000, "is_over": True, "ends_at": None}
+    done = a_rest().on("POST", "jobs", foreseen(limits=[share])).run("submit", "--dry-run", *FLAGS)
+    assert "project vision: 1 of 2 GPUs, 2 kept for jobs ahead, OVER" in done.stdout
+
+
 def test_a_dry_run_of_a_full_cluster_says_until_when_and_what_would_start_now():
     reason = {"code": "resources", "sentence": "no GPU is free", "class": "wait"}
     none = {"code": "nothing", "sentence": "nothing is known yet"}

@@ -38,7 +38,7 @@ def test_a_project_borrows_no_more_than_it_may():
     said = accounts.limit_reason(a_job(), GPU)
     assert said.sentence == (
         "p may use 2 GPUs at once and has borrowed 1 more; it cannot borrow more, "
-        "but this needs 1; in use by u (1)"
+        "but this needs 1; 1 kept for jobs ahead"
     )
     assert said.evidence["borrowed_units"] == said.evidence["borrow_units"] == GPU
 
@@ -133,31 +133,44 @@ def test_of_a_quota_of_one_model_only_who_holds_that_model_is_named():
         assert said.evidence["held_by"] == {"vera": GPU}
 
 
-def test_the_next_pass_says_who_holds_what_by_then_and_not_what_the_last_one_placed():
+def test_the_next_pass_says_who_holds_what_by_then():
     quota, nodes = a_nominal("p", 4, used=4), (a_node(a_gpu()),)
     first = replace(a_cluster(quotas=[quota]), running=(a_run("7", user="vera"),), nodes=nodes)
     before = QuotaAccounts(first)
-    before.charge("p", "kim", GPU, H200)
-    assert before.limit_reason(a_job(), GPU, H200).evidence["held_by"] == {"vera": GPU, "kim": GPU}
+    assert before.limit_reason(a_job(), GPU, H200).evidence["held_by"] == {"vera": GPU}
     again = QuotaAccounts(replace(first, jobs=()), before)
     assert again.limit_reason(a_job(), GPU, H200).evidence["held_by"] == {"vera": GPU}
     later = QuotaAccounts(replace(first, running=(a_run("8", user="otto"),)), again)
     assert later.limit_reason(a_job(), GPU, H200).evidence["held_by"] == {"otto": GPU}
 
 
-def test_what_was_placed_in_this_pass_is_told_as_held_until_it_is_undone():
-    accounts = accounts_of(a_nominal("p", 1))
-    undo = accounts.charge("p", "vera", GPU, H200)
-    assert accounts.limit_reason(a_job(), GPU).evidence["held_by"] == {"vera": GPU}
+@pytest.mark.parametrize("user", ["", "u"])
+def test_what_the_pass_keeps_for_jobs_ahead_is_told_apart_from_what_is_held(user):
+    """Whoever reads "held now" looks for running jobs, and finds none for what is kept."""
+    quota = a_nominal("p", 4, user=user, used=1)
+    accounts = accounts_of(quota, running=(a_run("7"),), nodes=(a_node(a_gpu()),))
+    undo = accounts.charge("p", "u", 2 * GPU, H200)
+    said = accounts.limit_reason(a_job(), 2 * GPU, H200)
+    assert "1 is left, but this needs 2; 2 kept for jobs ahead" in said.sentence
+    assert (said.evidence["used_units"], said.evidence["promised_units"]) == (GPU, 2 * GPU)
+    assert said.evidence.get("held_by", {"u": GPU}) == {"u": GPU}
     undo()
-    assert accounts.limit_reason(a_job(), GPU) is None
-    assert "held_by" not in accounts.limit_reason(a_job(), 2 * GPU).evidence
+    assert accounts.limit_reason(a_job(), 3 * GPU) is None
+    assert "promised_units" not in accounts.limit_reason(a_job(), 4 * GPU).evidence
+
+
+def test_what_stops_in_this_pass_is_held_until_it_has_ended():
+    accounts = accounts_of(a_nominal("p", 2, used=2))
+    accounts.charge("p", "vera", -GPU, H200)
+    said = accounts.limit_reason(a_job(), 2 * GPU, H200)
+    assert said.evidence["used_units"] == 2 * GPU
+    assert "promised_units" not in said.evidence
+    assert "1 is left" in said.sentence
 
 
 def test_many_holders_are_told_in_short_and_listed_in_the_evidence():
-    accounts = accounts_of(a_nominal("p", 5))
-    for user in "abcde":
-        accounts.charge("p", user, GPU)
+    running = tuple(a_run(str(n), user=user) for n, user in enumerate("abcde"))
+    accounts = accounts_of(a_nominal("p", 5, used=5), running=running, nodes=(a_node(a_gpu()),))
     said = accounts.limit_reason(a_job(), GPU)
     assert said.sentence.endswith("in use by a (1), b (1), c (1) and 2 others (2)")
     assert list(said.evidence["held_by"]) == list("abcde")

@@ -1,0 +1,25 @@
+"""Quota that the last planning pass keeps for jobs which still wait."""
+
+from collections.abc import Collection
+
+from portal.availability.published import published_counts
+from portal.jobs.models import Job
+from portal.planning.snapshot_cache import current_snapshot
+from scheduler.core.availability.cluster import ClusterAvailability
+from scheduler.core.quota.promises import QuotaPromise
+
+
+def current_promises(projects: Collection[str]) -> list[QuotaPromise]:
+    """Those of these projects."""
+    return waiting_promises(published_counts() or current_snapshot().availability, projects)
+
+
+def waiting_promises(cluster: ClusterAvailability, projects: Collection[str]) -> list[QuotaPromise]:
+    """Those of these projects. One query, or none where nothing is kept for them or nothing has
+    happened since the count: a job that has started meanwhile holds what was promised to it."""
+    found = [promise for promise in cluster.promises if promise.project in projects]
+    if not found or not cluster.may_lag:
+        return found
+    keys = [int(promise.job) for promise in found]
+    waiting = set(Job.objects.waiting().filter(pk__in=keys).values_list("pk", flat=True))
+    return [promise for promise in found if int(promise.job) in waiting]
