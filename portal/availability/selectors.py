@@ -1,6 +1,7 @@
 """What is free now, for one user: the planner's own count, published or made here."""
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 
 from portal.accounts.models import User
@@ -11,14 +12,15 @@ from scheduler.core.availability.cluster import ClusterAvailability, NodeAvailab
 from scheduler.core.availability.counts import MPS_SHARE, Availability, DeviceCount
 
 
-def availability_for(user: User) -> ClusterAvailability:
+def availability_for(user: User, *, projects: Collection[str] | None = None) -> ClusterAvailability:
     """The whole cluster. Room beside MPS shares counts for projects that the user works in; nothing
-    says who holds what."""
+    says who holds what. `projects`: the slugs of those, where the caller has them."""
     cluster = published_counts() or current_snapshot().availability
     if not cluster.share_room:
         return cluster
-    own = set(projects_to_work_in(user).values_list("slug", flat=True))
-    room = Counter({key: count for key, count in cluster.share_room.items() if key[0] in own})
+    if projects is None:
+        projects = set(projects_to_work_in(user).values_list("slug", flat=True))
+    room = Counter({key: n for key, n in cluster.share_room.items() if key[0] in projects})
     return _with_share_room(cluster, room)
 
 

@@ -141,7 +141,7 @@ def limit_request_effects(rows: list[LimitRequest]) -> list[LimitRequestEffect]:
 
 def _limit_of(job: Job) -> dict[str, Any]:
     """Whose limit, of which model, and how high it has to be for the job to fit beside what is held
-    now."""
+    now and kept for jobs ahead."""
     reason = job.reason or {}
     code, evidence = reason["code"], reason.get("evidence", {})
     limit: dict[str, Any] = {
@@ -151,7 +151,8 @@ def _limit_of(job: Job) -> dict[str, Any]:
         "limit_units": None,
     }
     if code in QUOTA_CODES and {"used_units", "needed_units"} <= evidence.keys():
-        limit["limit_units"] = int(evidence["used_units"]) + int(evidence["needed_units"])
+        amounts = (evidence.get(f"{name}_units", 0) for name in ("used", "promised", "needed"))
+        limit["limit_units"] = sum(map(int, amounts))
     return limit
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models import Avg, Count, Sum
+
 from agents.contract.telemetry import GpuSample, MissingReason, SliceSample
 from portal.allocations.models import Allocation, AllocationSample
 from portal.inventory.models import Node
@@ -68,6 +70,41 @@ def job_samples(job: Job) -> dict[Any, list[AllocationSample]]:
     rows = AllocationSample.objects.filter(allocation__replica__attempt__job=job)
     for row in rows.order_by("minute"):
         found.setdefault(row.allocation_id, []).append(row)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class JobMinute:
+    """What all devices of a job did in one minute; None where it was not measured."""
+
+    minute: datetime
+    active_percent: int | None
+    """The mean over its devices of the highest sample of each."""
+    memory_used_mib: int | None
+    memory_total_mib: int | None
+    devices: int
+    """How many devices have reported."""
+
+
+def recent_minutes(jobs: Iterable[int], since: datetime) -> dict[int, list[JobMinute]]:
+    """The minutes from `since` on of these jobs, by id, the oldest first. One query, summed in the
+    database: a gang has thousands of samples an hour."""
+    job = "allocation__replica__attempt__job_id"
+    rows = (
+        AllocationSample.objects.filter(**{f"{job}__in": list(jobs)}, minute__gte=since)
+        .order_by("minute")
+        .values_list(job, "minute")
+        .annotate(
+            Avg("active_percent"),
+            Sum("memory_used_mib"),
+            Sum("memory_total_mib"),
+            Count("id"),
+        )
+    )
+    found: dict[int, list[JobMinute]] = {}
+    for pk, minute, active, used, total, devices in rows:
+        percent = None if active is None else round(active)
+        found.setdefault(pk, []).append(JobMinute(minute, percent, used, total, devices))
     return found
 
 

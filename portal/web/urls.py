@@ -10,6 +10,7 @@ from portal.web.account.welcome import Welcome
 from portal.web.cluster import views as cluster_views
 from portal.web.cluster.stream import cluster_stream
 from portal.web.home import views as home_views
+from portal.web.home.stream import home_stream
 from portal.web.job import log_page
 from portal.web.job import views as job_views
 from portal.web.job.context import TABS
@@ -20,6 +21,7 @@ from portal.web.jobs import export as jobs_export
 from portal.web.jobs import views as jobs_views
 from portal.web.jobs.stream import jobs_stream
 from portal.web.language import set_language
+from portal.web.project_choice import choose_project
 from portal.web.queue import export as queue_export
 from portal.web.queue import views as queue_views
 from portal.web.queue.stream import queue_stream
@@ -34,6 +36,8 @@ app_name = "web"
 urlpatterns = [
     path("", include("portal.web.console.urls")),
     path("", home_views.home, name="home"),
+    path("home/stream", home_stream, name="home_stream"),
+    path("home/project", choose_project, name="choose_project"),
     path("sign-in/", login, name="sign_in"),
     path("sign-out/", LogoutView.as_view(), name="sign_out"),
     path("language/", set_language, name="language"),

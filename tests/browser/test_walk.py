@@ -123,7 +123,7 @@ def test_a_job_that_waits_becomes_an_alternative_that_runs_in_two_clicks(walker,
             lambda: (stack.job(waits)["reason"] or {}).get("alternatives"), what="what would start"
         )
         page.get_by_role("button", name="Sign in", exact=True).click()
-        sooner = "What would start waits sooner"
+        sooner = "Start sooner: waits"
         expect(page.get_by_role("link", name=sooner)).to_be_visible()
         walk.picture("1-home")
         walk.click("link", sooner)

@@ -128,6 +128,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:disputes", "post"): (404, 404, 404, 404, 405, 302),
     ("web:drain", "get"): (404, 404, 404, 404, 200, 302),
     ("web:drain", "post"): (404, 404, 404, 404, 400, 302),
+    ("web:choose_project", "get"): (405, 405, 405, 405, 405, 302),
+    ("web:choose_project", "post"): (302, 302, 302, 302, 302, 302),
     ("web:extend", "get"): (405, 405, 405, 405, 405, 302),
     ("web:extend", "post"): (302, 302, 404, 302, 302, 302),
     ("web:hold", "get"): (403, 200, 404, 200, 200, 302),
@@ -303,6 +305,7 @@ def world() -> World:
 STREAMS: dict[str, tuple[int, int, int, int, int, int]] = {
     "web:cluster_stream": (200, 200, 200, 200, 200, 401),
     "web:jobs_csv": (200, 200, 200, 200, 200, 302),
+    "web:home_stream": (200, 200, 200, 200, 200, 401),
     "web:jobs_stream": (200, 200, 200, 200, 200, 401),
     "web:raw_log": (200, 200, 404, 200, 200, 302),
     "web:queue_csv": (200, 200, 200, 200, 200, 302),

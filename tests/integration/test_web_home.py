@@ -104,7 +104,8 @@ def test_waiting_work_has_its_position_its_reason_and_a_range(page, running, olg
     assert "position <b>1</b> of 1" in text
     assert "2 GPUs are taken" in text
     assert "in 33 min to 1 h 08 min" in text
-    assert re.search(r"<b[^>]*>\d\d:\d\d to \d\d:\d\d</b>", text)
+    clock = r"<time[^>]*>[^<]*\d\d:\d\d</time>"
+    assert re.search(rf"<b[^>]*>{clock} to {clock}</b>", text)
 
 
 def test_without_anything_to_go_by_there_is_no_estimate(page, olga, vision, running):
@@ -124,6 +125,18 @@ def test_the_clusters_free_capacity_is_one_line(page, vision):
     assert "1 GPU is out of service" in text
     Node.objects.update(schedulable=False)
     assert "No GPU is in service." in page()
+
+
+def test_the_miniature_draws_a_gang_as_tall_as_the_gpus_that_it_holds(page, olga, vision):
+    node = a_node("n1", gpus=4)
+    a_job(olga, vision, device={"gpus": 3})
+    settle(node)
+    drawing = re.search(r'<svg class="map" viewBox="0 0 127 (\d+)".*?</svg>', page(), re.DOTALL)
+    assert drawing
+    row, gap = int(drawing[1]) // 4, 3
+    cells = re.findall(r'<rect class="(\w+)"[^>]* height="(\d+)"', drawing[0])
+    assert cells == [("mine", str(3 * row - gap)), ("free", str(row - gap))]
+    assert drawing[0].count('class="grout"') == 2, "a joint between each two GPUs"
 
 
 def test_held_gpus_are_not_free_and_made_slices_are_ready(page, running):

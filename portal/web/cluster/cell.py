@@ -9,6 +9,8 @@ LEFT, WIDTH = 74, 398
 MINI_WIDTH = 127
 # Distance from one GPU's row to the next.
 ROW_HEIGHT = 50
+# The same in a miniature; a cell there is 3 lower than its row.
+MINI_ROW = 11
 PATTERNS = {"fault": "url(#p-bad)", "dead": "url(#p-dead)"}
 # Class of a cell's text, by the class of the cell.
 INKS = {
@@ -80,6 +82,14 @@ class Cell:
     @property
     def mini_width(self) -> float:
         return max(0.5, round(self.size * MINI_WIDTH / self.slots - 1.5, 1))
+
+    @property
+    def mini_height(self) -> int:
+        return MINI_ROW * self.rows - 3
+
+    @property
+    def mini_joints(self) -> list[int]:
+        return [MINI_ROW * nth - 1 for nth in range(1, self.rows)]
 
     @property
     def radius(self) -> int:

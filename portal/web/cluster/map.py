@@ -19,7 +19,7 @@ from agents.contract.layouts import layout_table
 from portal.allocations.selectors import SliceHolder
 from portal.inventory.boards import board_of
 from portal.inventory.models import Gpu, Slice
-from portal.web.cluster.cell import LEFT, ROW_HEIGHT, WIDTH, Cell
+from portal.web.cluster.cell import LEFT, MINI_ROW, ROW_HEIGHT, WIDTH, Cell
 from portal.web.cluster.gang_outlines import merge_gangs
 from portal.web.cluster.node_health import out_of_service_reason, takes_work
 from portal.web.cluster.numa_brackets import Bracket
@@ -29,7 +29,6 @@ from scheduler.core.model.states import GpuHealth, SliceStatus
 
 TOP = 22
 PIPS_AT, PIP = 490, 8.0
-MINI_ROW = 11
 # A share of at least this percentage has room for its memory beside its threads.
 WIDE_SHARE = 25
 

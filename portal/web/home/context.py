@@ -1,194 +1,205 @@
-"""The parts of Home: the user's jobs by state, the quota ring and the cluster in one line."""
+"""The parts of Home: the user's jobs by state, the quotas of their projects, and the cluster."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from django.conf import settings
-from django.db.models import Q, Sum
+from django.db.models import Q
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from portal.accounts.models import Membership, Project, User
-from portal.accounts.selectors import projects_to_work_in
-from portal.allocations.models import Allocation
-from portal.allocations.selectors import slice_holders
+from portal.accounts.models import Membership, User
+from portal.accounts.selectors import WORKING_ROLES
+from portal.allocations.selectors import HeldUnits, held_units_of, slice_holders, usage_of
+from portal.availability.promises import waiting_promises
 from portal.availability.selectors import availability_for
 from portal.inventory.selectors import gpus
 from portal.jobs.models import Job
-from portal.quotas.models import Quota
+from portal.jobs.own_jobs import ENDED, RUNNING, WAITING, OwnJobs, own_jobs
+from portal.telemetry.job_samples import recent_minutes
 from portal.usage.budgets import budget_statuses
 from portal.web.cluster.map import MapViewer, NodeMap, draw_nodes, with_counts
-from portal.web.job.extension import can_extend
+from portal.web.home.quota_cards import project_quotas
+from portal.web.home.rows import (
+    EndedRow,
+    RunningRow,
+    ended_row,
+    running_row,
+    waiting_row,
+)
+from portal.web.home.use_lines import SHOWN
 from portal.web.request.quick_starts import quick_starts
 from portal.web.usage.labels import BudgetSummary, budget_summary
 from portal.web.wording.capacity import capacity_line
-from portal.web.wording.labels import duration
-from portal.web.wording.start_estimates import StartRange, expected_start
 from scheduler.core.availability.cluster import ClusterAvailability
-from scheduler.core.model.states import JobStatus
 
-RING_LENGTH = 289.03  # the circumference of the ring's circle, radius 46
+# Rows of each list; the rest is counted.
+MAX_ROWS = 5
+MAX_QUOTAS = 6
 # A larger cluster is not drawn; one line describes it.
 MAX_DRAWN_NODES = 4
-ENDS_SOON_SECONDS = 30 * 60
 
 
 @dataclass(frozen=True, slots=True)
-class RunningRow:
-    """A job that holds devices. The times are empty before it runs."""
+class HomeScope:
+    """The user's projects, and those that the page is about."""
 
-    job: Job
-    left: str = ""
-    elapsed: str = ""
-    limit: str = ""
-    percent: int = 0
-    """Of the time limit that is over."""
-    ends_soon: bool = False
-    may_extend: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingRow:
-    """A waiting job."""
-
-    job: Job
-    expected: StartRange | None
-    earliest: datetime | None = None
-    latest: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaRing:
-    """How much of a project's quota is used, in units."""
-
-    project: str
-    limit_units: int
-    used_units: int
-    own_units: int
-    """What the user's own jobs hold."""
+    memberships: tuple[Membership, ...]
+    chosen: str
+    """The slug of the chosen project; empty for all of them."""
 
     @property
-    def others_units(self) -> int:
-        return max(0, self.used_units - self.own_units)
+    def projects(self) -> list[str]:
+        """Those of the page that are not archived."""
+        open_projects = [m.project.slug for m in self.memberships if not m.project.archived]
+        return [self.chosen] if self.chosen else open_projects
 
     @property
-    def free_units(self) -> int:
-        return max(0, self.limit_units - self.used_units)
-
-    @property
-    def arcs(self) -> list[tuple[str, float, float]]:
-        """CSS class, length and offset of each arc of the circle."""
-        limit = max(1, self.limit_units)
-        own = RING_LENGTH * min(self.own_units, limit) / limit
-        others = RING_LENGTH * min(self.others_units, limit) / limit
-        return [("ring-on", round(own, 1), 0), ("ring-team", round(others, 1), round(-own, 1))]
+    def to_work_in(self) -> list[str]:
+        """Those in which the user may submit jobs."""
+        return [
+            each.project.slug
+            for each in self.memberships
+            if each.role in WORKING_ROLES and not each.project.archived
+        ]
 
 
-def home_context(user: User) -> dict[str, Any]:
+def memberships_of(user: User) -> tuple[Membership, ...]:
+    """One query."""
+    rows = Membership.objects.filter(user=user).select_related("project")
+    return tuple(rows.order_by("project__slug"))
+
+
+def home_context(user: User, scope: HomeScope) -> dict[str, Any]:
     now = timezone.now()
-    jobs = own_jobs(user)
-    project = projects_to_work_in(user).order_by("slug").first()
-    is_empty = not any(jobs.values())
-    waiting = [_waiting_row(job) for job in jobs["waiting"]]
-    cluster = availability_for(user)
-    offers_starts = is_empty and project is not None
+    since = timezone.localtime(now).replace(hour=0, minute=0) - timedelta(days=1)
+    jobs = own_jobs(user, project=scope.chosen, ended_since=since, size=MAX_ROWS)
+    held, counts = held_units_of(user), jobs.counts
+    waiting = [waiting_row(job) for job in jobs.waiting]
+    is_empty = not (counts.running or counts.waiting or counts.ended)
+    cluster = availability_for(user, projects=scope.to_work_in)
     return {
-        "running": [_running_row(user, job, now) for job in jobs["running"]],
+        "running": _running_rows(user, jobs, held, now),
         "waiting": waiting,
-        "ended": jobs["ended"],
-        "next": next((row for row in waiting if row.expected), None),
-        "queue_length": Job.objects.queued().count() if waiting else 0,
-        "headline": headline(len(jobs["running"]), len(jobs["waiting"])),
+        "ended": _ended_rows(jobs),
+        "counts": counts,
+        "more": {
+            "running": _more(scope, counts.running - len(jobs.running), RUNNING),
+            "waiting": _more(scope, counts.waiting - len(jobs.waiting), WAITING),
+            "ended": _more(scope, counts.ended - len(jobs.ended), ENDED, order="finished"),
+        },
+        "next": next((row for row in waiting if row.expected), waiting[0] if waiting else None),
+        "queue_length": f"{Job.objects.queued().count():,}" if waiting else "",
+        "headline": headline(counts.running, counts.waiting),
         "is_empty": is_empty,
-        "quick_starts": quick_starts(settings.PLATFORM.image_allow) if offers_starts else (),
-        "project": project,
-        "ring": quota_ring(user, project) if project else None,
-        "budget": _budget(user, project, now),
-        "available": cluster.total,
-        "capacity": capacity_line(cluster),
-        "maps": cluster_maps(user, cluster) if 0 < len(cluster.nodes) <= MAX_DRAWN_NODES else [],
-    }
-
-
-def own_jobs(user: User) -> dict[str, list[Job]]:
-    """The user's jobs: running, waiting, ended since yesterday. Three queries."""
-    jobs = Job.objects.filter(owner=user).select_related("project", "owner")
-    since = timezone.localtime().replace(hour=0, minute=0) - timedelta(days=1)
-    ended = jobs.final().filter(finished_at__gte=since)
-    return {
-        "running": list(jobs.allocated().order_by("-id")[:20]),
-        "waiting": list(jobs.waiting().order_by("position", "id")[:20]),
-        "ended": list(ended.order_by("-finished_at")[:8]),
+        "quick_starts": _quick_starts(scope) if is_empty else (),
+        "scope": scope,
+        "may_request": bool(scope.to_work_in),
+        "budget": _budget(user, scope, now),
+        **_quotas(scope, held, cluster),
+        **_cluster(user, scope, cluster),
     }
 
 
 def headline(running: int, waiting: int) -> str:
     """The title of the page: how many of the user's jobs run and wait."""
-    runs = ngettext("%(n)s job running", "%(n)s jobs running", running) % {"n": running}
+    runs = ngettext("%(n)s job running", "%(n)s jobs running", running) % {"n": f"{running:,}"}
     if running and waiting:
-        return _("%(running)s, %(waiting)s waiting") % {"running": runs, "waiting": waiting}
+        words = {"running": runs, "waiting": f"{waiting:,}"}
+        return _("%(running)s, %(waiting)s waiting") % words
     if running:
         return runs
     if waiting:
-        return ngettext("%(n)s job waiting", "%(n)s jobs waiting", waiting) % {"n": waiting}
+        text = ngettext("%(n)s job waiting", "%(n)s jobs waiting", waiting)
+        return text % {"n": f"{waiting:,}"}
     return _("You have no running or waiting jobs")
 
 
-def quota_ring(user: User, project: Project) -> QuotaRing | None:
-    """None if the project has no quota."""
-    quota = Quota.objects.filter(project=project, user__isnull=True, model="").first()
-    if quota is None:
-        return None
-    live = Allocation.objects.live().filter(project=project)
-    own_units = live.filter(user=user).aggregate(units=Sum("units"))["units"] or 0
-    return QuotaRing(project.slug, quota.limit_units, quota.used_units, own_units)
-
-
-def cluster_maps(user: User, cluster: ClusterAvailability) -> list[NodeMap]:
-    """The drawing of every node, in a constant number of queries."""
-    team = frozenset(Membership.objects.filter(user=user).values_list("project__slug", flat=True))
-    maps = draw_nodes(gpus(), slice_holders(user), MapViewer(user.username, team))
+def cluster_maps(
+    user: User, cluster: ClusterAvailability, memberships: Collection[Membership]
+) -> list[NodeMap]:
+    """The drawing of every node. Three queries."""
+    holders = slice_holders(user, projects={each.project_id for each in memberships})
+    team = frozenset(each.project.slug for each in memberships)
+    maps = draw_nodes(gpus(), holders, MapViewer(user.username, team))
     return with_counts(maps, cluster)
 
 
-def _running_row(user: User, job: Job, now: datetime) -> RunningRow:
-    if JobStatus(job.status) is not JobStatus.RUNNING or not job.deadline_at:
-        return RunningRow(job)
-    left = max(0, int((job.deadline_at - now).total_seconds()))
-    limit = max(1, job.time_limit_seconds)
-    elapsed = min(limit, max(0, limit - left))
-    return RunningRow(
-        job=job,
-        left=duration(left),
-        elapsed=duration(elapsed),
-        limit=duration(limit),
-        percent=elapsed * 100 // limit,
-        ends_soon=left <= ENDS_SOON_SECONDS and left * 4 <= limit,
-        may_extend=can_extend(user, job),
-    )
+@dataclass(frozen=True, slots=True)
+class MoreJobs:
+    """The jobs of a list that it does not show."""
+
+    count: int
+    shown: str
+    """The number, for people."""
+    address: str
+    """The Jobs page, filtered to all of the list."""
 
 
-def _waiting_row(job: Job) -> WaitingRow:
-    expected = expected_start(job)
-    if expected is None:
-        return WaitingRow(job, None)
-    return WaitingRow(
-        job, expected, _time(job.estimate, "optimistic"), _time(job.estimate, "pessimistic")
-    )
+def _more(scope: HomeScope, count: int, statuses: Collection[str], order: str = "") -> MoreJobs:
+    query = [("mine", "1"), *(("status", status) for status in statuses)]
+    query += [("project", scope.chosen)] if scope.chosen else []
+    query += [("order", order)] if order else []
+    return MoreJobs(count, f"{count:,}", f"{reverse('web:jobs')}?{urlencode(query)}")
 
 
-def _time(estimate: Any, name: str) -> datetime:
-    """Never in the past, although the estimate may be older."""
-    at = datetime.fromtimestamp(int(estimate[name]), UTC)
-    return max(at, timezone.now())
+def _running_rows(
+    user: User, jobs: OwnJobs, held: Collection[HeldUnits], now: datetime
+) -> list[RunningRow]:
+    if not jobs.running:
+        return []
+    minutes = recent_minutes([job.pk for job in jobs.running], now - SHOWN)
+    return [
+        running_row(
+            *(user, job, {each.node for each in held if each.job == job.pk}),
+            *(minutes.get(job.pk, []), now),
+        )
+        for job in jobs.running
+    ]
 
 
-def _budget(user: User, project: Project | None, now: datetime) -> BudgetSummary | None:
-    """The first to end of the project's budgets and the user's own budgets in it."""
-    if project is None:
+def _ended_rows(jobs: OwnJobs) -> list[EndedRow]:
+    if not jobs.ended:
+        return []
+    used = usage_of(jobs.ended)
+    return [ended_row(job, used.get(job.pk, 0)) for job in jobs.ended]
+
+
+def _quotas(
+    scope: HomeScope, held: Collection[HeldUnits], cluster: ClusterAvailability
+) -> dict[str, Any]:
+    projects = scope.projects
+    shown = projects[:MAX_QUOTAS]
+    quotas = project_quotas(shown, held, waiting_promises(cluster, shown)) if shown else []
+    return {
+        "quotas": quotas,
+        "ring": quotas[0] if len(projects) == 1 else None,
+        "more_quotas": len(projects) - len(shown),
+    }
+
+
+def _cluster(user: User, scope: HomeScope, cluster: ClusterAvailability) -> dict[str, Any]:
+    is_drawn = 0 < len(cluster.nodes) <= MAX_DRAWN_NODES
+    return {
+        "available": cluster.total,
+        "capacity": capacity_line(cluster),
+        "maps": cluster_maps(user, cluster, scope.memberships) if is_drawn else [],
+    }
+
+
+def _quick_starts(scope: HomeScope) -> Any:
+    return quick_starts(settings.PLATFORM.image_allow) if scope.to_work_in else ()
+
+
+def _budget(user: User, scope: HomeScope, now: datetime) -> BudgetSummary | None:
+    """The first to end of the projects' budgets and the user's own budgets in them."""
+    if not scope.projects:
         return None
-    budgets = Q(project=project) & (Q(user__isnull=True) | Q(user=user))
+    budgets = Q(project__slug__in=scope.projects) & (Q(user__isnull=True) | Q(user=user))
     statuses = budget_statuses(budgets, now)
     return budget_summary(statuses[0]) if statuses else None

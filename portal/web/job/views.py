@@ -66,6 +66,8 @@ def cancel(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
     if not is_final:
         job_cancel(job=row, actor=request.user.username)
         _add_cancel_message(request, row)
+    if request.GET.get("back") == "home":
+        return HttpResponseRedirect(reverse("web:home"))
     return HttpResponseRedirect(reverse("web:job", args=[row.label]))
 
 

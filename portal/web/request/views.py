@@ -19,6 +19,7 @@ from portal.submission.limits import request_limits
 from portal.submission.services import job_submit
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.idempotency import job_page_once
+from portal.web.project_choice import chosen_project
 from portal.web.request.card_starts import card_starts, unknown_card_starts
 from portal.web.request.cards import RequestCards, all_amounts, cards_now
 from portal.web.request.choices import choice_labels
@@ -64,10 +65,21 @@ def request_page(request: AuthenticatedHttpRequest) -> HttpResponse:
     user, cards = request.user, cards_now(request.user)
     projects = _projects(user)
     limits = request_limits()
-    start = prefill(user, request.GET, projects, cards, limits)
+    start = prefill(user, _start_query(request, projects), projects, cards, limits)
     notices = {"copy_of": start.copy_of, "template": start.template, "missing": start.missing}
     saving = unsaved_template(start.form, is_open="save" in request.GET)
     return _page(request, start.form, cards, projects, saving, limits, notices=notices)
+
+
+def _start_query(
+    request: AuthenticatedHttpRequest, projects: Sequence[Project]
+) -> Mapping[str, str]:
+    """The project chosen on Home, unless the address names one, or a job or template that has
+    one."""
+    query = request.GET.dict()
+    if not {"project", "like", "template"} & query.keys():
+        query["project"] = chosen_project(request, {project.slug for project in projects})
+    return query
 
 
 @login_required

@@ -1,0 +1,147 @@
+"""The rows of Home: a running, a waiting and an ended job, each in one or two lines."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from django.utils import timezone
+
+from portal.accounts.models import User
+from portal.jobs.failure_causes import FailureCause
+from portal.jobs.models import Job
+from portal.planning.estimates import no_estimate_for_job
+from portal.planning.offers import job_offers
+from portal.telemetry.job_samples import JobMinute
+from portal.usage.rounding import format_gpu_hours
+from portal.web.home.use_lines import UseLine, use_lines
+from portal.web.job.extension import can_extend
+from portal.web.wording.failures import cause_label
+from portal.web.wording.labels import duration, elapsed, exit_meaning
+from portal.web.wording.messages import failure_text, message_text
+from portal.web.wording.start_estimates import StartRange, expected_start
+from portal.web.wording.wait_bounds import BoundText, bound_text
+from scheduler.core.model.states import JobStatus
+
+ENDS_SOON_SECONDS = 30 * 60
+# Causes that say less than the exit code.
+NOT_TELLING = frozenset({"", FailureCause.EXIT_CODE, FailureCause.UNKNOWN})
+MAX_NODES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRow:
+    """A job that holds devices. The times are empty before it runs."""
+
+    job: Job
+    nodes: str = ""
+    left: str = ""
+    elapsed: str = ""
+    limit: str = ""
+    percent: int = 0
+    """Of the time limit that is over."""
+    ends_soon: bool = False
+    may_extend: bool = False
+    may_stop: bool = False
+    use: list[UseLine] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRow:
+    """A waiting job."""
+
+    job: Job
+    waited: str
+    expected: StartRange | None = None
+    earliest: datetime | None = None
+    latest: datetime | None = None
+    bound: BoundText | None = None
+    """When its wait ends at the latest, and who ends it."""
+    no_estimate: str = ""
+    """Why there is no expected start."""
+    has_offers: bool = False
+    """Whether its page offers something that would start it sooner."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRow:
+    """A job that has ended."""
+
+    job: Job
+    cause: str
+    """Why it failed, in a phrase; empty for any other end."""
+    ran: str
+    gpu_hours: str
+
+
+def running_row(
+    user: User, job: Job, nodes: Collection[str], minutes: Sequence[JobMinute], now: datetime
+) -> RunningRow:
+    """`nodes`: where it has devices; `minutes`: its samples of the last hour."""
+    shown = _nodes_text(nodes)
+    may_stop = JobStatus(job.status) is not JobStatus.STOPPING
+    if JobStatus(job.status) is not JobStatus.RUNNING or not job.deadline_at:
+        return RunningRow(job, shown, may_stop=may_stop)
+    left = max(0, int((job.deadline_at - now).total_seconds()))
+    limit = max(1, job.time_limit_seconds)
+    ran = min(limit, max(0, limit - left))
+    return RunningRow(
+        job=job,
+        nodes=shown,
+        left=duration(left),
+        elapsed=duration(ran),
+        limit=duration(limit),
+        percent=ran * 100 // limit,
+        ends_soon=left <= ENDS_SOON_SECONDS and left * 4 <= limit,
+        may_extend=can_extend(user, job),
+        may_stop=may_stop,
+        use=use_lines(minutes, job.started_at or now, now),
+    )
+
+
+def waiting_row(job: Job) -> WaitingRow:
+    expected, no_estimate = expected_start(job), no_estimate_for_job(job)
+    has_times = expected is not None and not expected.cases
+    return WaitingRow(
+        job,
+        waited=elapsed(job.submitted_at, None),
+        expected=expected,
+        earliest=_time(job.estimate, "optimistic") if has_times else None,
+        latest=_time(job.estimate, "pessimistic") if has_times else None,
+        bound=bound_text(job),
+        no_estimate=message_text(no_estimate) if no_estimate else "",
+        has_offers=bool(job_offers(job)),
+    )
+
+
+def ended_row(job: Job, unit_seconds: int) -> EndedRow:
+    return EndedRow(
+        job,
+        cause=_cause(job) if JobStatus(job.status) is JobStatus.FAILED else "",
+        ran=elapsed(job.started_at, job.finished_at),
+        gpu_hours=format_gpu_hours(unit_seconds),
+    )
+
+
+def _cause(job: Job) -> str:
+    """That of its diagnosis; until there is one, or where it knows no more, how it ended."""
+    if job.failure_cause not in NOT_TELLING:
+        return cause_label(job.failure_cause)
+    failure: dict[str, Any] = getattr(job, "failure", None) or {}
+    code = failure.get("exit_code")
+    if code is not None:
+        return exit_meaning(code, memory_kill=failure.get("code") == "memory_kill")
+    return failure_text(failure)
+
+
+def _nodes_text(nodes: Collection[str]) -> str:
+    names = sorted(filter(None, nodes))
+    if len(names) > MAX_NODES:
+        return f"{', '.join(names[:MAX_NODES])} +{len(names) - MAX_NODES:,}"
+    return ", ".join(names)
+
+
+def _time(estimate: Any, name: str) -> datetime:
+    """Never in the past, although the estimate may be older."""
+    at = datetime.fromtimestamp(int(estimate[name]), UTC)
+    return max(at, timezone.now())
