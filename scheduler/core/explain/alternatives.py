@@ -18,7 +18,9 @@ from scheduler.core.request.quantities import memory_words, write_seconds
 
 CanStart = Callable[[WaitingJob], bool]
 # At most this many changes are tried for one job, the smallest of each kind first.
-MAX_TRIED = 16
+MAX_TRIED = 20
+# Of these at most so many are smaller profiles: what is left of a quota may be a seventh of a GPU.
+MAX_PROFILES = 8
 SHORTEST_LIMIT = 900
 
 
@@ -149,7 +151,7 @@ def _smaller(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alternative
     sizes = [_size(p) for p in profiles if p.name == device.mig]
     least = (10**9, 0) if device.gpus == 1 else min(sizes, default=_named(device.mig))
     below = sorted((p for p in profiles if _size(p) < least), key=lambda p: p.name)
-    for profile in sorted(below, key=_size, reverse=True)[:4]:
+    for profile in sorted(below, key=_size, reverse=True)[:MAX_PROFILES]:
         changed = replace(device, gpus=0, mig=profile.name)
         yield _device(
             AlternativeKind.PROFILE,

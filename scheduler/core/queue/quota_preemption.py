@@ -36,17 +36,25 @@ def make_quota_room(
     `is_short`: whether the job has too little quota for this option, by the ledger's accounts."""
     mark = ledger.mark()
 
-    def find_without(stops: Sequence[PreemptibleJob]) -> GangPlacement | None:
+    def options_without(stops: Sequence[PreemptibleJob]) -> list[DeviceOption]:
+        """The options that there is quota for once these have stopped, as on the ledger then."""
         ledger.rollback(mark)
         release_jobs(ledger, stops)
-        paid = [option for option in options if not is_short(option)]
+        return [option for option in options if not is_short(option)]
+
+    def find_without(stops: Sequence[PreemptibleJob]) -> GangPlacement | None:
+        paid = options_without(stops)
         return find_with_merges(job, paid, ledger) if paid else None
 
     ids = {each.run.job.id for each in own}
-    stops = _enough(own, find_without)
-    if stops is None:
+    # To look for a place costs far more than to look at quotas.
+    enough = next((n for n in range(1, len(own) + 1) if options_without(own[:n])), None)
+    stops: list[PreemptibleJob] | None = None
+    if enough is not None:
         rest = [each for each in others if each.run.job.id not in ids]
-        stops = _enough([*own, *rest], find_without) if rest else None
+        stops = _fewest_stops(own, enough, find_without)
+        if stops is None and rest:
+            stops = _fewest_stops([*own, *rest], enough, find_without)
     placement = find_without(stops) if stops else None
     if placement is None or not stops:
         ledger.rollback(mark)
@@ -56,15 +64,18 @@ def make_quota_room(
     return PreemptionChoice(placement, named)
 
 
-def _enough(
+def _fewest_stops(
     candidates: Sequence[PreemptibleJob],
+    least: int,
     find_without: Callable[[Sequence[PreemptibleJob]], GangPlacement | None],
 ) -> list[PreemptibleJob] | None:
-    """The shortest prefix that is enough, without those that are not needed; None if even all of
-    them are not."""
-    if find_without(candidates) is None:
-        return None
-    low, high = 0, len(candidates)
+    """The shortest prefix, of at least so many, that is enough, without those that are not needed;
+    None if even all of them are not."""
+    low, high = least - 1, least
+    if find_without(candidates[:least]) is None:
+        low, high = least, len(candidates)
+        if high == least or find_without(candidates) is None:
+            return None
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if find_without(candidates[:middle]) else (middle, high)

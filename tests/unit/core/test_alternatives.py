@@ -90,6 +90,11 @@ def test_the_next_smaller_slice_of_any_board_that_is_here_is_tried_first():
     ]
 
 
+def test_a_seventh_of_a_gpu_is_offered_where_no_more_of_a_quota_is_left():
+    (one,) = of(a_job(gpus=1), lambda job: job.device.mig == "1g.18gb")
+    assert one.changes == {"device": {"mig": "1g.18gb"}}
+
+
 def test_only_so_many_changes_are_tried():
     tried = []
     job = a_job(gpus=64, replicas=64, models=("H200",), needs=("a",), topology=Topology.NVLINK)
