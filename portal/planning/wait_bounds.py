@@ -29,14 +29,18 @@ class JobWaitBound:
     """Labels of the jobs that end then."""
 
 
-def wait_bound(job: Job, approvers: Sequence[str] = ()) -> JobWaitBound | None:
+def wait_bound(
+    job: Job, approvers: Sequence[str] = (), *, names_visible: bool = True
+) -> JobWaitBound | None:
     """None for a job that does not wait, or whose reason says all there is. `approvers`: names of
-    those who may approve it, where the reader is shown them."""
+    those who may approve it, where the reader is shown them. Without `names_visible`, for a reader
+    outside its project: only what names neither jobs nor projects."""
     match JobStatus(job.status):
-        case JobStatus.AWAITING_APPROVAL:
+        case JobStatus.AWAITING_APPROVAL if names_visible:
             return _approval(job, approvers)
         case JobStatus.QUEUED:
-            return _stored((job.reason or {}).get(BOUND)) or _reserved(job)
+            stored = (job.reason or {}).get(BOUND) if names_visible else None
+            return _stored(stored) or _reserved(job)
     return None
 
 

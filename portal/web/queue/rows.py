@@ -58,7 +58,7 @@ class QueueRow:
     expected: StartRange | None = None
     no_estimate: str = ""
     bound: BoundText | None = None
-    """When the wait ends at the latest; it names jobs, so only where these may be seen."""
+    """When the wait ends at the latest; it names jobs only where these may be seen."""
     waited: str = ""
     max_runtime: str = ""
     """What is left of its time limit."""
@@ -100,7 +100,7 @@ def queue_row(
         unblocks=stored_text(reason, "unblocks") if may_open else "",
         expected=expected_start(job),
         no_estimate=message_text(no_estimate) if no_estimate else "",
-        bound=bound_text(job) if may_open else None,
+        bound=bound_text(job, names_visible=may_open),
         waited=elapsed(job.queued_at or job.submitted_at, None),
         max_runtime=duration(max(0, job.time_limit_seconds - job.attained_seconds)),
         factors=_factors(job, bypass_limit),

@@ -19,9 +19,11 @@ class BoundText:
     sentence: str
 
 
-def bound_text(job: Job, approvers: Sequence[str] = ()) -> BoundText | None:
+def bound_text(
+    job: Job, approvers: Sequence[str] = (), *, names_visible: bool = True
+) -> BoundText | None:
     """As `portal.planning.wait_bounds.wait_bound`."""
-    bound = wait_bound(job, approvers)
+    bound = wait_bound(job, approvers, names_visible=names_visible)
     if bound is None:
         return None
     return BoundText(bound.at, bound.is_certain, bound.since, stored_text(bound.stored))
