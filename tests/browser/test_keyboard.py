@@ -150,7 +150,7 @@ def test_what_is_live_does_not_take_the_focus_away(signed_in, stack):
     page.keyboard.type("2")
     expect(page.locator("[data-part=preview] .figures")).to_be_visible()
     expect(field).to_be_focused()
-    page.get_by_text("As a command").first.focus()
+    page.get_by_text("Command line", exact=True).focus()
     page.keyboard.press("Enter")
     expect(page.locator("#command-line")).to_be_visible()
     assert page.evaluate(FOCUSED)["tag"] == "summary"

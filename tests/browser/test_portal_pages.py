@@ -42,7 +42,7 @@ def ask(page: Page, stack: Stack, name: str, script: str) -> None:
     page.goto(f"{stack.url}/request/")
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Command", exact=True).fill(f"sh -c '{script}'")
-    page.locator("input[value='1g.18gb']").check()
+    page.locator("input[value='memory:16GiB']").check()
     page.get_by_role("button", name="Submit and start").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
 

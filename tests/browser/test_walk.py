@@ -114,6 +114,34 @@ def test_a_new_account_has_a_running_job_after_at_most_four_clicks(walker):
     expect(title).to_contain_text("Succeeded")
 
 
+def test_a_student_gets_a_slice_without_meeting_a_mig_name(walker, stack):
+    """Memory and time, by buttons; the name of a profile stands in no text on the way."""
+    walk = walker("theo", "student")
+    page = walk.page
+    walk.click("button", re.compile("^Sign in$"))
+    expect(page.get_by_role("heading", name="You have no jobs yet")).to_be_visible()
+    require_no_profile(page)
+    walk.click("link", re.compile("New request|Request"))
+    answer = page.locator("[data-part=preview]")
+    expect(answer).to_contain_text("Can start now")
+    walk.click("radio", re.compile("16.GB"))
+    walk.click("button", re.compile("^2.h$"))
+    expect(answer).to_contain_text("2\u00a0h")
+    expect(answer.get_by_role("img")).to_have_accessible_name(re.compile("for this job"))
+    require_no_profile(page)
+    walk.picture("3-request")
+    walk.click("button", "Submit and start")
+    title = page.get_by_role("heading", level=1)
+    expect(title).to_contain_text(re.compile("Running|Succeeded"))
+    expect(page.get_by_role("log")).to_contain_text("Hello from MIG-")
+    assert len(walk.clicks) <= 5, walk.clicks
+    expect(title).to_contain_text("Succeeded")
+
+
+def require_no_profile(page: Page) -> None:
+    assert not re.search(r"\b\dg\.\d+gb", page.locator("main").inner_text())
+
+
 def test_a_job_that_waits_becomes_an_alternative_that_runs_in_two_clicks(walker, stack):
     walk = walker("alice", "alternative")
     page = walk.page

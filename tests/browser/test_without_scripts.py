@@ -29,7 +29,7 @@ def ask(page: Page, name: str, **fields: str) -> str:
     page.get_by_role("link", name="New request").first.click()
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Command", exact=True).fill("sleep 300")
-    page.locator("input[value='1g.18gb']").check()
+    page.locator("input[value='memory:16GiB']").check()
     for label, value in fields.items():
         page.get_by_label(label.replace("_", " "), exact=True).fill(value)
     page.get_by_role("button", name=re.compile("^Submit")).first.click()
@@ -63,6 +63,19 @@ def test_what_is_wrong_with_a_request_stands_beside_what_was_typed(plain):
     field = page.get_by_label("Replicas")
     expect(field).to_have_value("none")
     expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_be_focused()
+
+
+def test_what_was_meant_is_filled_in_by_a_button(plain):
+    page = plain("june")
+    page.get_by_role("link", name="New request").first.click()
+    page.get_by_label("Time limit", exact=True).fill("2 hourz")
+    page.get_by_role("button", name=re.compile("^Submit")).first.click()
+    page.get_by_role("button", name="Did you mean 2h?").first.click()
+    expect(page.get_by_label("Time limit", exact=True)).to_have_value("2h")
+    page.get_by_role("button", name="4 h", exact=True).click()
+    expect(page.get_by_label("Time limit", exact=True)).to_have_value("4h")
+    expect(page.get_by_role("heading", level=1)).to_have_text("New request")
 
 
 def test_a_project_admin_approves_what_waits_for_it(plain, stack):

@@ -7,10 +7,13 @@ import pytest
 from django.test import override_settings
 
 from portal.catalogue.models import ImagePolicy, ImageRule
+from portal.demo.scale import ClusterSize
+from portal.inventory.models import Gpu
 from portal.jobs.models import Job
 from portal.platform import Platform
 from tests.support.request_form import a_form
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
+from tests.support.scale_rows import client_of, seeded
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SIX_BOARDS = ("A100-40GB", "A100-80GB", "H100-80GB", "H200-141GB", "B200-180GB", "L40S-48GB")
@@ -60,6 +63,13 @@ def test_six_models_make_at_most_eight_cards_and_one_is_recommended(client, team
     rows = re.findall(r'class="pick"><input type="radio" name="amount" value="([^"]*)"', text)
     assert {"1g.5gb", "3g.71gb", "4g.71gb", "gpus:A100-40GB", "gpus:L40S"} <= set(rows)
     assert not set(rows) & set(cards)
+
+
+def test_the_seeded_fleet_of_all_boards_has_at_most_eight_cards():
+    seeded(ClusterSize(jobs=30, nodes=60, users=6, projects=2))
+    assert Gpu.objects.values("board").distinct().count() == 6
+    text = client_of("alice").get("/request/").content.decode()
+    assert len(re.findall(r'<label class="choice"><input type="radio" name="amount"', text)) <= 8
 
 
 @pytest.mark.parametrize(
@@ -113,7 +123,8 @@ def test_an_error_offers_the_mended_value_and_has_the_focus(client, team, field,
     text = unescape(refused.content.decode())
     assert refused.status_code == 400 and f"Did you mean {meant}?" in text
     (shown,) = re.findall(rf'<input[^>]* name="{field}"[^>]*>', text)
-    assert " autofocus" in shown and text.count(" autofocus") == 1
+    main = text[text.index("<main") : text.index("</main>")]
+    assert " autofocus" in shown and main.count(" autofocus") == 1
     assert f"{field}={meant}" in fills(text)
     mended = client.post("/request/", form | {"fill": f"{field}={meant}"})
     assert mended.status_code == 200 and not Job.objects.exists()
