@@ -1,9 +1,11 @@
 """A failed job says what failed on every page, and one button mends it."""
 
 import json
+from functools import partial
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from django.template.loader import render_to_string
 from django.utils.html import escape
 
 from portal.diagnosis.services import job_diagnose
@@ -122,6 +124,14 @@ def test_the_console_counts_failures_of_all_projects(client, alice, home):
     (link,) = [part for part in text.split('"') if part.startswith("/jobs/?cause=")]
     assert parse_qs(urlsplit(link).query)["cause"] == ["gpu_memory"]
     assert HEADLINE in page(client, admin, link.replace("&amp;", "&"))
+
+
+def test_a_notice_does_not_quote_the_log(alice, home):
+    quoted = a_diagnosed_job(alice, home, HEADER + b"ValueError: customer 4711 has no rows\n")
+    known = a_diagnosed_job(alice, home)
+    cause = partial(render_to_string, "notices/cause.txt")
+    assert cause({"job": quoted}).strip() == "Python exception"
+    assert cause({"job": known}).strip() == HEADLINE
 
 
 def test_chinese_readers_get_the_same_in_chinese(client, alice, home):

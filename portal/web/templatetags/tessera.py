@@ -99,6 +99,12 @@ def failure_headline(job: Job) -> str:
 
 
 @register.filter
+def failure_notice(job: Job) -> str:
+    """What failed, without words of the log."""
+    return failures.failure_notice(job)
+
+
+@register.filter
 def status_word(status: str) -> str:
     """The status of any object in the history, such as "running"."""
     return gettext(status) if status else ""
