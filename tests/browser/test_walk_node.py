@@ -86,6 +86,7 @@ def test_an_admin_of_an_empty_portal_sees_a_nodes_first_heartbeat_after_one_past
     with pasted(stack, command):
         # Nothing is pressed any more, and nothing is loaded again: the page follows by itself.
         expect(title).to_have_text("gpu01 is ready")
+        expect(page.locator("#join-command")).to_have_count(0)
         reported = page.get_by_role("heading", name="What it reports")
         expect(reported).to_be_visible()
         expect(page.get_by_text("2 × NVIDIA H200", exact=False).first).to_be_visible()

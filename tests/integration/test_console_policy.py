@@ -45,7 +45,7 @@ def test_every_option_of_the_planner_is_on_the_page_once_with_help_and_default(r
     for name in names:
         assert page.count(f'name="{name}"') == 1, name
         assert f'id="{name}-help"' in page
-    assert page.count("This is the default.") == len(names)
+    assert page.count("Now and by default: ") == len(names)
     assert 'value="7d"' in page, "times are written as people write them"
 
 
@@ -67,7 +67,7 @@ def test_what_would_change_is_shown_and_nothing_is_saved_before_it_is_confirmed(
     line = AuditEntry.objects.get(action="policy_set")
     assert line.actor == "root"
     assert set(line.after) == {"backfill", "protection_seconds", "warm"}
-    assert "Changed from the default: easy." in saved.content.decode()
+    assert "<b>Now: conservative.</b> Default: easy." in saved.content.decode()
 
 
 def test_a_policy_that_somebody_else_changed_meanwhile_is_not_overwritten_unseen(root):

@@ -32,7 +32,6 @@ def node_context(node: Node) -> dict[str, Any]:
     token = unused_join_token(node)
     gpus = list(node.gpus.order_by("index"))
     notes = node_notes(node, gpus)
-    is_joining = not gpus
     return {
         "node": node,
         "token": token,
@@ -41,7 +40,6 @@ def node_context(node: Node) -> dict[str, Any]:
         "headline": headline(node, gpus),
         "notes": notes,
         "facts": node_facts(node, gpus),
-        "is_joining": is_joining,
         "may_withdraw": not (node.epoch or node.public_key),
     }
 

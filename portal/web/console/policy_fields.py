@@ -29,8 +29,9 @@ class PolicyField:
     # What the input holds, as text; a switch is on if it is not empty.
     text: str
     choices: tuple[str, ...]
+    # In words: what is stored, and what it would be by itself.
+    now: str
     default: str
-    is_default: bool
     error: str = ""
 
 
@@ -98,8 +99,8 @@ def _field(policy: Policy, name: str, typed: Mapping[str, str] | None, error: st
         kind=_kind(name, default),
         text=_input_text(name, value) if typed is None else typed.get(name, ""),
         choices=tuple(map(str, type(default))) if isinstance(default, StrEnum) else (),
+        now=value_text(name, value),
         default=value_text(name, default),
-        is_default=value == default,
         error=error,
     )
 
