@@ -88,7 +88,6 @@ TABLE: dict[str, Row] = {
             "searchbox Search": ALL,
             "heading Keys": ALL,
             "link Cluster": ALL,
-            "heading Nodes": ALL,
             "link Audit": ROOT,
         }
     ),
