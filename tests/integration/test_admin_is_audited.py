@@ -27,6 +27,7 @@ LOOKS = {"changelist", "add", "history", "delete", "change"}
 PASSWORDS = {"password1": "long-Enough-77", "password2": "long-Enough-77"}
 POLICY = {
     **{"order": "fifo", "backfill": "easy", "preemption": "off", "reservations": 2},
+    "quota_preemption": "project",
     **{"hysteresis": 2, "protection_seconds": 60, "patience_seconds": 60, "bypass_limit": 5},
     **{"moves": 0, "half_life_seconds": 3_600},
 }

@@ -180,6 +180,7 @@ def test_the_policy_is_set_in_the_console_and_audited(client: Client):
         "order": "fifo",
         "backfill": "easy",
         "preemption": "off",
+        "quota_preemption": "project",
         "reservations": 2,
         "hysteresis": 2,
         "protection_seconds": 60,
