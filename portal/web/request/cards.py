@@ -108,7 +108,8 @@ class RequestCards:
         return any(row.is_share for row in self.rows)
 
     def has(self, value: str) -> bool:
-        return any(each.value == value for each in (*self.cards, *self.rows))
+        is_card = any(card.value == value for card in self.cards)
+        return is_card or self.is_second_step(value)
 
     def is_second_step(self, amount: str) -> bool:
         """Whether the amount is chosen by model or slice, not by a card."""

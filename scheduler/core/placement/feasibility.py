@@ -167,7 +167,6 @@ def _no_host(job: WaitingJob, holders: list[NodeView]) -> Reason:
     cpu = max(n.cpu_total_milli for n in holders)
     memory = max(n.memory_total_mib for n in holders)
     words = {"cpu": cpu_words(job.cpu_milli), "memory": memory_words(job.memory_mib)}
-    numbers = {"cpu_milli": cpu, "memory_mib": memory}
     if cpu < job.cpu_milli and memory >= job.memory_mib:
         message = make_message("never.cpu", cpu=words["cpu"], most=cpu_words(cpu))
     elif memory < job.memory_mib and cpu >= job.cpu_milli:
@@ -176,7 +175,7 @@ def _no_host(job: WaitingJob, holders: list[NodeView]) -> Reason:
     else:
         most_of = {"most_cpu": cpu_words(cpu), "most_memory": memory_words(memory)}
         message = make_message("never.host", **words, **most_of)
-    return _never(message, **numbers)
+    return _never(message, cpu_milli=cpu, memory_mib=memory)
 
 
 def _replicas_on(node: NodeView, job: WaitingJob, option: DeviceOption) -> int:
