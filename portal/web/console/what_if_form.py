@@ -1,11 +1,12 @@
 """The form of a what-if: one row of inputs for each kind of change, and lines for further ones."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.utils.translation import gettext as _
 
 from agents.contract.units import as_gpus
+from scheduler.what_if.changes import ClusterChange
 from scheduler.what_if.errors import ChangeRefusedError
 from scheduler.what_if.json_format import (
     parse_layout,
@@ -24,7 +25,7 @@ INPUTS = (
     *("mode_model", "mode", "lines"),
 )
 # What begins a further line; the rest is as on the command line.
-PARSERS = {
+PARSERS: dict[str, Callable[[str], ClusterChange]] = {
     "quota": parse_quota,
     "nodes": parse_nodes,
     "layout": parse_layout,

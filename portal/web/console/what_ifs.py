@@ -122,7 +122,7 @@ def change_words(row: WhatIf) -> list[str]:
 def _prefilled(query: QueryDict) -> dict[str, str]:
     """The page of the policy asks about its unsaved options: `policy=backfill=conservative`."""
     lines = [f"policy {words}" for words in query.getlist("policy")[:20]]
-    return query.dict() | {"lines": "\n".join(lines)}
+    return {name: str(value) for name, value in query.items()} | {"lines": "\n".join(lines)}
 
 
 def _row_or_404(user: User, number: int) -> WhatIf:
