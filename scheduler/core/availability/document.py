@@ -134,7 +134,8 @@ def _list(data: object, length: int) -> list[list[Any]]:
 
 
 def _promise(row: list[Any]) -> QuotaPromise:
-    return QuotaPromise(*map(_text, row[:4]), *_numbers(row[4:], 1))
+    job, project, user, board = map(_text, row[:4])
+    return QuotaPromise(job, project, user, board, _numbers(row[4:], 1)[0])
 
 
 def _numbers(row: object, count: int) -> list[int]:
