@@ -99,7 +99,7 @@ def test_all_faces_tell_the_same_bound(read, rest, waits, fill):
 
 
 def test_stopping_one_of_ones_own_starts_it_in_two_clicks(client, read, waits, fill, node):
-    assert re.search(rf'href="/jobs/{waits.label}/"[^>]*>.*What would start it sooner', read("/"))
+    assert re.search(rf'href="/jobs/{waits.label}/"[^>]*>.*Start sooner', read("/"))
     page = read(f"/jobs/{waits.label}/")
     assert "Or stop one of yours" in page
     assert f'href="/jobs/{fill.label}/cancel"' in page
@@ -147,7 +147,7 @@ def test_who_may_approve_is_named_and_since_when(client, read, rest, olga, team)
     bound = rest.get(f"/api/v1/jobs/{job.label}").json()["bound"]
     assert bound["sentence"] == "an admin of vision has to approve it"
     assert datetime.fromisoformat(bound["since"]) == job.submitted_at
-    assert "What would start it sooner" not in read("/"), "nothing on its page would"
+    assert "Start sooner" not in read("/"), "nothing on its page would"
 
 
 def test_no_button_leads_to_a_page_without_an_offer(read, olga, node):
@@ -159,7 +159,7 @@ def test_no_button_leads_to_a_page_without_an_offer(read, olga, node):
     told(node, waits)
     assert waits.status == JobStatus.QUEUED
     assert waits.reason["alternatives"] == []
-    assert "What would start it sooner" not in read("/")
+    assert "Start sooner" not in read("/")
 
 
 def test_a_dependency_is_over_at_the_limit_of_the_other_job(olga, team, node, fill):
