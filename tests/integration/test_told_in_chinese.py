@@ -60,7 +60,7 @@ WRONG = [
     {"disk": "lots"},
     {"env": "NO VALUE"},
     {"env": "TESSERA_RANK=1"},
-    {"begin_at": "tomorrow"},
+    {"begin_at": "some day"},
     {"begin_at": "2126-01-31T18:00:00"},
     {"after": "the other one"},
     {"after": "J-99999"},
