@@ -217,7 +217,7 @@ class TestThePages:
         [
             ("threads", "101", "a percentage from 1 to 100"),
             ("threads", "many", "a percentage from 1 to 100"),
-            ("share_memory", "8", "with its unit"),
+            ("share_memory", "8 parsecs", "with its unit"),
         ],
     )
     def test_what_is_wrong_with_a_share_is_said_beside_its_field(

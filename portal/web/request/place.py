@@ -14,7 +14,7 @@ MAX_DRAWN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceCell:
+class PlannedCell:
     """A rectangle with a word, if that has room."""
 
     x: float
@@ -24,19 +24,19 @@ class PlaceCell:
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceRow:
+class PlannedRow:
     """One GPU."""
 
     label: str
     y: int
-    cells: list[PlaceCell]
+    cells: list[PlannedCell]
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceDrawing:
     """The drawing, and the same in words."""
 
-    rows: list[PlaceRow]
+    rows: list[PlannedRow]
     sentence: str
     more: str
     """How many GPUs are not drawn, in words; empty if all are."""
@@ -52,7 +52,8 @@ def place_drawing(gpus: Sequence[PlannedGpu]) -> PlaceDrawing | None:
         return None
     drawn, left = gpus[:MAX_DRAWN], len(gpus) - MAX_DRAWN
     rows = [
-        PlaceRow(_gpu_name(gpu), index * ROW_HEIGHT, _cells(gpu)) for index, gpu in enumerate(drawn)
+        PlannedRow(_gpu_name(gpu), index * ROW_HEIGHT, _cells(gpu))
+        for index, gpu in enumerate(drawn)
     ]
     more = ""
     if left > 0:
@@ -65,7 +66,7 @@ def _gpu_name(gpu: PlannedGpu) -> str:
     return f"{gpu.node}, GPU {gpu.index}"
 
 
-def _cells(gpu: PlannedGpu) -> list[PlaceCell]:
+def _cells(gpu: PlannedGpu) -> list[PlannedCell]:
     taken = [*((span, True) for span in gpu.planned), *((span, False) for span in gpu.others)]
     covered = {slot for span, _own in taken for slot in range(span.start, span.start + span.size)}
     cells = [_cell(gpu, span, is_own) for span, is_own in taken]
@@ -78,17 +79,17 @@ def _cells(gpu: PlannedGpu) -> list[PlaceCell]:
     return sorted(cells, key=lambda cell: cell.x)
 
 
-def _cell(gpu: PlannedGpu, span: Span, is_own: bool) -> PlaceCell:
+def _cell(gpu: PlannedGpu, span: Span, is_own: bool) -> PlannedCell:
     if is_own:
         word = _size_of(gpu, span) if span.size * 8 >= gpu.slots else ""
         return _box(gpu, span, "mine", word)
     return _box(gpu, span, "other" if span.is_held else "idle")
 
 
-def _box(gpu: PlannedGpu, span: Span, cls: str, word: str = "") -> PlaceCell:
+def _box(gpu: PlannedGpu, span: Span, cls: str, word: str = "") -> PlannedCell:
     pitch = WIDTH / gpu.slots
     gap = GAP if pitch > GAP * 2 else 0
-    return PlaceCell(
+    return PlannedCell(
         round(span.start * pitch, 1), round(max(1, span.size * pitch - gap), 1), cls, word
     )
 
