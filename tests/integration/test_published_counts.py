@@ -121,12 +121,12 @@ def test_counts_that_cannot_be_read_are_not_shown(olga, team, caplog):
     """As of a worker of a later version."""
     a_node("n1")
     plan_once()
-    PublishedCounts.objects.update(document='{"version": 2}')
+    PublishedCounts.objects.update(document='{"version": 3}')
     a_node("n2")
     with caplog.at_level(logging.WARNING):
         assert [free_gpus(olga), free_gpus(olga)] == [2, 2]
     assert [record.message for record in caplog.records] == [
-        "published counts cannot be read, so this process counts: version 2, not 1"
+        "published counts cannot be read, so this process counts: version 3, not 2"
     ]
 
 
