@@ -3,7 +3,8 @@
 Every service is one transaction with its audit entry, and rings the planner.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from django.db import transaction
 
@@ -101,8 +102,13 @@ def _gpu_set(
 def _words(field: str, words: Iterable[str]) -> list[str]:
     problems: list[Message] = []
 
-    def refuse(where: str, code: ProblemCode, sentence: Message | str) -> None:
-        problems.append(Message("%(where)s: %(why)s", where=where, why=sentence))
+    def refuse(
+        field: str,
+        code: ProblemCode,
+        why: Message | str,
+        suggestion: Mapping[str, Any] | None = None,
+    ) -> None:
+        problems.append(Message("%(where)s: %(why)s", where=field, why=why))
 
     found = list(read_node_labels(field, list(words)[: MAX_NODE_LABELS + 1], refuse))
     if problems:

@@ -84,8 +84,14 @@ def approval_requests(jobs: Sequence[Job]) -> list[ApprovalRequest]:
     for job in jobs:
         units, _ = cheapest(parse_stored_request(job.request), boards)
         seconds = job.time_limit_seconds
-        owner = {"project": job.project.slug, "user": job.owner.username}
-        limits = limit_effects(quotas, budgets, **owner, units=units, seconds=seconds)
+        limits = limit_effects(
+            quotas,
+            budgets,
+            project=job.project.slug,
+            user=job.owner.username,
+            units=units,
+            seconds=seconds,
+        )
         found.append(ApprovalRequest(job, units, units * seconds, limits))
     return found
 

@@ -209,7 +209,8 @@ class TestThePages:
         assert 'name="threads" inputmode="numeric" value="30"' in clone
         shown = client.get(f"/jobs/{job.label}/").content.decode()
         share = f"MPS 30{NBSP}% + 8{NBSP}GiB"
-        assert shown.count(share) == 3  # its head, its place and its request
+        # Its head, the drawing in words and under the pointer, its place and its request.
+        assert shown.count(share) == 5
         assert share in client.get("/jobs/").content.decode()
 
     @pytest.mark.parametrize(

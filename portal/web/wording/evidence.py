@@ -65,7 +65,9 @@ JOBS = frozenset({"job", "stopping", "after"})
 # Keys whose value maps a user or project to units.
 OWNERS = frozenset({"held_by", "borrowed_by"})
 # Keys that sentences of reasons also name.
-SAID = frozenset({"needed", "free", "limit_units", "used_units", "needed_units", "job", "begin_at"})
+SENTENCE_KEYS = frozenset(
+    {"needed", "free", "limit_units", "used_units", "needed_units", "job", "begin_at"}
+)
 
 
 def evidence_rows(reason: dict[str, Any]) -> list[tuple[str, str]]:
@@ -77,7 +79,7 @@ def unsaid_evidence(reason: dict[str, Any], sentence: str) -> list[tuple[str, st
     """Without the figures that the sentence itself has: what a reader has just read proves
     nothing."""
     rows = zip(reason["evidence"], evidence_rows(reason), strict=True)
-    return [row for key, row in rows if not (key in SAID and _is_said(row[1], sentence))]
+    return [row for key, row in rows if not (key in SENTENCE_KEYS and _is_said(row[1], sentence))]
 
 
 def _is_said(value: str, sentence: str) -> bool:
