@@ -34,6 +34,10 @@ OWN = {
     ("web:account", "get"): 200,
     ("web:tokens", "post"): 200,
     ("web:browsers_end", "post"): 302,
+    ("web:time_zone", "post"): 302,
+    ("web:notices", "get"): 200,
+    ("web:notices", "post"): 400,  # without choices
+    ("web:notices_test", "post"): 302,
     ("account_change_password", "get"): 200,
     ("account_set_password", "get"): 302,
     ("account_reauthenticate", "get"): 200,

@@ -36,6 +36,7 @@ from portal.api.protocol.throttling import CallThrottle, SubmitThrottle
 from portal.api.urls import urlpatterns
 from portal.catalogue.models import Template
 from portal.inventory.models import DisputedClaim, Gpu
+from portal.quotas.models import LimitRequest
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import seal
 from portal.what_if.models import WhatIf
@@ -107,7 +108,11 @@ def a_pair(schema: Any) -> Two:
     claim = DisputedClaim.objects.create(
         gpu=gpu, claimant=a_node("n2").row, claimed_at=timezone.now()
     )
+    asked = LimitRequest.objects.create(
+        job=running, project=hidden, asker=holda, code="budget", created_at=timezone.now()
+    )
     names = _rows(holda, hidden) | {
+        "limit_request": str(asked.pk),
         "claim": str(claim.pk),
         "job": running.label,
         "node": "n1",

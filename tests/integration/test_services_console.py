@@ -23,6 +23,8 @@ pytestmark = pytest.mark.django_db
 OURS = ("accounts", "inventory", "jobs", "allocations", "quotas", "catalogue", "audit", "duties")
 # Reached through their parent, or nothing a person should look at.
 WITHOUT_PAGE = {"Membership", "HelloNonce", "LatestSample", "AllocationSample", "InventoryVersion"}
+# Admins decide about these in the console.
+WITHOUT_PAGE |= {"LimitRequest"}
 
 
 @pytest.fixture

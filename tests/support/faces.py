@@ -140,10 +140,10 @@ def _cards(text: str) -> Facts:
     facts = {"not counted": _first(r"(\d+) GPUs? (?:is|are) not counted", text)}
     cards = re.findall(r'data-part="stock-([^"]*)">(.*?)</span>', text, re.DOTALL)
     for amount, words in ((amount, _plain(words)) for amount, words in cards):
-        numbers = re.search(r"(\d+|none) of (\d+) free", words)
+        numbers = re.search(r"(\d+|none)(?: of \d+)? free", words)
         free = 0 if not numbers or numbers[1] == "none" else int(numbers[1])
         if amount == "gpus":
-            facts |= {"free": free, "in service": int(numbers[2]) if numbers else 0}
+            facts["free"] = free
         elif re.fullmatch(r"\d+g\.\d+gb", amount):
             facts[f"{amount} available"] = free
     return facts

@@ -28,7 +28,8 @@ class MyProjectSerializer(serializers.ModelSerializer[Membership]):
     @extend_schema_field(QuotaSerializer(many=True))
     def get_quotas(self, row: Membership) -> Any:
         """The quotas that count against your jobs: the project's, and yours in it."""
-        return QuotaSerializer(self.context["quotas"][row.project_id], many=True).data
+        quotas = self.context["quotas"][row.project_id]
+        return QuotaSerializer(quotas, many=True, context=self.context).data
 
 
 class MeSerializer(serializers.Serializer[Any]):

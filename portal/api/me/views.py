@@ -12,6 +12,7 @@ from portal.api.me.serializers import (
 )
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.views import ApiView
+from portal.availability.promises import current_promises
 from portal.quotas.models import Quota
 from portal.quotas.selectors import visible_quotas
 
@@ -28,7 +29,11 @@ class MeView(ApiView):
             "projects": rows.order_by("project__slug"),
             "token": request.token,
         }
-        return Response(MeSerializer(mine, context={"quotas": _quotas(user)}).data)
+        quotas = _quotas(user)
+        projects = {row.project.slug for rows in quotas.values() for row in rows}
+        promises = current_promises(projects) if projects else []
+        context = {"quotas": quotas, "promises": promises}
+        return Response(MeSerializer(mine, context=context).data)
 
 
 def _quotas(user: User) -> dict[int, list[Quota]]:
