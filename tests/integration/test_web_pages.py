@@ -141,7 +141,7 @@ def test_a_running_job_shows_its_place_time_line_and_log(page, running):
     for words in (
         "step 1",
         "step 2",
-        "n1</span>, GPU",
+        "n1</a>, GPU",
         "2g.35gb",
         "Running",
         "Cancel job",
@@ -237,7 +237,8 @@ def test_a_failed_job_says_why_with_its_last_lines(page, olga, team):
     settle(node)
     text = page(f"/jobs/{job.label}/")[1]
     assert "ended with exit code 1" in text
-    assert text.count("ValueError: no such file") == 2  # in the panel and in the log
+    # The headline, its evidence, the last lines and the log.
+    assert text.count("ValueError: no such file") == 4
     assert "exit code 1" in page(f"/jobs/{job.label}/results")[1]
 
 
