@@ -12,7 +12,7 @@ from tests.browser.people import people
 
 pytestmark = pytest.mark.browser
 # More than any page has: whoever needs them all has lost the way.
-MOST_TABS = 60
+MOST_TABS = 90
 # What has the focus, as a reader of the screen hears it, and whether a ring is drawn around it.
 FOCUSED = """() => {
   const one = document.activeElement, style = getComputedStyle(one);
