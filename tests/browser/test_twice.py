@@ -25,7 +25,7 @@ def page(browser, stack):
 def fill(page: Page, name: str) -> None:
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Command", exact=True).fill("true")
-    page.locator("input[value='1g.18gb']").check()
+    page.locator("input[value='memory:16GiB']").check()
 
 
 def jobs(stack, name: str) -> list[str]:

@@ -19,7 +19,7 @@ from portal.inventory.models import JoinToken, Node  # noqa: E402
 from portal.quotas.models import Quota  # noqa: E402
 
 # People who have never asked for anything: one for each module that looks at somebody's own work.
-NEWCOMERS = ("nora", "wren", "theo", "june")
+NEWCOMERS = ("nora", "wren", "theo", "june", "sami")
 OTHERS = dict.fromkeys(NEWCOMERS, Role.MEMBER) | {"ada": Role.ADMIN}
 
 

@@ -39,7 +39,7 @@ def test_an_unknown_board_is_refused(counted):
 
 BOARD = ("boards", "H200-141GB")
 DEFECTS = {
-    "another version": (("version",), 2),
+    "another version": (("version",), 1),
     "no time": (("at",), None),
     "a time in words": (("at",), "now"),
     "no nodes": (("nodes",), []),

@@ -141,7 +141,7 @@ def test_a_node_without_mps_gives_no_share():
 def test_what_no_gpu_could_ever_share_is_said_at_once():
     too_much = reason(one(a_share_job(memory_mib=MEMORY + 1), a_gpu()))
     assert too_much.code is ReasonCode.IMPOSSIBLE
-    assert f"the largest has {MEMORY} MiB" in too_much.sentence
+    assert f"the largest has {MEMORY} MB" in too_much.sentence
     too_many = reason(one(a_share_job(processes=49), a_gpu()))
     assert too_many.code is ReasonCode.IMPOSSIBLE
     assert "GPU serves 48" in too_many.sentence
