@@ -182,7 +182,7 @@ TABLE = (
         ),
         "a share of more memory than a GPU has": Row(
             lambda: never(a_gpu(), mps=(25, MEMORY + 1)),
-            ("impossible", f"No GPU here has {MEMORY + 1} MiB"),
+            ("impossible", f"No GPU here has {MEMORY + 1} MB"),
             lambda: shared(a_claim(memory_mib=MEMORY + 1)),
             ("mps_over_memory", f"the device has {MEMORY}"),
         ),
@@ -194,7 +194,7 @@ TABLE = (
         ),
         "more disk than a node has": Row(
             lambda: never(a_gpu(), gpus=1, disk_mib=2_049),
-            ("impossible", "No node with this GPU has 2049MiB of disk for jobs; the largest has"),
+            ("impossible", "No node with this GPU has 2049 MB of disk for jobs; the largest has"),
             lambda: crowded(1_024, ("r-1", 2_049)),
             ("disk", "2049 MiB of disk requested beside 0 MiB in use; this node has 1024 MiB"),
         ),
