@@ -5,6 +5,8 @@ BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 # Slow levels first, so that the workers of `make test` finish together.
 LEVELS := $(wildcard $(addprefix tests/,integration docker browser services property contract unit))
+# One more than there are cores: tests of real servers wait much of their time.
+WORKERS := $(shell expr $$(nproc) + 1)
 OWN := agents portal scheduler
 SET := dev
 RESOLVE := $(BIN)/uv pip compile -q --system-certs --universal --python-version 3.11 --generate-hashes \
@@ -34,7 +36,7 @@ test-slow: pytest ## run the slow tests: soaks, kills, every page in every theme
 
 pytest: install
 	$(BIN)/python -m tests.environment install
-	$(BIN)/python -m pytest --levels-must-run -q -n auto --maxprocesses 8 -m "$(TESTS)" $(LEVELS)
+	$(BIN)/python -m pytest --levels-must-run -q -n $(WORKERS) --maxprocesses 8 -m "$(TESTS)" $(LEVELS)
 
 mutants: install ## break the code on purpose, and print as JSON what no test notices; takes hours; ARGS=--help
 	$(BIN)/python -m tests.mutants $(ARGS)
