@@ -35,6 +35,8 @@ def sign_in(page: Page, stack: Stack, name: str, path: str) -> None:
     page.get_by_label("Password", exact=True).fill(stack.seeded["password"])
     page.get_by_role("button", name="Sign in", exact=True).click()
     expect(page).to_have_url(f"{stack.url}{path}")
+    # The address is there before the scripts that listen to keys are.
+    page.wait_for_load_state()
 
 
 def listen(page: Page, complaints: list[str]) -> Page:
