@@ -197,6 +197,10 @@ def _release_barrier(replicas: list[Replica], transitions: Transitions) -> None:
 
 def _fail(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Transitions) -> None:
     """Record the attempt's first failure, then stop the other replicas."""
+    if any(replica.status == ReplicaStatus.EXITED for replica in replicas):
+        # Of a short program, the first that is reported may be its end.
+        _prepared(job, transitions)
+        _running(job, replicas, transitions)
     first = _first_failure(replicas, transitions)
     transitions.set_columns(attempt, first_failure=first)
     is_lost = first["status"] == ReplicaStatus.LOST

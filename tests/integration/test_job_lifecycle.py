@@ -361,3 +361,19 @@ def test_advance_refuses_what_the_table_lacks_and_what_somebody_else_changed():
     advance(job, JobStatus.CANCELLED)
     with pytest.raises(StaleStatusError):
         advance(stale, JobStatus.PLACED)
+
+
+def test_a_program_that_failed_before_anybody_saw_it_run_has_run():
+    alice = a_user()
+    project = a_project("vision", alice)
+    node = a_node()
+    job = a_job(alice, project)
+    plan_once()
+    node_drive(node_id=node.row.pk)
+    node.carry_out()
+    node.finish(exit_code=1)
+    settle(node)
+    assert status_of(job) == JobStatus.FAILED
+    assert job.started_at <= job.finished_at
+    story = list(job.events.exclude(new="").filter(noun="job").values_list("new", flat=True))
+    assert story == ["queued", "placed", "preparing", "running", "stopping", "failed"]

@@ -151,6 +151,11 @@ class HonestNode:
 
     def obey(self) -> None:
         """One round: hear, make it true, report. Running replicas go on until `finish`."""
+        self.carry_out()
+        self.report()
+
+    def carry_out(self) -> None:
+        """Hear and make it true. What comes of it is reported later."""
         desired = self.hear()
         self.modes = {g.uuid: g.mode for g in desired.gpus}
         kept = {(s.gpu_uuid, s.start, s.profile): s for s in self.slices}
@@ -162,7 +167,6 @@ class HonestNode:
             del self.replicas[gone]
         for replica in wanted.values():
             self.replicas[replica.id] = self._moved(replica)
-        self.report()
 
     def finish(self, exit_code: int = 0, **columns) -> None:
         """Every running replica ends."""
