@@ -10,8 +10,14 @@ from scheduler.core.quota.promises import QuotaPromise
 
 
 def current_promises(projects: Collection[str]) -> list[QuotaPromise]:
-    """Those of these projects."""
-    return waiting_promises(published_counts() or current_snapshot().availability, projects)
+    """Those of these projects. Where none of their jobs is queued there is none, and a small
+    cluster, whose counts nobody publishes, is not read for it."""
+    counts = published_counts()
+    if counts is None:
+        if not Job.objects.queued().filter(project__slug__in=projects).exists():
+            return []
+        counts = current_snapshot().availability
+    return waiting_promises(counts, projects)
 
 
 def waiting_promises(cluster: ClusterAvailability, projects: Collection[str]) -> list[QuotaPromise]:

@@ -78,7 +78,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "portal.web.time_zone.time_zone_middleware",
+    "portal.web.time_zone.TimeZoneMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "portal.accounts.sessions.SessionActivityMiddleware",
@@ -211,7 +211,10 @@ REST_KNOX = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Tessera",
-    "DESCRIPTION": "Submit jobs to GPUs, MIG slices and MPS shares; watch and stop them.",
+    "DESCRIPTION": "Submit jobs to GPUs, MIG slices and MPS shares; watch and stop them.\n\n"
+    "Times are in UTC, such as `2026-11-25T18:00:00Z`; a time that you send may have another "
+    "offset. A day without a time, such as `2026-11-25` in a query, begins at midnight in the "
+    "portal's time zone.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",

@@ -2,23 +2,18 @@
 
 A small script (`portal/static/clock.js`) tells the browser's zone in a cookie. Streams and
 previews name the zone of the page that they belong to in their address (`zone`), so that a page
-has one clock even if the setting has changed since. REST is not concerned: it writes UTC.
+has one clock even if the setting has changed since. REST has UTC (`portal.api.protocol.moments`).
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import tzinfo
-from inspect import iscoroutinefunction
-from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.decorators import sync_and_async_middleware
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
@@ -31,29 +26,24 @@ COOKIE = "time_zone"
 PARAMETER = "zone"
 NOT_PAGES = ("/api/", "/healthz")
 
-Sync = Callable[[HttpRequest], HttpResponseBase]
-Async = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
 
-
-@sync_and_async_middleware
-def time_zone_middleware(get_response: Any) -> Sync | Async:
+class TimeZoneMiddleware:
     """Activates the reader's zone while a page is made. Below the middleware of sign-in.
 
     `request.time_zone` is its name, and `request.follows_browser` whether it is the browser's. What
     is made later, such as the body of a stream, activates the zone again.
+
+    It is synchronous, as it reads the account, and as its neighbours are: Django takes a request to
+    a thread once for all of them. An asynchronous one would be taken there for itself.
     """
 
-    async def async_middleware(request: HttpRequest) -> HttpResponseBase:
-        zone = await sync_to_async(_request_zone)(request) if _is_page(request) else None
-        with timezone.override(zone):
-            return await get_response(request)  # type: ignore[no-any-return]
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
 
-    def sync_middleware(request: HttpRequest) -> HttpResponseBase:
+    def __call__(self, request: HttpRequest) -> HttpResponse:
         zone = _request_zone(request) if _is_page(request) else None
         with timezone.override(zone):
-            return get_response(request)  # type: ignore[no-any-return]
-
-    return async_middleware if iscoroutinefunction(get_response) else sync_middleware
+            return self.get_response(request)
 
 
 @require_POST

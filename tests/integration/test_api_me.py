@@ -12,6 +12,8 @@ from rest_framework.test import APIClient
 
 from portal.accounts.models import Membership, Project, Role, TokenScope, User
 from portal.accounts.services import token_create
+from portal.audit.codes import AuditAction
+from portal.audit.services import audit_record
 from portal.quotas.models import Quota
 from tests.support.rows import a_project, a_user
 
@@ -90,3 +92,21 @@ def test_many_projects_take_no_more_queries(olga):
     for number in range(1, 6):
         a_project(f"p{number}", olga)
     assert queries() == one
+
+
+def test_the_cluster_is_not_read_where_nothing_is_promised(olga):
+    """What is promised to a job in the queue needs the pass; without one, no change of the cluster
+    makes the answer dearer."""
+    vision = a_project("vision", olga)
+    client = APIClient()
+    client.force_login(olga)
+    client.get(ME)
+    with CaptureQueriesContext(connection) as before:
+        client.get(ME)
+    audit_record(actor="olga", action=AuditAction.USER_CHANGE, noun="user", noun_id="olga")
+    with CaptureQueriesContext(connection) as after:
+        (row,) = client.get(ME).json()["projects"]
+    assert row["slug"] == vision.slug and len(after) == len(before)
+    with CaptureQueriesContext(connection) as quotas:
+        client.get("/api/v1/quotas")
+    assert len(quotas) <= len(after)

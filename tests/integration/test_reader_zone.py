@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.test import AsyncClient, override_settings
-from django.utils import timezone
+from asgiref.sync import SyncToAsync
+from django.test import AsyncClient, modify_settings, override_settings
 
 from portal.accounts.time_zones import user_zone, zone_named, zone_names
+from portal.api.jobs.event_stream import event_message
 from portal.audit.codes import AuditAction
 from portal.audit.models import AuditEntry
 from portal.audit.services import audit_record
@@ -59,9 +60,7 @@ def zone_of(client, path="/jobs/") -> str:
 def test_the_portals_zone_without_a_script_or_a_setting(client, olga):
     assert zone_of(client) == "UTC"
     with override_settings(TIME_ZONE="Europe/Berlin"):
-        timezone.get_default_timezone.cache_clear()
         assert zone_of(client) == "Europe/Berlin"
-    timezone.get_default_timezone.cache_clear()
 
 
 def test_the_browsers_zone_and_above_it_the_accounts(client, olga):
@@ -113,18 +112,47 @@ def test_only_a_page_on_the_browsers_clock_is_loaded_again_for_it(client, olga):
     assert "data-follows-browser" not in client.get("/").content.decode()
 
 
+def test_the_zone_costs_a_page_no_way_to_a_thread_and_back(olga, monkeypatch):
+    """Django takes a page to a thread once, for its middleware and its view."""
+    ways = []
+    call = SyncToAsync.__call__
+    monkeypatch.setattr(SyncToAsync, "__call__", lambda *a, **k: ways.append(a) or call(*a, **k))
+
+    async def page() -> None:
+        client = AsyncClient()
+        await client.aforce_login(olga)
+        ways.clear()
+        assert (await client.get("/jobs/")).status_code == 200
+
+    def ways_of_a_page() -> int:
+        asyncio.run(page())
+        return len(ways)
+
+    with_the_zone = ways_of_a_page()
+    with modify_settings(MIDDLEWARE={"remove": ["portal.web.time_zone.TimeZoneMiddleware"]}):
+        assert ways_of_a_page() == with_the_zone
+
+
 def test_an_address_names_the_zone_of_its_page_and_no_link_keeps_it(client, job):
     html = client.get("/jobs/?status=queued&zone=Asia/Tokyo").content.decode()
     assert 'data-zone="Asia/Tokyo"' in html
     assert not re.search(r'href="[^"]*zone=', html)
 
 
-def test_rest_has_utc_whatever_the_reader_says(client, olga, job):
+@pytest.mark.parametrize("zone_of_portal", ["UTC", "Europe/Berlin"])
+def test_rest_has_utc_whatever_the_reader_and_the_portal_say(client, olga, job, zone_of_portal):
     client.cookies["time_zone"] = SHANGHAI
     olga.time_zone = NEW_YORK
     olga.save()
-    body = client.get(f"/api/v1/jobs/{job.label}").json()
-    assert body["submitted_at"].endswith("Z")
+    with override_settings(TIME_ZONE=zone_of_portal):
+        texts = [
+            client.get(path).content.decode()
+            for path in (f"/api/v1/jobs/{job.label}", "/api/v1/jobs", "/api/v1/usage")
+        ]
+        texts.append(event_message(job.events.latest("id")))
+    for text in texts:
+        moments = re.findall(r'"(\d{4}-\d\d-\d\dT[^"]+)"', text)
+        assert moments and all(moment.endswith("Z") for moment in moments), text
 
 
 @pytest.mark.parametrize(

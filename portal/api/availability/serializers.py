@@ -5,6 +5,8 @@ from typing import Any
 
 from rest_framework import serializers
 
+from portal.api.protocol.moments import UtcDateTimeField
+
 NUMBER = serializers.IntegerField
 
 
@@ -72,7 +74,7 @@ class NodeCountsSerializer(ClusterCountsSerializer):
 
 
 class AvailabilitySerializer(serializers.Serializer[Any]):
-    at = serializers.DateTimeField(help_text="of the snapshot that was counted")
+    at = UtcDateTimeField(help_text="of the snapshot that was counted")
     cluster = ClusterCountsSerializer()
     boards = BoardCountsSerializer(many=True)
     nodes = NodeCountsSerializer(many=True, required=False, help_text="with `nodes=true` only")

@@ -29,7 +29,7 @@ class AvailabilityDetail(ApiView):
         """What is free now: by category, and how many more devices of each kind could start."""
         cluster = availability_for(request.caller)
         body: dict[str, Any] = {
-            "at": datetime.fromtimestamp(cluster.at, UTC).isoformat().replace("+00:00", "Z"),
+            "at": datetime.fromtimestamp(cluster.at, UTC),
             "cluster": _counts_data(cluster.total),
             "boards": [
                 _board_data(cluster.board_table[key], counts)

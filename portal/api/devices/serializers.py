@@ -6,6 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from portal.allocations.selectors import SliceHolder
+from portal.api.protocol.moments import UtcModelSerializer
 from portal.inventory.models import Gpu, Slice
 
 
@@ -20,7 +21,7 @@ class HolderSerializer(serializers.Serializer[Any]):
         return holder.job
 
 
-class SliceSerializer(serializers.ModelSerializer[Slice]):
+class SliceSerializer(UtcModelSerializer[Slice]):
     """The context has `holders`, by slice id."""
 
     node = serializers.CharField(source="gpu.node.name")
@@ -63,7 +64,7 @@ class SliceSerializer(serializers.ModelSerializer[Slice]):
         return HolderSerializer(holder).data if holder and holder.job else None
 
 
-class GpuSerializer(serializers.ModelSerializer[Gpu]):
+class GpuSerializer(UtcModelSerializer[Gpu]):
     node = serializers.CharField(source="node.name")
     slices = SliceSerializer(source="live_slices", many=True)
     pinned_by = serializers.CharField(source="pin_actor", read_only=True)

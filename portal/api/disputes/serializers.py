@@ -2,10 +2,11 @@
 
 from rest_framework import serializers
 
+from portal.api.protocol.moments import UtcModelSerializer
 from portal.inventory.models import DisputedClaim
 
 
-class DisputedClaimSerializer(serializers.ModelSerializer[DisputedClaim]):
+class DisputedClaimSerializer(UtcModelSerializer[DisputedClaim]):
     gpu_uuid = serializers.CharField(source="gpu.uuid")
     holder = serializers.CharField(source="gpu.node.name", help_text="the node that has the GPU")
     claimant = serializers.CharField(

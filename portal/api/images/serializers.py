@@ -5,6 +5,7 @@ from typing import Any
 from drf_spectacular.utils import OpenApiExample
 from rest_framework import serializers
 
+from portal.api.protocol.moments import UtcModelSerializer
 from portal.catalogue.models import ImagePolicy, ImageRule
 from portal.catalogue.services import MAX_PATTERNS
 
@@ -15,7 +16,7 @@ IMAGES_EXAMPLE = OpenApiExample(
 )
 
 
-class ImagePolicySerializer(serializers.ModelSerializer[ImagePolicy]):
+class ImagePolicySerializer(UtcModelSerializer[ImagePolicy]):
     project = serializers.CharField(source="project.slug")
     patterns = serializers.ListField(child=serializers.CharField())
 

@@ -15,6 +15,7 @@ from portal.api.jobs.reason_serializers import (
     estimate_data,
     no_estimate_data,
 )
+from portal.api.protocol.moments import UtcDateTimeField
 from portal.planning.estimates import estimate_as_dict, no_estimate_for_code
 from portal.quotas.limits import LimitEffect
 from portal.submission.dry_run import DryRunResult, DryRunVerdict, PlannedDevice
@@ -57,7 +58,7 @@ class LimitUsageSerializer(serializers.Serializer[Any]):
     would_be = serializers.IntegerField(help_text="with this job; for a budget, at most")
     limit = serializers.IntegerField(help_text="including what may be borrowed")
     is_over = serializers.BooleanField()
-    ends_at = serializers.DateTimeField(allow_null=True, help_text="end of the budget")
+    ends_at = UtcDateTimeField(allow_null=True, help_text="end of the budget")
 
 
 class FieldWarningSerializer(serializers.Serializer[Any]):
@@ -75,7 +76,7 @@ class DryRunSerializer(serializers.Serializer[Any]):
         help_text="false: the request can never run on this cluster"
     )
     verdict = serializers.ChoiceField(VERDICTS)
-    as_of = serializers.DateTimeField(help_text="time of the cluster state, at most a minute old")
+    as_of = UtcDateTimeField(help_text="time of the cluster state, at most a minute old")
     reason = ReasonSerializer(
         allow_null=True, help_text="why it can never run, or why it would wait"
     )

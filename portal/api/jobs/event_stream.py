@@ -159,7 +159,7 @@ def _next_batch(subscriber: EventSubscriber) -> list[str] | None:
         return None
     rows = _visible(user, subscriber).filter(id__gt=subscriber.floor).order_by("id")
     ids = subscriber.take_unsent(list(rows.values_list("id", flat=True)[: MAX_BATCH + OVERLAP]))
-    return [_message(row) for row in Event.objects.filter(pk__in=ids).order_by("id")]
+    return [event_message(row) for row in Event.objects.filter(pk__in=ids).order_by("id")]
 
 
 def _current_user(subscriber: EventSubscriber) -> User | None:
@@ -179,6 +179,7 @@ def _visible(user: User, subscriber: EventSubscriber) -> QuerySet[Event]:
     return rows.filter(job__project_id__in=mine)
 
 
-def _message(row: Event) -> str:
+def event_message(row: Event) -> str:
+    """The event as one message of the stream."""
     data = json.dumps(EventSerializer(row).data, ensure_ascii=False, default=str)
     return f"id: {row.pk}\nevent: {row.noun}\ndata: {data}\n\n"

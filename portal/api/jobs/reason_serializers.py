@@ -7,6 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from agents.contract.message import Message
+from portal.api.protocol.moments import UtcDateTimeField
 from portal.planning.estimates import BASIS, CASES, TIMES, bound_cases
 from portal.planning.wait_bounds import JobWaitBound
 
@@ -51,13 +52,11 @@ class ReasonBoundSerializer(serializers.Serializer[Any]):
 class WaitBoundSerializer(serializers.Serializer[Any]):
     """When a wait ends at the latest, and who ends it."""
 
-    at = serializers.DateTimeField(allow_null=True, help_text="null if no time can be told")
+    at = UtcDateTimeField(allow_null=True, help_text="null if no time can be told")
     is_certain = serializers.BooleanField(
         help_text="whether it holds if running jobs keep their limits and nobody asks for more"
     )
-    since = serializers.DateTimeField(
-        allow_null=True, help_text="since when a person has to decide"
-    )
+    since = UtcDateTimeField(allow_null=True, help_text="since when a person has to decide")
     sentence = serializers.CharField(help_text="in English")
     said = MessageSerializer()
     jobs = serializers.ListField(
@@ -89,9 +88,9 @@ class StartEstimateSerializer(serializers.Serializer[Any]):
     """When a queued job will start: the 10th, 50th and 90th percentile of the forecasts. Only the
     last one where earlier estimates of this kind were off by more than half of the wait."""
 
-    optimistic = serializers.DateTimeField(allow_null=True)
-    expected = serializers.DateTimeField(allow_null=True)
-    pessimistic = serializers.DateTimeField()
+    optimistic = UtcDateTimeField(allow_null=True)
+    expected = UtcDateTimeField(allow_null=True)
+    pessimistic = UtcDateTimeField()
     basis = serializers.CharField(help_text="basis of the estimate, in English")
     basis_said = MessageSerializer(required=False)
     bound_held_in_10 = serializers.IntegerField(

@@ -19,6 +19,7 @@ from portal.api.jobs.reason_serializers import (
     estimate_data,
     no_estimate_data,
 )
+from portal.api.protocol.moments import UtcDateTimeField, UtcModelSerializer
 from portal.audit.selectors import newest_event_id
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.pulls import replica_pull
@@ -29,7 +30,7 @@ from portal.planning.wait_bounds import wait_bound
 from scheduler.core.model.states import JobStatus
 
 
-class AllocatedDeviceSerializer(serializers.ModelSerializer[Allocation]):
+class AllocatedDeviceSerializer(UtcModelSerializer[Allocation]):
     kind = serializers.CharField(source="slice.kind")
     profile = serializers.CharField(source="slice.profile")
     start = serializers.IntegerField(source="slice.start")
@@ -76,7 +77,7 @@ class ReplicaPullSerializer(serializers.Serializer[Any]):
     sentence = serializers.CharField()
 
 
-class ReplicaSerializer(serializers.ModelSerializer[Replica]):
+class ReplicaSerializer(UtcModelSerializer[Replica]):
     node = serializers.CharField(source="location")
     devices = AllocatedDeviceSerializer(source="allocations", many=True)
     pull = serializers.SerializerMethodField(help_text="null unless it waits for its image")
@@ -105,7 +106,7 @@ class ReplicaSerializer(serializers.ModelSerializer[Replica]):
         return ReplicaPullSerializer(pull).data if pull else None
 
 
-class AttemptSerializer(serializers.ModelSerializer[Attempt]):
+class AttemptSerializer(UtcModelSerializer[Attempt]):
     replicas = ReplicaSerializer(many=True)
 
     class Meta:
@@ -120,7 +121,7 @@ class JobLinksSerializer(serializers.Serializer[Any]):
     events = serializers.CharField()
 
 
-class KeptFields(serializers.ModelSerializer[Job]):
+class KeptFields(UtcModelSerializer[Job]):
     """A serializer that makes its fields from the model once and copies them from then on: to make
     them took a sixth of the time of a submit."""
 
@@ -286,7 +287,7 @@ class JobSerializer(JobSummarySerializer):
 
 class EventSerializer(serializers.Serializer[Any]):
     id = serializers.IntegerField()
-    at = serializers.DateTimeField()
+    at = UtcDateTimeField()
     noun = serializers.CharField()
     noun_id = serializers.CharField()
     old = serializers.CharField()

@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from portal.api.protocol.moments import UtcModelSerializer
 from portal.quotas.models import LimitRequest
 
 
@@ -19,7 +20,7 @@ class LimitAnswerSerializer(serializers.Serializer[Any]):
     )
 
 
-class LimitRequestSerializer(serializers.ModelSerializer[LimitRequest]):
+class LimitRequestSerializer(UtcModelSerializer[LimitRequest]):
     job = serializers.CharField(source="job.label")
     project = serializers.CharField(source="project.slug")
     asker = serializers.CharField(source="asker.username")

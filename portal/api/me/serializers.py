@@ -7,11 +7,12 @@ from rest_framework import serializers
 
 from portal.accounts.models import Membership, Role
 from portal.accounts.selectors import WORKING_ROLES
+from portal.api.protocol.moments import UtcModelSerializer
 from portal.api.quotas.serializers import QuotaSerializer
 from portal.api.tokens.serializers import TokenSerializer
 
 
-class MyProjectSerializer(serializers.ModelSerializer[Membership]):
+class MyProjectSerializer(UtcModelSerializer[Membership]):
     slug = serializers.CharField(source="project.slug")
     name = serializers.CharField(source="project.name")
     role = serializers.ChoiceField(choices=[(str(role), str(role)) for role in Role])

@@ -6,6 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from portal.allocations.holding import held_replicas
+from portal.api.protocol.moments import UtcModelSerializer
 from portal.inventory.models import Node
 from portal.inventory.versions import node_version
 
@@ -21,7 +22,7 @@ class HeldReplicaSerializer(serializers.Serializer[Any]):
     state = serializers.CharField()
 
 
-class NodeSerializer(serializers.ModelSerializer[Node]):
+class NodeSerializer(UtcModelSerializer[Node]):
     cordon_by = serializers.CharField(source="cordon_actor", read_only=True)
     gpu_count = serializers.IntegerField()
     labels = serializers.ListField(child=serializers.CharField())

@@ -9,9 +9,10 @@ from portal.accounts.services import (
     APPROVAL_BOUNDS,
     BOOLEAN_BOUNDS,
 )
+from portal.api.protocol.moments import UtcModelSerializer
 
 
-class MemberSerializer(serializers.ModelSerializer[Membership]):
+class MemberSerializer(UtcModelSerializer[Membership]):
     user = serializers.CharField(source="user.username")
 
     class Meta:
@@ -19,7 +20,7 @@ class MemberSerializer(serializers.ModelSerializer[Membership]):
         fields = ("user", "role")
 
 
-class ProjectSerializer(serializers.ModelSerializer[Project]):
+class ProjectSerializer(UtcModelSerializer[Project]):
     members = MemberSerializer(source="memberships", many=True)
 
     class Meta:

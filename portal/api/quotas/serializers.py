@@ -4,12 +4,13 @@ from typing import Any
 
 from rest_framework import serializers
 
+from portal.api.protocol.moments import UtcModelSerializer
 from portal.quotas.figures import QuotaFigures, quota_figures
 from portal.quotas.models import Quota
 from portal.quotas.services import MAX_LIMIT_UNITS
 
 
-class QuotaSerializer(serializers.ModelSerializer[Quota]):
+class QuotaSerializer(UtcModelSerializer[Quota]):
     """`promises` of the context: what the last pass keeps for waiting jobs."""
 
     project = serializers.CharField(source="project.slug")

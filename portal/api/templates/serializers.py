@@ -5,6 +5,7 @@ from typing import Any
 from drf_spectacular.utils import OpenApiExample
 from rest_framework import serializers
 
+from portal.api.protocol.moments import UtcModelSerializer
 from portal.catalogue.models import Template
 
 TEMPLATE_EXAMPLE = OpenApiExample(
@@ -27,7 +28,7 @@ TEMPLATE_CHANGE_EXAMPLE = OpenApiExample(
 )
 
 
-class TemplateSerializer(serializers.ModelSerializer[Template]):
+class TemplateSerializer(UtcModelSerializer[Template]):
     project = serializers.CharField(
         source="project.slug",
         default=None,

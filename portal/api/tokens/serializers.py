@@ -6,14 +6,15 @@ from rest_framework import serializers
 
 from portal.accounts.models import ApiToken, TokenScope
 from portal.accounts.services import MAX_TOKEN_TTL
+from portal.api.protocol.moments import UtcDateTimeField, UtcModelSerializer
 
 
-class TokenSerializer(serializers.ModelSerializer[ApiToken]):
+class TokenSerializer(UtcModelSerializer[ApiToken]):
     """`id` is the token's first characters: enough to tell tokens apart, too few to guess one."""
 
     id = serializers.CharField(source="token_key")
-    created_at = serializers.DateTimeField(source="created")
-    expires_at = serializers.DateTimeField(source="expiry")
+    created_at = UtcDateTimeField(source="created")
+    expires_at = UtcDateTimeField(source="expiry")
 
     class Meta:
         model = ApiToken

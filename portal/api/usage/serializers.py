@@ -4,6 +4,8 @@ from typing import Any
 
 from rest_framework import serializers
 
+from portal.api.protocol.moments import UtcDateTimeField
+
 # What usage can be split by, in this order.
 PARTS = ("project", "user", "model", "kind")
 
@@ -25,21 +27,21 @@ class BudgetUsageSerializer(serializers.Serializer[Any]):
 
     project = serializers.CharField()
     user = serializers.CharField(allow_null=True)
-    starts_at = serializers.DateTimeField()
-    ends_at = serializers.DateTimeField()
+    starts_at = UtcDateTimeField()
+    ends_at = UtcDateTimeField()
     limit_unit_seconds = serializers.IntegerField()
     used_unit_seconds = serializers.IntegerField()
     held_unit_seconds = serializers.IntegerField(help_text="what running work may still use")
     forecast_unit_seconds = serializers.IntegerField(allow_null=True)
     forecast_over_seconds = serializers.IntegerField(allow_null=True)
-    runs_out_at = serializers.DateTimeField(allow_null=True)
+    runs_out_at = UtcDateTimeField(allow_null=True)
 
 
 class UsageSerializer(serializers.Serializer[Any]):
     """Use in [from, to). Running jobs are counted up to `counted_until`."""
 
-    to = serializers.DateTimeField()
-    counted_until = serializers.DateTimeField()
+    to = UtcDateTimeField()
+    counted_until = UtcDateTimeField()
     of = serializers.CharField()
     unit_seconds = serializers.IntegerField()
     gpu_hours = serializers.CharField()
@@ -49,4 +51,4 @@ class UsageSerializer(serializers.Serializer[Any]):
 
     def get_fields(self) -> dict[str, Any]:
         """`from` is a Python keyword, so the field cannot be declared above."""
-        return {"from": serializers.DateTimeField(), **super().get_fields()}
+        return {"from": UtcDateTimeField(), **super().get_fields()}

@@ -4,12 +4,13 @@ from typing import Any
 
 from rest_framework import serializers
 
+from portal.api.protocol.moments import UtcModelSerializer
 from portal.webhooks.chat import ChatFormat
 from portal.webhooks.models import MAX_URL, Delivery, Endpoint
 from scheduler.core.model.states import JobStatus
 
 
-class WebhookSerializer(serializers.ModelSerializer[Endpoint]):
+class WebhookSerializer(UtcModelSerializer[Endpoint]):
     id = serializers.UUIDField(source="uid")
     owner = serializers.CharField(source="owner.username")
     project = serializers.CharField(
@@ -79,7 +80,7 @@ class WebhookRequestSerializer(serializers.Serializer[Any]):
     )
 
 
-class DeliverySerializer(serializers.ModelSerializer[Delivery]):
+class DeliverySerializer(UtcModelSerializer[Delivery]):
     body = serializers.CharField(help_text="the exact bytes that are signed and sent")
     answer = serializers.IntegerField(allow_null=True, help_text="HTTP status of the response")
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from portal.api.protocol.moments import UtcModelSerializer
 from portal.what_if.models import WhatIf, WhatIfStatus
 
 CHANGE_HELP = (
@@ -60,7 +61,7 @@ class ComparisonSerializer(serializers.Serializer[Any]):
     accuracy = ReplayAccuracySerializer()
 
 
-class WhatIfSummarySerializer(serializers.ModelSerializer[WhatIf]):
+class WhatIfSummarySerializer(UtcModelSerializer[WhatIf]):
     """A what-if without its outcome."""
 
     asked_by = serializers.CharField(source="requester.username")
