@@ -115,7 +115,7 @@ GPU_PATTERNS: tuple[LogPattern, ...] = (
             "CUDA error: misaligned address",
             "CUDA error: unspecified launch failure",
         ),
-        "The program made a GPU error: %(error)s",
+        "The program caused a GPU error: %(error)s",
         re.compile(r"CUDA error: (?P<error>[a-z -]{1,60})"),
     ),
     LogPattern(

@@ -65,7 +65,7 @@ MEMORY_PATTERNS: tuple[LogPattern, ...] = (
     LogPattern(
         FailureCause.HOST_MEMORY,
         ("exits with return code = -9", "exitcode: -9", "Signal 9 (SIGKILL) received"),
-        "One of its processes was killed, most often because host memory ran out",
+        "One of its processes was killed, most likely because host memory ran out",
         confidence=_LIKELY,
     ),
 )
@@ -76,9 +76,7 @@ PROGRAM_PATTERNS: tuple[LogPattern, ...] = (
         ("No space left on device", "Disk quota exceeded", "disk I/O error: No space"),
         "The disk is full",
     ),
-    LogPattern(
-        FailureCause.OPEN_FILES, ("Too many open files",), "It had too many files open at once"
-    ),
+    LogPattern(FailureCause.OPEN_FILES, ("Too many open files",), "It had too many files open"),
     LogPattern(
         FailureCause.PROCESS_LIMIT,
         ("can't start new thread", "fork: retry: Resource temporarily unavailable"),
@@ -107,7 +105,7 @@ PROGRAM_PATTERNS: tuple[LogPattern, ...] = (
     LogPattern(
         FailureCause.MISSING_MODULE,
         ("cannot import name",),
-        "A Python module of another version than the program needs: no %(name)s in it",
+        "A Python module has the wrong version for the program: it has no %(name)s",
         re.compile(r"cannot import name " + _QUOTED),
         in_exception=True,
     ),
@@ -120,7 +118,7 @@ PROGRAM_PATTERNS: tuple[LogPattern, ...] = (
     LogPattern(
         FailureCause.MISSING_LIBRARY,
         ("version `GLIBC", "undefined symbol: "),
-        "A library of the image has another version than the program needs",
+        "A library in the image has the wrong version for the program",
     ),
     LogPattern(
         FailureCause.COMMAND_MISSING,
@@ -159,7 +157,7 @@ PROGRAM_PATTERNS: tuple[LogPattern, ...] = (
     LogPattern(
         FailureCause.PERMISSION,
         ("Permission denied", "Read-only file system", "Operation not permitted"),
-        "It may not use %(name)s",
+        "It has no permission to use %(name)s",
         re.compile(r"(?:Permission denied|Read-only file system|not permitted): " + _QUOTED),
         in_exception=True,
     ),
@@ -184,17 +182,17 @@ PROGRAM_PATTERNS: tuple[LogPattern, ...] = (
     LogPattern(
         FailureCause.NETWORK,
         ("We couldn't connect to 'https://huggingface.co'", "LocalEntryNotFoundError"),
-        "The program could not download a model: its node reaches no such address",
+        "The program could not download a model: its node cannot reach the address",
     ),
     LogPattern(
         FailureCause.SIGN_IN,
         ("api_key not configured", "InvalidAuthenticationError", "wandb.errors.UsageError"),
-        "The program needs a sign-in that the job does not have",
+        "The program needs credentials that the job does not have",
     ),
     LogPattern(
         FailureCause.SIGN_IN,
         ("401 Client Error", "403 Client Error", "HTTP Error 401", "HTTP Error 403"),
-        "A server refused the sign-in of the program",
+        "A server rejected the program's credentials",
         in_exception=True,
     ),
     LogPattern(

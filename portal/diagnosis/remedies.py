@@ -171,7 +171,7 @@ REMEDIES: dict[FailureCause, Remedy] = {
         Message("Write less, or reserve disk for the job"), "disk", Message("Reserve disk")
     ),
     FailureCause.TOO_FEW_GPUS: _edit(
-        Message("Ask for as many GPUs as the program starts processes"),
+        Message("Ask for one GPU for each process that the program starts"),
         "gpus",
         Message("Ask for more GPUs"),
     ),
@@ -216,7 +216,9 @@ REMEDIES: dict[FailureCause, Remedy] = {
     FailureCause.OPEN_FILES: Remedy(Message("Close files, or use fewer data loader workers")),
     FailureCause.PROCESS_LIMIT: Remedy(Message("Start fewer processes and threads")),
     FailureCause.NO_GPU: _edit(
-        Message("Use an image whose program is built for CUDA, and leave CUDA_VISIBLE_DEVICES"),
+        Message(
+            "Use an image whose program is built for CUDA, and do not change CUDA_VISIBLE_DEVICES"
+        ),
         "image",
         _IMAGE,
     ),
@@ -267,9 +269,7 @@ REMEDIES: dict[FailureCause, Remedy] = {
     FailureCause.KILLED: Remedy(
         Message("Something inside the job ended it: the portal did not ask it to stop"),
     ),
-    FailureCause.EXIT_CODE: Remedy(
-        Message("The program wrote no error that is known here: look at the end of its log")
-    ),
+    FailureCause.EXIT_CODE: Remedy(Message("The log shows no known error: look at its end")),
     FailureCause.NODE_FAULT: Remedy(
         Message("Not your code: try again"), RemedyAction.RETRY, _RETRY
     ),
@@ -282,7 +282,7 @@ REMEDIES: dict[FailureCause, Remedy] = {
         _RETRY,
     ),
     FailureCause.NODE_REFUSAL: _edit(
-        Message("Change what the node refuses, or ask an admin for its policy"),
+        Message("Change what the node refuses, or ask an admin about its policy"),
         "command",
         Message("Change the request"),
     ),
@@ -293,10 +293,10 @@ REMEDIES: dict[FailureCause, Remedy] = {
         Message("An admin emptied its node: try again"), RemedyAction.RETRY, _RETRY
     ),
     FailureCause.DEPENDENCY: Remedy(
-        Message("Mend the job that it depends on, then retry both"), RemedyAction.RETRY, _RETRY
+        Message("Fix the job that it depends on, then retry both"), RemedyAction.RETRY, _RETRY
     ),
     FailureCause.REFUSED: Remedy(Message("Ask the admin of the project why")),
     FailureCause.UNKNOWN: Remedy(
-        Message("Nothing is known of its end: try again"), RemedyAction.RETRY, _RETRY
+        Message("It is not known how it ended: try again"), RemedyAction.RETRY, _RETRY
     ),
 }

@@ -109,14 +109,14 @@ def exit_finding(exit_code: int | None) -> FailureFinding:
             sentence = Message("The command was not found (exit code 127)")
             return _certain(FailureCause.COMMAND_MISSING, sentence)
         case 137:
-            sentence = Message("It was killed (SIGKILL), most often because host memory ran out")
+            sentence = Message("It was killed (SIGKILL), most likely because host memory ran out")
             return FailureFinding(FailureCause.HOST_MEMORY, Confidence.LIKELY, sentence)
         case 143 | 130 | 129:
             sentence = Message("It was ended by %(signal)s", signal=signal_name or "")
             return _certain(FailureCause.KILLED, sentence)
         case 135:
             sentence = Message(
-                "It crashed with a bus error (SIGBUS), most often because /dev/shm is too small"
+                "It crashed with a bus error (SIGBUS), most likely because /dev/shm is too small"
             )
             return FailureFinding(FailureCause.SHARED_MEMORY, Confidence.LIKELY, sentence)
         case 139:

@@ -4,7 +4,7 @@ const keys = document.querySelector("#keys");
 const EDITABLE = "input, textarea, select, [contenteditable], [role=textbox], [role=combobox]";
 const DEBOUNCE = 120;
 
-// Keys of one letter can be switched off (WCAG 2.1.4). The choice belongs to the browser, like the theme.
+// Single-letter shortcuts can be switched off (WCAG 2.1.4). The choice belongs to the browser, like the theme.
 const isOn = () => localStorage.getItem("keys") !== "off";
 function showChoice() {
   document.documentElement.dataset.letterKeys = isOn() ? "on" : "off";

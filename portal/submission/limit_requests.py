@@ -59,12 +59,12 @@ def limit_request_make(*, job: Job, actor: User, note: str = "") -> LimitRequest
     Raises Refused(forbidden, not_waiting).
     """
     if job.owner_id != actor.pk:
-        raise Refused(ErrorCode.FORBIDDEN, "Only its owner may ask for a higher limit for a job")
+        raise Refused(ErrorCode.FORBIDDEN, "Only a job's owner may request a higher limit for it")
     with transaction.atomic():
         (row,) = Job.objects.filter(pk=job.pk).select_related("project", "owner").lock_rows()
         if not job_offers(row).asks:
             sentence = Message(
-                "%(job)s waits for no limit that an admin could raise", job=row.label
+                "%(job)s is not waiting for a limit that an admin could raise", job=row.label
             )
             raise Refused(ErrorCode.NOT_WAITING, sentence)
         open_request = LimitRequest.objects.filter(job=row, status=LimitRequestStatus.OPEN).first()

@@ -86,7 +86,7 @@ TABLE: dict[str, Row] = {
     "web:search": Row(
         {
             "searchbox Search": ALL,
-            "heading Keys": ALL,
+            "heading Keyboard shortcuts": ALL,
             "link Cluster": ALL,
             "link Audit": ROOT,
         }
@@ -115,7 +115,7 @@ TABLE: dict[str, Row] = {
         LEADERS,
     ),
     "web:approval": console(button__Approve=ROOT, button__Refuse=ROOT),
-    "web:limit_requests": Row(TABS_OF_CONSOLE | {"heading Nobody asks for more": LEADERS}, LEADERS),
+    "web:limit_requests": Row(TABS_OF_CONSOLE | {"heading No open requests": LEADERS}, LEADERS),
     "web:projects": Row(
         TABS_OF_CONSOLE | {"link vision": ALL, "link speech": ROOT, "link New project": ROOT}
     ),

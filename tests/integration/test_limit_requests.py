@@ -70,7 +70,7 @@ def test_from_the_wait_to_the_started_job_by_one_click_of_each(as_user, olga, ro
     page = as_user(olga).get(f"/jobs/{waits.label}/")
     assert 'form="ask-admin"' in text_of(page)
     as_user(olga).post(f"/jobs/{waits.label}/limit-request", {"note": "deadline on Friday"})
-    assert "An admin has been asked" in text_of(as_user(olga).get(f"/jobs/{waits.label}/"))
+    assert "Request sent to an admin" in text_of(as_user(olga).get(f"/jobs/{waits.label}/"))
     row = LimitRequest.objects.get()
     assert (row.limit_units, row.user, row.code) == (2 * GPU, None, "quota_project")
 

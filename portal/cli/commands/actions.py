@@ -111,7 +111,7 @@ def ask(
     """Ask an admin for the limit that a job waits for."""
     row = _act(cli_context(context), job, "limit-request", {"note": note})
     label = single_line(row["job"])
-    print_message(f"An admin has been asked. The answer appears in: tessera events {label}")
+    print_message(f"Request sent to an admin. The answer appears in: tessera events {label}")
 
 
 def hold(

@@ -55,7 +55,7 @@ def _decide(request: AuthenticatedHttpRequest) -> HttpResponse:
     except Refused as refused:
         return _page(request, refusal_text(refused), pk, refused.status)
     done = (
-        _("Granted: the limit is raised") if is_grant else _("Declined: the asker sees your reason")
+        _("Granted. The limit is raised") if is_grant else _("Declined. The user sees your reason")
     )
     messages.success(request, done)
     return redirect("web:limit_requests")

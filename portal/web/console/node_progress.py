@@ -117,13 +117,13 @@ def _last_step(is_ready: bool, is_now: bool, blocking: list[NodeNote]) -> JoinSt
     if is_ready:
         return JoinStep("ok", "check", title)
     if is_now and blocking:
-        return JoinStep("bad now", "stop", title, _("What is in the way is listed under Findings."))
+        return JoinStep("bad now", "stop", title, _("What blocks it is listed under Findings."))
     return JoinStep("move now" if is_now else "next", "clock", title)
 
 
 def _enrolment_hint(token: JoinToken | None) -> str:
     if token is None or token.expires_at <= timezone.now():
-        return _("No machine has used a join token in time.")
+        return _("No machine used the join token before it expired.")
     return _("Paste the command on the machine. This page follows by itself.")
 
 

@@ -27,5 +27,5 @@ def limit_request(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
             raise PermissionDenied from refused
         messages.error(request, refusal_text(refused))
     else:
-        messages.success(request, _("Asked. The answer appears on this page"))
+        messages.success(request, _("Request sent. The answer will appear on this page"))
     return HttpResponseRedirect(reverse("web:job", args=[job.label]))
