@@ -25,10 +25,12 @@ KINDS_OF_JOBS = frozenset(
 ADMIN_KINDS = frozenset({NoticeKind.NODE})
 
 KIND_LABELS: dict[NoticeKind, str | Promise] = {
-    NoticeKind.FAILED: gettext_lazy("A job of mine failed or reached its time limit"),
-    NoticeKind.ENDING: gettext_lazy("A job of mine is about to reach its time limit"),
-    NoticeKind.STARTED: gettext_lazy("A job of mine started after a long wait"),
-    NoticeKind.ENDED: gettext_lazy("A job of mine ended otherwise"),
-    NoticeKind.BUDGET: gettext_lazy("A budget of mine, or of a project that I run, is nearly used"),
-    NoticeKind.NODE: gettext_lazy("A node or GPU breaks"),
+    NoticeKind.FAILED: gettext_lazy("My job failed or reached its time limit"),
+    NoticeKind.ENDING: gettext_lazy("My job is about to reach its time limit"),
+    NoticeKind.STARTED: gettext_lazy("My job started after a long wait"),
+    NoticeKind.ENDED: gettext_lazy("My job succeeded or was cancelled"),
+    NoticeKind.BUDGET: gettext_lazy(
+        "My budget, or one of a project that I administer, is nearly used up"
+    ),
+    NoticeKind.NODE: gettext_lazy("A node or GPU fails"),
 }

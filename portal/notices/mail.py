@@ -27,7 +27,7 @@ def notice_mail(
         found = digest(notices, base_url)
         if found is None and not mail.is_test:
             return None
-        headline = found.headline if found else _("Notices of Tessera reach you")
+        headline = found.headline if found else _("Test notice from Tessera")
         context = _context(reader, found, mail.is_test, base_url)
         text = render_to_string("notices/mail.txt", context)
         html = render_to_string("notices/mail.html", context)

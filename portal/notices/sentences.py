@@ -127,9 +127,7 @@ def _counts(notices: Sequence[Notice]) -> str:
         NoticeKind.BUDGET: ngettext(
             "%(n)s budget is nearly used up", "%(n)s budgets are nearly used up", counts["budget"]
         ),
-        NoticeKind.NODE: ngettext(
-            "%(n)s problem of a node", "%(n)s problems of nodes", counts["node"]
-        ),
+        NoticeKind.NODE: ngettext("%(n)s node problem", "%(n)s node problems", counts["node"]),
     }
     parts = [sentences[kind] % {"n": n} for kind, n in counts.items() if n]
     return _(", ").join(parts)

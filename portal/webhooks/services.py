@@ -98,7 +98,7 @@ def endpoint_test(*, endpoint: Endpoint) -> Delivery:
 def _test_body(endpoint: Endpoint, now: datetime) -> str:
     if endpoint.is_chat:
         with translation.override(endpoint.owner.language or settings.LANGUAGE_CODE):
-            text = _("This is a test of Tessera. Notices of jobs will look like it.")
+            text = _("This is a test message from Tessera. Notices about jobs will look like this.")
         return chat_body(ChatFormat(endpoint.format), [ChatLine(text)])
     body = {"id": 0, "type": TEST_KIND, "at": now.isoformat(), "sentence": "This is a test"}
     return json.dumps(body)

@@ -300,7 +300,7 @@ def test_a_test_mail_is_sent_and_repeated_presses_are_one(alice):
     for _ in range(3):
         notice_test_send(user=alice)
     send(timezone.now())
-    assert subjects() == ["Notices of Tessera reach you"]
+    assert subjects() == ["Test notice from Tessera"]
     client = Client()
     client.force_login(alice)
     assert "sent" in client.get(reverse("web:notices")).content.decode()

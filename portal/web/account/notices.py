@@ -53,7 +53,9 @@ def notices(request: AuthenticatedHttpRequest) -> HttpResponse:
 def test_mail(request: AuthenticatedHttpRequest) -> HttpResponse:
     with refusals_as_messages(request):
         notice_test_send(user=request.user)
-        messages.success(request, _("A test mail will be sent within seconds. Reload to see it"))
+        messages.success(
+            request, _("A test mail is on its way. Reload this page to see whether it was sent")
+        )
     return redirect("web:notices")
 
 
