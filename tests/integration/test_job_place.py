@@ -96,7 +96,7 @@ def test_a_job_without_a_place_says_so(client, olga, team):
     assert "Not placed yet" in text
     Job.objects.filter(pk=job.pk).update(status="cancelled", finished_at=timezone.now())
     text = client.get(f"/jobs/{job.label}/").content.decode()
-    assert "It never had a place" in text
+    assert "It ended before it was placed" in text
     assert "The job never ran, so it has no log" in text
 
 

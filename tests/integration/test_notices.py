@@ -265,7 +265,7 @@ def test_old_notices_go_and_budgets_stay_known(alice, vision):
 def test_the_link_in_a_mail_ends_mails_without_signing_in(alice, vision):
     anonymous = Client(enforce_csrf_checks=True)
     address = reverse("web:notices_stop", args=[stop_token(alice)])
-    assert "No more mails for alice?" in anonymous.get(address).content.decode()
+    assert "Stop all mails to alice?" in anonymous.get(address).content.decode()
     assert not NoticeSettings.objects.exists()
     assert anonymous.post(address, {"List-Unsubscribe": "One-Click"}).status_code == 200
     end(a_job(alice, vision), JobStatus.FAILED)
