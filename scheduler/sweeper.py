@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from agents.contract.message import Message
 from portal.audit.transitions import advance
-from portal.diagnosis.services import due_jobs
+from portal.diagnosis.services import due_attempts, due_jobs
 from portal.inventory.models import HelloNonce
 from portal.jobs.lifecycle import job_rollup, job_stop
 from portal.jobs.models import Attempt, Job, StopReason
@@ -113,8 +113,8 @@ def _rollups(now: datetime) -> None:
 
 
 def _diagnoses(now: datetime) -> None:
-    """Diagnose what a lost ring has missed, and jobs whose logs have grown since they failed."""
-    if due_jobs():
+    """Diagnose what a lost ring has missed, and what failed before the end of its log arrived."""
+    if due_jobs() or due_attempts():
         ring_diagnoses()
 
 

@@ -182,15 +182,32 @@ def diagnosis_facts(job: Row) -> list[tuple[str, object]]:
     if not diagnosis:
         return []
     evidence, remedy = diagnosis.get("evidence") or {}, diagnosis.get("remedy") or {}
-    where = f"rank {evidence['rank']}, line {evidence['line']}" if evidence else ""
-    guess = ", probably" if diagnosis.get("confidence") == "likely" else ""
     return [
         ("Failed", single_line(diagnosis.get("sentence") or "")),
-        ("Cause", f"{diagnosis.get('cause')}{guess}"),
-        (f"Log {where}", single_line(evidence.get("text") or "")),
+        ("Cause", _cause_text(diagnosis)),
+        (f"Log {_place_text(evidence)}", single_line(evidence.get("text") or "")),
         ("What to do", (diagnosis.get("advice") or {}).get("sentence", "")),
         ("Change", _change_text(remedy)),
     ]
+
+
+def finding_text(attempt: Row) -> str:
+    """Why an attempt failed, in one line; empty until that is known."""
+    finding = attempt.get("finding") or {}
+    if not finding:
+        return ""
+    place = _place_text(finding.get("evidence") or {})
+    where = f", {place}" if place else ""
+    return f"{single_line(finding.get('sentence') or '')} ({_cause_text(finding)}{where})"
+
+
+def _cause_text(finding: Row) -> str:
+    guess = ", probably" if finding.get("confidence") == "likely" else ""
+    return f"{finding.get('cause')}{guess}"
+
+
+def _place_text(evidence: Row) -> str:
+    return f"rank {evidence['rank']}, line {evidence['line']}" if evidence else ""
 
 
 def _change_text(remedy: Row) -> str:

@@ -15,7 +15,7 @@ from portal.diagnosis.gpu_patterns import GPU_PATTERNS
 from portal.diagnosis.log_pattern import LogPattern, first_match
 from portal.diagnosis.log_text import FailureLine
 from portal.diagnosis.program_patterns import MEMORY_PATTERNS, PROGRAM_PATTERNS
-from portal.diagnosis.stored_ends import exit_finding, stored_finding
+from portal.diagnosis.stored_ends import exit_finding, memory_kill_finding, stored_finding
 from portal.diagnosis.tracebacks import HEADER, RaisedException, exception_in, raised_exceptions
 from portal.diagnosis.values import AttemptEnd, FailureFinding, ReplicaEnd
 from portal.jobs.failure_causes import Confidence, FailureCause
@@ -64,8 +64,9 @@ def diagnose(end: AttemptEnd) -> FailureFinding:
 
 def replica_finding(replica: ReplicaEnd) -> FailureFinding:
     """The cause in what one replica wrote and how it ended."""
-    lines = replica.lines
-    raised = raised_exceptions(lines)
+    if replica.memory_kill:
+        return memory_kill_finding()
+    raised = raised_exceptions(replica.lines)
     by_traceback = _by_traceback(replica, raised)
     if by_traceback and not by_traceback.is_consequence:
         return by_traceback
@@ -128,33 +129,41 @@ def _other_exception(raised: RaisedException, replica: ReplicaEnd) -> FailureFin
 
 
 def _by_line(replica: ReplicaEnd) -> FailureFinding | None:
-    """What a line near the end says that is no traceback: the first root, else a consequence."""
-    consequence = None
+    """What a line near the end says that is no traceback: the first root; else the last line that
+    goes with the exit code, as a shell goes on after a command that it did not find; else a
+    consequence."""
+    consequence = ending = None
     near = replica.lines[-NEAR_LINES:]
     for index, line in enumerate(near):
         match = first_match(PATTERNS, line.text, is_exception=False, exit_code=replica.exit_code)
         if match is None:
             continue
         pattern, values = match
-        is_last = len(near) - index <= LAST_LINES or bool(pattern.exit_codes)
         finding = _finding(pattern, values, line)
-        finding = finding if is_last else replace(finding, confidence=Confidence.LIKELY)
-        if not finding.is_consequence:
+        if len(near) - index > LAST_LINES:
+            finding = replace(finding, confidence=Confidence.LIKELY)
+        if pattern.exit_codes:
+            ending = finding
+        elif not finding.is_consequence:
             return finding
-        consequence = consequence or finding
-    return consequence
+        else:
+            consequence = consequence or finding
+    return ending or consequence
 
 
 def _by_last_word(replica: ReplicaEnd) -> FailureFinding | None:
-    """An exception without a traceback, such as of a syntax error."""
-    for line in reversed(replica.lines[-LAST_LINES:]):
+    """An exception without a traceback, such as of a syntax error; certain in the very last line.
+    In one before, the program may only have told of it."""
+    last = replica.lines[-LAST_LINES:]
+    for line in reversed(last):
         named = exception_in(line.text)
         if named and named[0].endswith("Error") and named[0] != "Error" and named[1]:
             match = first_match(PATTERNS, line.text, is_exception=True, exit_code=replica.exit_code)
-            if match:
-                return _finding(*match, line)
             sentence = verbatim(line.text[:MAX_WORDS])
-            return FailureFinding(FailureCause.EXCEPTION, Confidence.CERTAIN, sentence, line)
+            exception = FailureFinding(FailureCause.EXCEPTION, Confidence.CERTAIN, sentence, line)
+            finding = _finding(*match, line) if match else exception
+            is_last = line is last[-1]
+            return finding if is_last else replace(finding, confidence=Confidence.LIKELY)
     return None
 
 

@@ -15,7 +15,7 @@ MEMORY_PATTERNS: tuple[LogPattern, ...] = (
     LogPattern(
         FailureCause.SHARED_MEMORY,
         (
-            "out of shared memory",
+            "workers are out of shared memory",
             "insufficient shared memory (shm)",
             "No space left on device: '/dev/shm",
             "unable to write to file </torch_",

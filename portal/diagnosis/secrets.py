@@ -1,9 +1,11 @@
 """Secrets in what a log says: a quoted line must not carry them further than the log. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from agents.contract.message import Message
+from portal.diagnosis.log_text import FailureLine
 
 MASK = "***"
 # Shorter values are words, and would hide half of a line.
@@ -22,16 +24,27 @@ _NAMED = re.compile(
 
 
 def secret_values(variables: Mapping[str, str]) -> list[str]:
-    """The values of a job's environment that may be secrets: the long ones first."""
-    values = {str(value) for value in variables.values() if len(str(value)) >= MIN_SECRET_LENGTH}
-    return sorted((v for v in values if not v.isdecimal()), key=lambda v: (-len(v), v))
+    """The values of a job's environment that may be secrets, each line of them: the long ones
+    first."""
+    lines = {line for value in variables.values() for line in str(value).splitlines()}
+    values = [each for each in lines if len(each) >= MIN_SECRET_LENGTH and not each.isdecimal()]
+    return sorted(values, key=lambda value: (-len(value), value))
+
+
+def masked_lines(lines: Iterable[FailureLine], secrets: Sequence[str]) -> list[FailureLine]:
+    """The lines without these values."""
+    return [replace(line, text=_without(line.text, secrets)) for line in lines]
 
 
 def masked(text: str, secrets: Iterable[str] = ()) -> str:
     """The text without these values, and without what looks like a secret."""
+    return _NAMED.sub(rf"\g<1>{MASK}", _FORMS.sub(MASK, _without(text, secrets)))
+
+
+def _without(text: str, secrets: Iterable[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, MASK)
-    return _NAMED.sub(rf"\g<1>{MASK}", _FORMS.sub(MASK, text))
+    return text
 
 
 def masked_message(message: Message, secrets: Iterable[str] = ()) -> Message:

@@ -1,13 +1,14 @@
-"""A diagnosis as `Job.diagnosis` keeps it, and as REST shows it. Pure.
+"""A finding as `Attempt.finding` keeps it, and a diagnosis as `Job.diagnosis` does. Pure.
 
-    {"cause", "confidence", "sentence", "said", "advice": {"sentence", "said"},
-     "evidence": {"rank", "line", "attempt", "text"} or null,
-     "remedy": {"action", "sentence", "said", "changes", "field"} or null, "log_bytes"}
+    finding   = {"cause", "confidence", "sentence", "said", "log_bytes",
+                 "evidence": {"rank", "line", "attempt", "text"} or null}
+    diagnosis = finding of the last attempt, "advice": {"sentence", "said"},
+                "remedy": {"action", "sentence", "said", "changes", "field"} or null
 
-`log_bytes` says how much log there was: when more arrives, the diagnosis is made again.
+`log_bytes` says how much log there was: when more arrives, it is made again. REST leaves it out.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agents.contract.message import Message
@@ -19,8 +20,8 @@ from portal.diagnosis.values import FailureFinding
 MAX_EVIDENCE = 200
 
 
-def stored_diagnosis(
-    finding: FailureFinding, remedy: Remedy, *, attempt: int, log_bytes: int, secrets: Iterable[str]
+def finding_as_json(
+    finding: FailureFinding, *, attempt: int, log_bytes: int, secrets: Iterable[str]
 ) -> dict[str, Any]:
     """As JSON, without secrets."""
     hidden = list(secrets)
@@ -35,10 +36,17 @@ def stored_diagnosis(
         "cause": str(finding.cause),
         "confidence": str(finding.confidence),
         **_stored_message(masked_message(finding.sentence, hidden)),
-        "advice": _stored_message(remedy.advice),
         "evidence": evidence,
-        "remedy": _stored_remedy(remedy),
         "log_bytes": log_bytes,
+    }
+
+
+def diagnosis_as_json(finding: Mapping[str, Any], remedy: Remedy) -> dict[str, Any]:
+    """As JSON."""
+    return {
+        **finding,
+        "advice": _stored_message(remedy.advice),
+        "remedy": _stored_remedy(remedy),
     }
 
 

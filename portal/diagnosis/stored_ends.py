@@ -59,17 +59,29 @@ def stored_finding(end: AttemptEnd) -> FailureFinding | None:
     if end.code in ("docker", "runtime") and (refusal := engine_refusal(end.message)):
         return refusal
     if end.code == "memory_kill" or (end.replicas and end.replicas[0].memory_kill):
-        sentence = Message("It used more host memory than requested, and was killed")
-        return _certain(FailureCause.HOST_MEMORY, sentence)
+        return memory_kill_finding()
     if end.code in NODE_CODES:
         return _certain(NODE_CODES[end.code], end.message)
     if end.stop_reason in STOP_REASONS:
         return _certain(STOP_REASONS[end.stop_reason], end.message)
     if end.status == "lost":
         return _certain(FailureCause.NODE_FAULT, end.message)
+    if not end.replicas and end.status == "failed":
+        # A code of a driver or of a newer node: the node's words say what it means.
+        return FailureFinding(
+            FailureCause.NODE_FAULT,
+            Confidence.LIKELY,
+            end.message or Message(FailureCause.NODE_FAULT.label),
+        )
     if not end.replicas and end.stop_reason == "failed":
         return _certain(FailureCause.NOT_READY, end.message)
     return None
+
+
+def memory_kill_finding() -> FailureFinding:
+    """What the engine of a node says for certain."""
+    sentence = Message("It used more host memory than requested, and was killed")
+    return _certain(FailureCause.HOST_MEMORY, sentence)
 
 
 def pull_cause_of(message: Message) -> str:

@@ -348,6 +348,7 @@ def _requeue(job: Job, attempt: Attempt, transitions: Transitions) -> bool:
         deadline_at=None,
         **{column: left - 1},
     )
+    ring_diagnoses()
     return True
 
 

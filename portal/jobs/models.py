@@ -147,6 +147,8 @@ class Attempt(models.Model):
     ended_at = models.DateTimeField(null=True, blank=True)
     outcome = models.CharField(max_length=16, blank=True, default="")
     first_failure = models.JSONField(null=True, blank=True)
+    finding = models.JSONField(null=True, blank=True, editable=False)
+    """What made it fail, as portal.diagnosis.stored writes it; null until that is known."""
 
     objects = AttemptQuerySet.as_manager()
 
@@ -155,7 +157,13 @@ class Attempt(models.Model):
         constraints = [models.UniqueConstraint(fields=("job", "number"), name="attempt_once")]
         indexes = [
             # Few of all attempts are open; every sweep reads them.
-            models.Index(fields=("site",), condition=Q(ended_at__isnull=True), name="attempt_open")
+            models.Index(fields=("site",), condition=Q(ended_at__isnull=True), name="attempt_open"),
+            # Few fail; every sweep looks for those without a finding.
+            models.Index(
+                fields=("-ended_at",),
+                condition=Q(first_failure__isnull=False),
+                name="attempt_failed",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -66,6 +66,14 @@ class AttemptQuerySet(QuerySet[Row, Row]):
     def open(self) -> Self:
         return self.filter(ended_at__isnull=True)
 
+    def failed(self) -> Self:
+        """Those that have ended with a failure, whether or not their job was tried again."""
+        return self.filter(first_failure__isnull=False, ended_at__isnull=False)
+
+    def with_log_bytes(self) -> Self:
+        """Each with `log_bytes`, how much log of its replicas has arrived."""
+        return self.annotate(log_bytes=Coalesce(Sum("replicas__log_bytes"), 0))
+
 
 class ReplicaQuerySet(LockingQuerySet[Row]):
     def live(self) -> Self:

@@ -32,7 +32,8 @@ def get(user, path, **query):
 
 
 def test_a_failed_job_has_its_diagnosis(job):
-    diagnosis = get(job.owner, f"jobs/{job.label}").json()["diagnosis"]
+    row = get(job.owner, f"jobs/{job.label}").json()
+    diagnosis = row["diagnosis"]
     assert diagnosis["cause"] == "missing_module"
     assert diagnosis["confidence"] == "certain"
     assert diagnosis["sentence"] == "The image has no Python module vllm"
@@ -44,6 +45,10 @@ def test_a_failed_job_has_its_diagnosis(job):
     }
     assert diagnosis["remedy"]["action"] == "edit"
     assert "log_bytes" not in diagnosis
+    (attempt,) = row["attempts"]
+    assert attempt["finding"] == {
+        name: value for name, value in diagnosis.items() if name not in ("advice", "remedy")
+    }
 
 
 def test_the_list_is_filtered_by_cause(job):

@@ -4,7 +4,7 @@ import pytest
 from django.utils import timezone
 
 from portal.diagnosis.log_ends import TAIL_BYTES, replica_log_end
-from portal.diagnosis.services import diagnoses_refresh, due_jobs, job_diagnose
+from portal.diagnosis.services import diagnoses_refresh, due_attempts, due_jobs, job_diagnose
 from portal.jobs.models import Attempt, Job, Replica
 from scheduler.core.model.states import JobStatus
 from tests.support.failed_jobs import a_failed_job, write_failed_log
@@ -106,6 +106,41 @@ def test_secrets_are_not_kept(home):
     log = HEADER + b"ValueError: key hunter2hunter2 refused\n"
     job = a_failed_job(*home, log, env={"SERVICE_KEY": "hunter2hunter2"})
     assert "hunter2" not in str(diagnosed(job).diagnosis)
+
+
+def test_a_secret_that_is_cut_at_the_end_of_the_headline_is_not_kept(home):
+    log = HEADER + b"ValueError: " + b"x" * 180 + b" hunter2hunter2 refused\n"
+    job = a_failed_job(*home, log, env={"SERVICE_KEY": "hunter2hunter2"})
+    assert "hunter" not in str(diagnosed(job).diagnosis)
+
+
+def test_a_job_that_breaks_the_diagnosis_keeps_no_other_from_its_own(home):
+    broken, job = a_failed_job(*home), a_failed_job(*home)
+    Job.objects.filter(pk=broken.pk).update(request={}, finished_at=timezone.now())
+    Attempt.objects.filter(job=broken).update(first_failure={"code": "memory_kill"})
+    diagnoses_refresh()
+    job.refresh_from_db()
+    assert job.failure_cause == "exit_code"
+
+
+def test_an_attempt_that_was_followed_by_another_keeps_its_finding(home):
+    job = a_failed_job(*home, OUT_OF_MEMORY)
+    Job.objects.filter(pk=job.pk).update(status=JobStatus.QUEUED, stop_reason="", finished_at=None)
+    assert due_jobs() == []
+    assert due_attempts() == [job.attempts.get().pk]
+    diagnoses_refresh()
+    finding = job.attempts.get().finding
+    assert finding["cause"] == "gpu_memory"
+    assert (finding["evidence"]["attempt"], finding["evidence"]["line"]) == (1, 5)
+    assert due_attempts() == []
+
+
+def test_the_last_attempt_of_a_failed_job_has_the_finding_of_its_job(home):
+    job = a_failed_job(*home, OUT_OF_MEMORY)
+    diagnoses_refresh()
+    job.refresh_from_db()
+    assert job.attempts.get().finding.items() <= job.diagnosis.items()
+    assert due_attempts() == []
 
 
 def test_of_a_large_log_the_end_and_the_last_traceback_are_read(home):

@@ -8,8 +8,9 @@ import pytest
 from django.template.loader import render_to_string
 from django.utils.html import escape
 
-from portal.diagnosis.services import job_diagnose
+from portal.diagnosis.services import diagnoses_refresh, job_diagnose
 from portal.jobs.models import Job
+from scheduler.core.model.states import JobStatus
 from tests.support.failed_jobs import a_failed_job
 from tests.support.markup import Markup
 from tests.support.rows import a_node, a_project, a_user
@@ -91,6 +92,15 @@ def test_markup_in_a_log_is_text_on_every_page(client, alice, home):
         text = page(client, alice, address)
         assert "<script>alert(1)" not in text
     assert escape("ValueError: <script>alert(1)</script>") in page(client, alice, "/jobs/")
+
+
+def test_results_name_the_cause_of_each_attempt_with_a_link_to_its_line(client, alice, home):
+    job = a_failed_job(alice, home, OUT_OF_MEMORY)
+    Job.objects.filter(pk=job.pk).update(status=JobStatus.QUEUED, stop_reason="", finished_at=None)
+    diagnoses_refresh()
+    text = page(client, alice, f"/jobs/{job.label}/results")
+    assert HEADLINE in text
+    assert f'href="/jobs/{job.label}/logs?attempt=1&amp;rank=0&amp;line=1#r0-3"' in text
 
 
 def test_jobs_groups_by_cause_and_filters_by_it(client, alice, home):

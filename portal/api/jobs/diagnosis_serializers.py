@@ -40,20 +40,25 @@ class RemedySerializer(serializers.Serializer[Any]):
     field = serializers.CharField(help_text="empty unless the action is edit")
 
 
-class DiagnosisSerializer(serializers.Serializer[Any]):
-    """Why a job failed."""
+class FindingSerializer(serializers.Serializer[Any]):
+    """Why an attempt failed."""
 
     cause = serializers.ChoiceField(choices=[str(cause) for cause in FailureCause])
     confidence = serializers.ChoiceField(choices=[str(each) for each in Confidence])
     sentence = serializers.CharField(help_text="what failed, in English; it may quote the log")
     said = MessageSerializer()
-    advice = AdviceSerializer()
     evidence = FailureEvidenceSerializer(allow_null=True)
+
+
+class DiagnosisSerializer(FindingSerializer):
+    """Why a job failed, by its last attempt, and what to do."""
+
+    advice = AdviceSerializer()
     remedy = RemedySerializer(allow_null=True)
 
 
-def diagnosis_data(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A stored diagnosis as DiagnosisSerializer renders it."""
+def finding_data(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A stored finding or diagnosis as its serializer renders it."""
     if not stored:
         return None
     return {name: value for name, value in stored.items() if name != "log_bytes"}

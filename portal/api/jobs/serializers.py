@@ -9,7 +9,11 @@ from rest_framework.reverse import reverse
 
 from portal.allocations.models import Allocation
 from portal.allocations.selectors import gpu_hours
-from portal.api.jobs.diagnosis_serializers import DiagnosisSerializer, diagnosis_data
+from portal.api.jobs.diagnosis_serializers import (
+    DiagnosisSerializer,
+    FindingSerializer,
+    finding_data,
+)
 from portal.api.jobs.reason_serializers import (
     NoEstimateSerializer,
     ReasonSerializer,
@@ -108,10 +112,25 @@ class ReplicaSerializer(UtcModelSerializer[Replica]):
 
 class AttemptSerializer(UtcModelSerializer[Attempt]):
     replicas = ReplicaSerializer(many=True)
+    finding = serializers.SerializerMethodField(
+        help_text="why it failed; null until that is known, and for other attempts"
+    )
 
     class Meta:
         model = Attempt
-        fields = ["number", "created_at", "ended_at", "outcome", "first_failure", "replicas"]
+        fields = [
+            "number",
+            "created_at",
+            "ended_at",
+            "outcome",
+            "first_failure",
+            "finding",
+            "replicas",
+        ]
+
+    @extend_schema_field(FindingSerializer(allow_null=True))
+    def get_finding(self, attempt: Attempt) -> dict[str, Any] | None:
+        return finding_data(attempt.finding)
 
 
 class JobLinksSerializer(serializers.Serializer[Any]):
@@ -218,7 +237,7 @@ class JobSummarySerializer(KeptFields):
 
     @extend_schema_field(DiagnosisSerializer(allow_null=True))
     def get_diagnosis(self, job: Job) -> dict[str, Any] | None:
-        return diagnosis_data(job.diagnosis)
+        return finding_data(job.diagnosis)
 
     def get_gpu_hours(self, job: Job) -> str:
         return str(gpu_hours(self.context["usage"].get(job.pk, 0)))

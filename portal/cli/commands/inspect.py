@@ -15,6 +15,7 @@ from portal.cli.job_text import (
     REPLICA_COLUMNS,
     Row,
     diagnosis_facts,
+    finding_text,
     job_columns,
     job_facts,
 )
@@ -135,6 +136,8 @@ def show(
     for attempt in attempts:
         outcome = f", {attempt['outcome']}" if attempt["outcome"] else ""
         typer.echo(f"\nAttempt {attempt['number']}{outcome}")
+        if finding := finding_text(attempt):
+            typer.echo(finding)
         screen.print(rows_table(attempt["replicas"], REPLICA_COLUMNS))
     if row["status"] in ("failed", "timed_out"):
         print_message(f"To read its log: tessera logs {single_line(row['id'])} --tail 20")

@@ -234,7 +234,7 @@ class JobGenerator:
         if code:
             attempt.first_failure = failed | {"sentence": f"rank 0 ended with exit code {code}"}
         if job.status in JOB_FAILED:
-            diagnose_seeded(job, nth, code)
+            diagnose_seeded(job, attempt, nth, code)
         replica = Replica(
             id=self.rng.uuid(),
             attempt=attempt,

@@ -1,4 +1,5 @@
-"""What a failed job's panel says: the headline, the log line that shows it, and one button."""
+"""What pages say of a failure: the headline and the log line that shows it; of a failed job also
+what to do, with one button."""
 
 import json
 from dataclasses import dataclass
@@ -35,14 +36,27 @@ class RemedyButton:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownDiagnosis:
+class ShownFinding:
+    """Why an attempt failed."""
+
     cause: str
     headline: str
-    advice: str
     note: str
     """Empty for a certain cause."""
     evidence: ShownEvidence | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownDiagnosis(ShownFinding):
+    """Why a job failed, and what to do."""
+
+    advice: str
     button: RemedyButton | None
+
+
+def shown_finding(job: Job, stored: dict[str, Any] | None) -> ShownFinding | None:
+    """Of one of its attempts; None until it is known."""
+    return ShownFinding(**_words(job, stored)) if stored else None
 
 
 def shown_diagnosis(job: Job) -> ShownDiagnosis | None:
@@ -51,13 +65,19 @@ def shown_diagnosis(job: Job) -> ShownDiagnosis | None:
     if not stored:
         return None
     return ShownDiagnosis(
-        cause=str(stored["cause"]),
-        headline=stored_text(stored),
+        **_words(job, stored),
         advice=stored_text(stored.get("advice")),
-        note=confidence_note(str(stored.get("confidence", ""))),
-        evidence=_evidence(job, stored.get("evidence")),
         button=_button(job, stored.get("remedy")),
     )
+
+
+def _words(job: Job, stored: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "cause": str(stored["cause"]),
+        "headline": stored_text(stored),
+        "note": confidence_note(str(stored.get("confidence", ""))),
+        "evidence": _evidence(job, stored.get("evidence")),
+    }
 
 
 def _evidence(job: Job, stored: dict[str, Any] | None) -> ShownEvidence | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from portal.allocations.selectors import gpu_hours, usage_of
 from portal.jobs.models import Attempt, Job, Replica
+from portal.web.job.diagnosis import ShownFinding, shown_finding
 from portal.web.job.log_tab import LogEnd, log_end
 from portal.web.wording.messages import failure_text
 
@@ -24,6 +25,7 @@ class AttemptResult:
     sentence: str
     """The first failure."""
     code: str
+    finding: ShownFinding | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,11 @@ class JobResult:
 
 def job_result(job: Job, attempts: Sequence[Attempt]) -> JobResult:
     last = list(attempts[-1].replicas.all()) if attempts else []
-    results = [_attempt_result(attempt) for attempt in reversed(attempts)]
+    results = [_attempt_result(job, attempt) for attempt in reversed(attempts)]
     return JobResult(results, log_end(last, LAST_LINES), gpu_hours(usage_of([job]).get(job.pk, 0)))
 
 
-def _attempt_result(attempt: Attempt) -> AttemptResult:
+def _attempt_result(job: Job, attempt: Attempt) -> AttemptResult:
     failure: dict[str, Any] = attempt.first_failure or {}
     rank = failure.get("rank")
     return AttemptResult(
@@ -53,4 +55,5 @@ def _attempt_result(attempt: Attempt) -> AttemptResult:
         first_failed_rank=rank if isinstance(rank, int) else None,
         sentence=failure_text(failure),
         code=str(failure.get("code", "")),
+        finding=shown_finding(job, attempt.finding),
     )

@@ -257,6 +257,7 @@ def _state(job: Job, replicas: list[Replica]) -> tuple[tuple[Any, ...], int]:
     row = (
         *(job.status, job.position, job.reason, job.estimate, job.deadline_at, job.reserved_at),
         job.diagnosis,
+        [replica.attempt.finding for replica in replicas[:1]],
     )
     ranks = tuple((r.pk, r.status, r.exit_code, r.log_bytes > 0, str(r.pull)) for r in replicas)
     return (event, str(row), ranks, _carved_slices(job, replicas)), event

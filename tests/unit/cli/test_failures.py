@@ -46,3 +46,15 @@ def test_ps_names_the_cause_of_failed_jobs_and_lists_those_of_a_cause():
     (call,) = rest.calls
     assert call.url.params.get_list("cause") == ["gpu_memory"]
     assert not call.url.params.get_list("status")
+
+
+def test_show_tells_why_each_attempt_failed():
+    attempts = [
+        {"number": 1, "outcome": "failed", "replicas": [], "finding": OUT_OF_MEMORY},
+        {"number": 2, "outcome": "", "replicas": [], "finding": None},
+    ]
+    rest = Rest().on("GET", "jobs/J-12", a_row(attempts=attempts))
+    assert (
+        "Attempt 1, failed\nCUDA ran out of memory: it tried to allocate 2.00 GiB"
+        " (gpu_memory, rank 3, line 41)"
+    ) in rest.run("show", "J-12", "-o", "wide").stdout

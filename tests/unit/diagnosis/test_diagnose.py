@@ -58,6 +58,42 @@ def test_without_a_log_the_exit_code_tells(exit_code, cause, confidence):
     assert (finding.cause, finding.confidence) == (cause, confidence)
 
 
+@pytest.mark.parametrize(
+    ("log", "exit_code", "cause"),
+    [
+        # An optional tool of the beginning is not what ended the program 100 lines later.
+        ("python3: No module named pip\n" + "step\n" * 100, 1, FailureCause.MISSING_MODULE),
+        ("train.py: error: invalid choice: 'x'\n" + "step\n" * 100, 2, FailureCause.ARGUMENTS),
+        # Printed by the program, which went on.
+        ("ValueError: bad row, skipped\n" + "step\n" * 5, 3, FailureCause.EXCEPTION),
+        ("psycopg: OutOfMemory: out of shared memory\nbye\n", 1, FailureCause.EXIT_CODE),
+    ],
+)
+def test_what_was_not_the_last_word_is_not_certain(log, exit_code, cause):
+    finding = cause_of(log, exit_code)
+    assert (finding.cause, finding.confidence) == (cause, Confidence.LIKELY)
+
+
+def test_of_several_commands_the_last_one_gave_the_exit_code():
+    first, last = "run.sh: line 1: nvcc", "run.sh: line 9: torchrun"
+    log = f"{first}: command not found\nbuilding\n{last}: command not found\n"
+    assert cause_of(log, 127).sentence.text == "The image has no command torchrun"
+
+
+def test_a_memory_kill_is_certain_in_any_rank():
+    watcher = ReplicaEnd(0, 1, lines=failure_lines(0, 1, b"ncclRemoteError: peer is gone\n"))
+    killed = ReplicaEnd(1, 137, memory_kill=True)
+    finding = diagnose(AttemptEnd("failed", status="exited", replicas=[watcher, killed]))
+    assert (finding.cause, finding.confidence) == (FailureCause.HOST_MEMORY, Confidence.CERTAIN)
+
+
+def test_a_code_of_a_node_that_names_no_cause_is_no_time_out():
+    message = Message("The MPS daemon does not answer")
+    finding = diagnose(AttemptEnd("failed", "mps_no_daemon", "failed", message))
+    assert (finding.cause, finding.confidence) == (FailureCause.NODE_FAULT, Confidence.LIKELY)
+    assert finding.sentence == message
+
+
 def test_what_is_stored_of_the_end_goes_before_the_log():
     finding = cause_of(
         TRACEBACK.format("torch.OutOfMemoryError: CUDA out of memory"),
@@ -88,6 +124,7 @@ def test_carriage_returns_escapes_and_control_characters_leave_text():
 def test_secrets_are_masked_by_value_by_form_and_by_name():
     values = secret_values({"HF_TOKEN": "s3cretvalue", "N": "4", "PORT": "12345678"})
     assert values == ["s3cretvalue"]
+    assert secret_values({"KEY": "-----BEGIN-----\nabcdefgh\n"}) == ["-----BEGIN-----", "abcdefgh"]
     assert masked("got s3cretvalue here", values) == "got *** here"
     assert masked("token=abcd1234 ok") == "token=*** ok"
     assert masked("https://bob:pa55word@host/x") == "https://***@host/x"
