@@ -31,6 +31,7 @@ from scheduler.commit import plan as commit_module
 from scheduler.commit.plan import commit
 from scheduler.core.model.decisions import Plan
 from scheduler.core.model.policy import Policy
+from scheduler.core.placement.legality import reserve_if_legal
 from scheduler.core.plan import plan as decide
 from tests.support.rows import a_job, a_node, a_project, a_user
 
@@ -172,28 +173,51 @@ class History:
                 Quota.objects.filter(used_units=0).update(limit_units=0, guard_units=0)
 
 
-def is_alike(random: Random, *, is_checked: bool) -> int:
-    """The most placements that one plan of a history had. `is_checked`: by the committer too."""
-    history, most = History(random), 0
-    check = placements_module.reserve_if_legal if is_checked else lambda *_: None
+def assert_alike(plan: Plan) -> None:
+    """Unless both ways leave and say the same, this fails."""
+    with undone():
+        one_by_one, results = committed(plan, 1)
+    with undone():
+        together, result = committed(plan, 64)
+    for kind, rows in one_by_one.items():
+        assert together[kind] == rows, kind
+    assert result == results
+
+
+def check_plan(plan: Plan) -> bool:
+    """Whether the committer refused some of its placements."""
+    reasons: list[object] = []
+
+    def watched(*arguments):
+        reasons.append(reserve_if_legal(*arguments))
+        return reasons[-1]
+
+    with mock.patch.object(placements_module, "reserve_if_legal", watched):
+        assert_alike(plan)
+    if not any(reasons):
+        return False
+    # And where nothing but the database refuses.
+    with mock.patch.object(placements_module, "reserve_if_legal", lambda *_: None):
+        assert_alike(plan)
+    return True
+
+
+def check_history(random: Random) -> tuple[int, int]:
+    """The most placements that one plan of a history had, and how many plans had refused ones."""
+    history, most, refused = History(random), 0, 0
     for _ in range(STEPS):
         history.jobs_come()
         plan = history.plan()
         history.world_changes()
-        with mock.patch.object(placements_module, "reserve_if_legal", check):
-            with undone():
-                one_by_one, results = committed(plan, 1)
-            with undone():
-                together, result = committed(plan, 64)
-        for kind, rows in one_by_one.items():
-            assert together[kind] == rows, kind
-        assert result == results
+        # One placement is one transaction in both ways.
+        if len(plan.placements) > 1:
+            refused += check_plan(plan)
         most = max(most, commit(plan).placed)
         history.nodes_go_on()
-    return most
+    return most, refused
 
 
-def check(is_checked: bool, examples: int) -> None:
+def check(examples: int) -> None:
     counts = []
 
     @settings(
@@ -207,21 +231,17 @@ def check(is_checked: bool, examples: int) -> None:
     @given(seed=st.integers(0, 2**32))
     def in_each_history(seed):
         with undone():
-            counts.append(is_alike(Random(seed), is_checked=is_checked))
+            counts.append(check_history(Random(seed)))
 
     in_each_history()
-    assert max(counts) > 1, "some plans have several placements"
+    assert max(most for most, _ in counts) > 1, "some plans have several placements"
+    assert any(refused for _, refused in counts), "of some, the committer refuses one"
 
 
 def test_placements_together_leave_what_they_leave_one_by_one():
-    check(is_checked=True, examples=3)
-
-
-def test_so_they_do_where_only_the_database_refuses():
-    check(is_checked=False, examples=3)
+    check(examples=3)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_checked", [True, False], ids=["checked", "unchecked"])
-def test_in_many_histories(is_checked):
-    check(is_checked, examples=150)
+def test_in_many_histories():
+    check(examples=150)
