@@ -221,8 +221,9 @@ def _pending_key(name: str, *arguments: str) -> str:
 
 def _send(name: str, *arguments: str) -> bool:
     """False if the broker did not take it."""
-    if app.conf.task_always_eager:
-        # The portal does not import the tasks; they must be known only where they run eagerly.
+    if app.conf.task_always_eager and name not in app.tasks:
+        # The portal does not import the tasks; they must be known only where they run eagerly. Each
+        # import comes with Django's checks of all models.
         app.loader.import_default_modules()
     # So that the worker's log lines name the request as well.
     options = {"retry": False, "headers": {REQUEST_HEADER: audited_request_id()}}

@@ -82,10 +82,10 @@ def test_a_ring_waits_for_the_commit_and_dies_with_a_rollback():
 
 
 def test_a_task_that_fails_does_not_undo_or_hide_what_was_committed(monkeypatch, caplog):
-    def broken(**_):
+    def broken(*_, **__):
         raise RuntimeError("the worker's own trouble")
 
-    monkeypatch.setattr(app.loader, "import_default_modules", broken)
+    monkeypatch.setattr(app.Task, "apply_async", broken)
     with transaction.atomic():
         ring_plan()
         ring_drive([uuid.uuid4()])
