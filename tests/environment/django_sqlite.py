@@ -10,16 +10,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.core.management.color import no_style
+from django.db import connection
+from django.test import TransactionTestCase
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 KEPT = REPOSITORY / "var" / "tests"
 # These files have the migrations and the code that fills tables after them (permissions, content
 # types).
 SOURCES = ("portal/**/*.py", "requirements/portal.lock")
+# What migrations fill and no test changes.
+FILLED = {"django_content_type", "auth_permission"}
 
 
 def copy_migrated(to: Path) -> None:
@@ -62,3 +68,19 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
 @pytest.fixture(scope="session")
 def django_db_keepdb() -> bool:
     return True
+
+
+@pytest.fixture(scope="session", autouse=True)
+def empty_quickly() -> Iterator[None]:
+    """After a test with real transactions, its rows go. Django would fill the tables of permissions
+    and content types anew after each, which takes 20 times as long."""
+
+    def empty(_case: TransactionTestCase) -> None:
+        names = connection.introspection.django_table_names(only_existing=True)
+        tables = [name for name in names if name not in FILLED]
+        statements = connection.ops.sql_flush(no_style(), tables)
+        connection.ops.execute_sql_flush(statements)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", empty)
+        yield
