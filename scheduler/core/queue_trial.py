@@ -21,7 +21,7 @@ from scheduler.core.pass_cache import PassCache
 from scheduler.core.placement.search import GangPlacement
 from scheduler.core.plan import Pass
 from scheduler.core.queue.order import WorkEstimator
-from scheduler.core.queue.reservation import reserve_placement
+from scheduler.core.queue.reservation import charge_placement, reserve_devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,14 @@ class QueueTrial:
             (job.project, job.user) for job in snapshot.jobs if job.id not in placed
         }
         self._snapshot = snapshot
+        self._hold_placed()
+
+    def _hold_placed(self) -> None:
+        """Have the ledger keep what the pass placed, so that no trial does it again."""
+        ledger, _ = self._cache.prepare(self._snapshot)
+        for job, placement in self._placed:
+            reserve_devices(ledger, job, placement)
+        ledger.keep_reservations()
 
     def try_job(self, job: WaitingJob) -> TrialResult:
         """What the next pass would decide if the job joined the queue now."""
@@ -80,7 +88,7 @@ class QueueTrial:
         owners = self._waiting_owners | {(job.project, job.user) for job in jobs}
         done = Pass(snapshot, self._policy, self._runtime_model, self._cache, owners)
         for job, placement in self._placed:
-            reserve_placement(done.state.ledger, job, placement)
+            charge_placement(done.state.ledger, job, placement)
             done.assume_started(job, placement)
         done.walk()
         return done

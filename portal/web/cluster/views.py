@@ -34,7 +34,7 @@ from portal.web.cluster.summary import model_summaries
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.wording.capacity import counted_at, free_headline
 from scheduler.core.availability.cluster import ClusterAvailability
-from scheduler.core.availability.counts import availability_sum
+from scheduler.core.availability.counts import Availability, availability_sum
 from scheduler.core.model.states import NodeStatus
 
 LEGEND = {
@@ -89,13 +89,16 @@ def live_parts(user: User, params: Mapping[str, str]) -> dict[str, Any]:
     cluster = availability_for(user)
     if name := params.get("node", ""):
         summaries = node_summaries(cluster, name)
-        return _parts(user, cluster, summaries, [name], _selected_position(params))
+        total = availability_sum(node.total for node in summaries)
+        return _parts(user, cluster, summaries, total, [name], _selected_position(params))
     node_filter = read_filter(params)
     summaries = node_summaries(cluster)
     page = cluster_page(summaries, node_filter)
     models = model_summaries(page.matching, node_filter)
+    total = availability_sum(model.total for model in models)
     all_drawn = len(page.matching) == len(page.drawn)
-    return _parts(user, cluster, page.matching, page.drawn, None, with_sensors=all_drawn) | {
+    parts = _parts(user, cluster, page.matching, total, page.drawn, None, with_sensors=all_drawn)
+    return parts | {
         "page": page,
         "node_filter": node_filter,
         "models": models,
@@ -109,6 +112,7 @@ def _parts(
     user: User,
     cluster: ClusterAvailability,
     summaries: Iterable[NodeSummary],
+    total: Availability,
     drawn: Iterable[str],
     position: tuple[int, int] | None,
     *,
@@ -117,7 +121,6 @@ def _parts(
     counts, names = list(summaries), list(drawn)
     drawings = with_counts(node_maps(user, names, position), cluster)
     maps = {node_map.name: node_map for node_map in drawings}
-    total = availability_sum(node.total for node in counts)
     by_name = {row.name: row for row in nodes().filter(name__in=names)}
     rows = [by_name[name] for name in names if name in by_name]
     rows = [row for row in rows if row.status != NodeStatus.RETIRED]

@@ -23,6 +23,9 @@ class NodeAvailability:
 
     @property
     def total(self) -> Availability:
+        """To read only: of a node with one board, that board's own counts."""
+        if len(self.boards) == 1:
+            return next(iter(self.boards.values()))
         return availability_sum(self.boards.values())
 
 

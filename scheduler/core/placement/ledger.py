@@ -186,6 +186,8 @@ class Ledger:
         self._cache: dict[object, Any] = {}
         self._pass_cache: dict[object, Any] = {}
         self._undo: list[tuple[NodeSpace | None, str, Callable[[], None]]] = []
+        # As many of these stay while the snapshots have the same nodes.
+        self._kept = 0
         self._made = 0
         self._with_accounts = with_accounts
         # Copies are used again in the next pass. In a copy, the nodes `_copied_nodes` are not as in
@@ -205,23 +207,35 @@ class Ledger:
     def follow(self, snapshot: ClusterSnapshot) -> None:
         """Become the ledger of a snapshot with the same hardware (`pass_cache`). Only nodes whose
         view is another object are read anew, and the index takes in no more than these."""
-        self.rollback(0)
-        for view in snapshot.nodes:
-            node = self.nodes[view.id]
-            if node.view is not view or view.id in self._copied_nodes:
-                self._read(node, view)
+        has_same_nodes = snapshot.nodes is self.snapshot.nodes
+        if not has_same_nodes:
+            self._kept = 0
+        self.rollback(self._kept)
+        if not has_same_nodes or self._copied_nodes:
+            self._read_changed(snapshot)
         self.snapshot, self._copies_in_use = snapshot, 0
         del self._copies[MAX_KEPT_COPIES:]
         self._copied_nodes.clear()
         self._pass_cache.clear()
         self._cache.clear()
-        self.has_idle = any(
-            not s.allocated for gpu in self.gpus.values() for s in gpu.slices.values()
-        )
         if self._with_accounts:
             self.accounts = QuotaAccounts(snapshot, self.accounts)
         if self.index:
             self.index.begin_pass()
+
+    def _read_changed(self, snapshot: ClusterSnapshot) -> None:
+        for view in snapshot.nodes:
+            node = self.nodes[view.id]
+            if node.view is not view or view.id in self._copied_nodes:
+                self._read(node, view)
+        self.has_idle = any(
+            not s.allocated for gpu in self.gpus.values() for s in gpu.slices.values()
+        )
+
+    def keep_reservations(self) -> None:
+        """What was reserved so far, charges aside, stays when the ledger follows a snapshot with
+        the same nodes, the same tuple."""
+        self._kept = len(self._undo)
 
     def _read(self, node: NodeSpace, view: NodeView) -> None:
         node.view = view

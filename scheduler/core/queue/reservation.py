@@ -278,13 +278,23 @@ def _delete_idle(ledger: Ledger, placement: GangPlacement) -> None:
 
 
 def reserve_placement(ledger: Ledger, job: WaitingJob, placement: GangPlacement) -> None:
+    """Take places that are known to be free, and charge the job's owner."""
+    reserve_devices(ledger, job, placement)
+    charge_placement(ledger, job, placement)
+
+
+def reserve_devices(ledger: Ledger, job: WaitingJob, placement: GangPlacement) -> None:
     """Take places that are known to be free."""
     _delete_idle(ledger, placement)
-    replicas = placement.replicas
-    for replica in replicas:
+    for replica in placement.replicas:
         ledger.reserve_host(ledger.nodes[replica.node], job.cpu_milli, job.memory_mib, job.disk_mib)
         for device in replica.devices:
             ledger.reserve_device(device, job)
+
+
+def charge_placement(ledger: Ledger, job: WaitingJob, placement: GangPlacement) -> None:
+    """Count the placement on every account of the job's owner."""
+    replicas = placement.replicas
     units = sum(device.units for replica in replicas for device in replica.devices)
     model = next(ledger.gpus[d.gpu].board.key for replica in replicas for d in replica.devices)
     ledger.charge(job.project, job.user, units, model, remaining_seconds(job))
