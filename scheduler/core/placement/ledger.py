@@ -5,7 +5,6 @@ Every change can be rolled back to a mark, such as the one taken before a gang t
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -21,15 +20,6 @@ from scheduler.core.quota.accounts import QuotaAccounts
 
 T = TypeVar("T")
 Layout = frozenset[Placement]
-
-
-class DeviceConflict(StrEnum):
-    """What keeps a GPU from giving a device."""
-
-    SLICE = "slice"
-    GPU = "gpu"
-    SHARE = "share"
-    PLACE = "place"
 
 
 @dataclass(slots=True)
@@ -97,26 +87,6 @@ class GpuSpace:
         if any(not place.profile for place in layout):  # given whole: no geometry of slices
             return ()
         return layout_table(self.board).free_beside(layout).by_profile.get(profile, ())
-
-    def conflict(
-        self, device: DevicePlacement, job: WaitingJob, clients: int
-    ) -> DeviceConflict | None:
-        """What keeps this GPU from giving the device to a replica of the job; None if nothing does.
-        `clients`: how many MPS clients its node allows."""
-        if device.slice:
-            view = self.slices.get(device.slice)
-            same = view is not None and (view.profile, view.start) == (device.profile, device.start)
-            is_free = view is not None and same and view.ready and self.is_idle(device.slice)
-            return None if is_free else DeviceConflict.SLICE
-        if device.kind is SliceKind.GPU:
-            return None if self.is_empty else DeviceConflict.GPU
-        if device.kind is SliceKind.MPS:
-            room = self.share_room(job.project, clients)
-            fits = room and room.max_shares(device.threads, device.memory_mib, job.processes)
-            return None if fits else DeviceConflict.SHARE
-        place = Placement(device.start, device.size, device.profile)
-        is_free = self.may_carve() and place in self.free_starts(device.profile)
-        return None if is_free else DeviceConflict.PLACE
 
 
 @dataclass(slots=True)

@@ -5,22 +5,21 @@ ledger of the rows of the nodes.
 """
 
 from agents.contract.documents import SliceKind
-from scheduler.core.model.decisions import JobPlacement, ReplicaPlacement
+from agents.contract.geometry import Placement
+from scheduler.core.model.decisions import DevicePlacement, JobPlacement, ReplicaPlacement
 from scheduler.core.model.links import ring_by_nvlink
 from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import Topology, WaitingJob
-from scheduler.core.placement.ledger import DeviceConflict, Ledger
+from scheduler.core.placement.ledger import GpuSpace, Ledger
 from scheduler.core.placement.node_eligibility import exclusion_message
 from scheduler.core.quota.budgets import remaining_seconds
 
 SINGLE_NODE = frozenset({Topology.SAME_NODE, Topology.NVLINK})
-CONFLICTS = {
-    DeviceConflict.SLICE: Reason(ReasonCode.RESOURCES, make_message("fits.idle_slice")),
-    DeviceConflict.GPU: Reason(ReasonCode.RESOURCES, make_message("fits.gpu_taken")),
-    DeviceConflict.SHARE: Reason(ReasonCode.RESOURCES, make_message("fits.share_room")),
-    DeviceConflict.PLACE: Reason(ReasonCode.FRAGMENTATION, make_message("fits.place_taken")),
-}
+SLICE_GONE = Reason(ReasonCode.RESOURCES, make_message("fits.idle_slice"))
+GPU_TAKEN = Reason(ReasonCode.RESOURCES, make_message("fits.gpu_taken"))
+NO_SHARE_ROOM = Reason(ReasonCode.RESOURCES, make_message("fits.share_room"))
+PLACE_TAKEN = Reason(ReasonCode.FRAGMENTATION, make_message("fits.place_taken"))
 
 
 def reserve_if_legal(placement: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | None:
@@ -101,8 +100,29 @@ def _replica(replica: ReplicaPlacement, job: WaitingJob, ledger: Ledger) -> Reas
         if not gpu.view.healthy:
             message = make_message("fits.out_of_service", gpu=gpu.view.index, node=node.view.name)
             return Reason(ReasonCode.RESOURCES, message)
-        if conflict := gpu.conflict(device, job, node.view.share_clients):
-            return CONFLICTS[conflict]
+        if reason := _conflict(device, gpu, job, node.view.share_clients):
+            return reason
         ledger.reserve_device(device, job)
     ledger.reserve_host(node, job.cpu_milli, job.memory_mib, job.disk_mib)
     return None
+
+
+def _conflict(
+    device: DevicePlacement, gpu: GpuSpace, job: WaitingJob, clients: int
+) -> Reason | None:
+    """What keeps the GPU from giving the device to a replica of the job. `clients`: how many MPS
+    clients its node allows."""
+    if device.slice:
+        view = gpu.slices.get(device.slice)
+        same = view is not None and (view.profile, view.start) == (device.profile, device.start)
+        is_free = view is not None and same and view.ready and gpu.is_idle(device.slice)
+        return None if is_free else SLICE_GONE
+    if device.kind is SliceKind.GPU:
+        return None if gpu.is_empty else GPU_TAKEN
+    if device.kind is SliceKind.MPS:
+        room = gpu.share_room(job.project, clients)
+        fits = room and room.max_shares(device.threads, device.memory_mib, job.processes)
+        return None if fits else NO_SHARE_ROOM
+    place = Placement(device.start, device.size, device.profile)
+    is_free = gpu.may_carve() and place in gpu.free_starts(device.profile)
+    return None if is_free else PLACE_TAKEN
