@@ -60,9 +60,9 @@ class TokenBuckets:
         self._put(key, max(0.0, level - cost))
         return 0
 
-    def give_back(self, key: Hashable) -> None:
-        """Undo a `take`."""
-        self._put(key, self.rate.level(self._level(key) + 1, 0))
+    def owe(self, key: Hashable) -> None:
+        """Take one, also if there is none: what was missing is waited for later."""
+        self._put(key, self._level(key) - 1)
 
     def _level(self, key: Hashable) -> float:
         now = self._clock()

@@ -118,7 +118,7 @@ class PortalSession:
                 except ContractError as refused:
                     self._refused(refused)
                     if refused.code is ContractErrorCode.TOO_FREQUENT:
-                        pause = max(pause, _retry_pause(refused))
+                        pause = _retry_pause(refused)
                 await asyncio.sleep(pause)
         finally:
             shipping.cancel()

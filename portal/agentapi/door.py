@@ -6,6 +6,7 @@ neither a thread nor, from a stranger who has called too often, a read of the da
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ REPORTS = BucketRate(burst=60, per_second=20)
 REPORTED_KIB = BucketRate(burst=8_192, per_second=1_024)
 # Log chunks of one node: at 256 KiB each, more than its network carries for long.
 LOG_CHUNKS = BucketRate(burst=400, per_second=100)
+# Greetings and unknown tokens of one address that are looked at together. A thousand nodes behind
+# one address come back at once when the portal was restarted.
+MAX_CALLS_INSIDE = 1_000
 # As many nodes are remembered as there are buckets.
 MAX_NODES = 20_000
 # So long, the body of a call is read without asking the database for its token first. After that
@@ -56,6 +60,8 @@ class Door:
         self._refused_tokens = TokenBuckets(REFUSED_TOKENS, clock=clock)
         self._refused_greetings = TokenBuckets(REFUSED_GREETINGS, clock=clock)
         self._clock = clock
+        # Calls of an address that are not answered yet and may be refused.
+        self._inside: Counter[Hashable] = Counter()
         # By node, the token that it proved itself with.
         self._proven: dict[UUID, _Proof] = {}
 
@@ -128,17 +134,22 @@ class Door:
 
     @contextmanager
     def _charged(self, refused: TokenBuckets, key: Hashable) -> Iterator[None]:
-        """Taken first, so that calls at the same time count too; given back unless refused."""
-        if wait := refused.take(key):
+        """Count it if it is refused inside. Calls that are refused at the same time, more than the
+        bucket held, are owed: the next ones wait for as long."""
+        if wait := refused.wait_seconds(key):
             raise too_frequent(wait)
+        if self._inside[key] >= MAX_CALLS_INSIDE:
+            raise too_frequent(1)
+        self._inside[key] += 1
         try:
             yield
         except ContractError:
+            refused.owe(key)
             raise
-        except BaseException:
-            refused.give_back(key)
-            raise
-        refused.give_back(key)
+        finally:
+            self._inside[key] -= 1
+            if not self._inside[key]:
+                del self._inside[key]
 
     @staticmethod
     def _admitted(node_id: UUID, calls: TokenBuckets) -> UUID:

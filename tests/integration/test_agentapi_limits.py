@@ -1,8 +1,13 @@
 """Limits at the door of the agents' endpoint: what a node, and what an address, may send."""
 
+import math
+from contextlib import ExitStack, suppress
+from uuid import uuid4
+
 import pytest
 
 from agents.contract.calls import ENROL_PATH, HELLO_PATH, SYNC_PATH
+from agents.contract.errors import ContractError, ContractErrorCode
 from portal.agentapi import door as door_module
 from portal.agentapi.door import (
     HELLOS,
@@ -108,6 +113,27 @@ def test_a_node_that_has_proven_itself_is_not_kept_out_by_its_neighbours():
         assert code_of(await agent.sync(client)) == (429, "too_frequent")
 
     run(scenario)
+
+
+def test_a_site_behind_one_address_comes_back_at_once_and_strangers_do_not():
+    """More greetings than may be refused are looked at together; what was refused of them is
+    waited for."""
+    door = door_module.Door(clock=lambda: 0.0)
+    scope = {"type": "http", "headers": [], "client": ("198.51.100.7", 1)}
+    at_once = 5 * REFUSED_GREETINGS.burst
+    with ExitStack() as together:
+        for _ in range(at_once):
+            together.enter_context(door.hello(scope, str(uuid4())))
+    refused = [door.hello(scope, str(uuid4())) for _ in range(at_once)]
+    for hello in refused:
+        hello.__enter__()
+    wrong = ContractError(ContractErrorCode.TOKEN_INVALID, "no")
+    for hello in refused:
+        with suppress(ContractError):
+            hello.__exit__(ContractError, wrong, None)
+    owed = (at_once - REFUSED_GREETINGS.burst + 1) / REFUSED_GREETINGS.per_second
+    with pytest.raises(ContractError, match=f"in {math.ceil(owed)} s"):
+        door.hello(scope, str(uuid4())).__enter__()
 
 
 def test_a_node_says_hello_at_a_rate_and_strangers_take_nothing_of_it():

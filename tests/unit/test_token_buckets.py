@@ -30,11 +30,12 @@ def test_a_quiet_time_fills_it_to_the_burst_and_no_further():
     assert [buckets.take("a") for _ in range(3)] == [0, 0, 1]
 
 
-def test_each_key_has_its_own_and_what_is_given_back_can_be_taken_again():
+def test_each_key_has_its_own_and_what_is_owed_is_waited_for():
     buckets = TokenBuckets(BucketRate(burst=1, per_second=1), clock=Clock())
     assert (buckets.take("a"), buckets.take("a"), buckets.take("b")) == (0, 1, 0)
-    buckets.give_back("a")
-    assert (buckets.wait_seconds("a"), buckets.take("a")) == (0, 0)
+    buckets.owe("a")
+    buckets.owe("a")
+    assert (buckets.wait_seconds("a"), buckets.wait_seconds("b")) == (3, 1)
 
 
 def test_a_clock_that_goes_back_takes_nothing_away():

@@ -8,6 +8,7 @@ import asyncio
 import base64
 import hashlib
 import json
+import random
 import secrets
 import time
 from collections import Counter
@@ -103,7 +104,7 @@ class CoroutineAgent:
                     await self._hello()
                     await self._sync_forever()
                 except (Unreachable, Refused) as failure:
-                    pause = max(pause, self._failed(failure))
+                    pause = self._failed(failure) * random.uniform(1, 1.5) or pause
                 self.is_held = False
                 await asyncio.sleep(pause)
         finally:
