@@ -24,7 +24,7 @@ from scheduler.core.request.values import ProblemCode
 def node_labels_set(*, node: Node, labels: Iterable[str], actor: str) -> Node:
     """Set the labels that jobs may require, such as ["nvme", "zone=a"]. Raises
     Refused(labels_invalid)."""
-    return _node_set(node, actor, AuditAction.NODE_LABEL, labels=_words("labels", labels))
+    return _node_set(node, actor, AuditAction.NODE_LABEL, labels=read_labels(labels))
 
 
 def node_taints_set(*, node: Node, taints: Iterable[str], reason: str, actor: str) -> Node:
@@ -32,7 +32,7 @@ def node_taints_set(*, node: Node, taints: Iterable[str], reason: str, actor: st
 
     Running work goes on. Raises Refused(taints_invalid, reason_missing).
     """
-    words = _words("taints", taints)
+    words = read_taints(taints)
     reason = single_line(reason) if words else ""
     if words and not reason:
         raise Refused(
@@ -99,7 +99,18 @@ def _gpu_set(
     return row
 
 
-def _words(field: str, words: Iterable[str]) -> list[str]:
+def read_labels(words: Iterable[str]) -> list[str]:
+    """Each once. Raises Refused(labels_invalid)."""
+    return _read_words("labels", words)
+
+
+def read_taints(words: Iterable[str]) -> list[str]:
+    """Each once. Raises Refused(taints_invalid)."""
+    return _read_words("taints", words)
+
+
+def _read_words(field: str, words: Iterable[str]) -> list[str]:
+    given = list(words)[: MAX_NODE_LABELS + 1]
     problems: list[Message] = []
 
     def refuse(
@@ -108,9 +119,11 @@ def _words(field: str, words: Iterable[str]) -> list[str]:
         why: Message | str,
         suggestion: Mapping[str, Any] | None = None,
     ) -> None:
-        problems.append(Message("%(where)s: %(why)s", where=field, why=why))
+        index = field.partition(".")[2]
+        where = repr(given[int(index)][:64]) if index else field
+        problems.append(Message("%(where)s: %(why)s", where=where, why=why))
 
-    found = list(read_node_labels(field, list(words)[: MAX_NODE_LABELS + 1], refuse))
+    found = list(read_node_labels(field, given, refuse))
     if problems:
         raise Refused(ErrorCode(f"{field}_invalid"), join_clauses(*problems), field)
     return found

@@ -6,6 +6,8 @@ from typing import Any
 
 from django.db import transaction
 
+from portal.error_codes import ErrorCode
+from portal.errors import Refused
 from portal.inventory.models import Node
 from portal.inventory.node_settings import node_labels_set, node_taints_set
 from portal.inventory.services import node_cordon, node_uncordon
@@ -29,12 +31,18 @@ def node_version(node: Node) -> str:
     return hashlib.sha256(settings.encode()).hexdigest()[:16]
 
 
-def node_update(*, node: Node, changes: dict[str, Any], actor: str) -> None:
-    """Apply `changes`: schedulable (with cordon_reason), labels, taints (with taint_reason).
+def node_update(
+    *, node: Node, changes: dict[str, Any], actor: str, version: str | None = None
+) -> None:
+    """Apply `changes`: schedulable (with cordon_reason), labels, taints (with taint_reason); only
+    to this version, if one is given.
 
-    All or nothing. Raises what the service of each setting raises.
+    All or nothing. Raises Refused(version_stale), and what the service of each setting raises.
     """
     with transaction.atomic():
+        (row,) = Node.objects.filter(pk=node.pk).lock_rows()
+        if version not in (None, node_version(row)):
+            raise Refused(ErrorCode.VERSION_STALE, "This has changed since you opened it")
         if changes.get("schedulable") is False:
             node_cordon(node=node, reason=changes.get("cordon_reason", ""), actor=actor)
         elif changes.get("schedulable") is True:

@@ -168,6 +168,10 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:node", "post"): (404, 404, 404, 404, 405, 302),
     ("web:node_add", "get"): (404, 404, 404, 404, 200, 302),
     ("web:node_add", "post"): (404, 404, 404, 404, 400, 302),
+    ("web:node_settings", "get"): (404, 404, 404, 404, 200, 302),
+    ("web:node_settings", "post"): (404, 404, 404, 404, 200, 302),
+    ("web:gpu_pin", "get"): (404, 404, 404, 404, 405, 302),
+    ("web:gpu_pin", "post"): (404, 404, 404, 404, 302, 302),
     ("web:node_retire", "get"): (404, 404, 404, 404, 200, 302),
     ("web:node_retire", "post"): (404, 404, 404, 404, 302, 302),
     ("web:policy", "get"): (404, 404, 404, 404, 200, 302),
@@ -296,6 +300,7 @@ def world() -> World:
     world.names |= {
         "provider_id": "none",
         "organization_slug": "none",
+        "index": "0",
         "pk": world.names["template"],
     }
     return world

@@ -40,6 +40,7 @@ def node_context(node: Node) -> dict[str, Any]:
         "headline": headline(node, gpus),
         "notes": notes,
         "facts": node_facts(node, gpus),
+        "pinned_count": sum(gpu.pinned for gpu in gpus),
         "may_withdraw": not (node.epoch or node.public_key),
     }
 
