@@ -4,11 +4,12 @@ from datetime import datetime
 from typing import Any
 
 from django import forms
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from portal.accounts.models import User
 from portal.web.console.amounts import parse_amount
-from portal.web.moment_reading import read_moment
+from scheduler.core.request.moments import read_moment
 
 
 class AmountField(forms.CharField):
@@ -54,10 +55,7 @@ class MomentField(forms.CharField):
     }
 
     def clean(self, value: Any) -> datetime:
-        try:
-            moment = read_moment(super().clean(value))
-        except OverflowError:
-            moment = None
+        moment = read_moment(super().clean(value), timezone.localtime())
         if moment is None:
             raise forms.ValidationError(self.error_messages["required"], code="invalid")
         return moment

@@ -11,7 +11,6 @@ from django.utils.translation import gettext as _
 
 from portal.jobs.models import Job
 from portal.submission.replacement import CHANGEABLE
-from portal.web.moment_reading import read_moment
 from portal.web.wording.messages import message_text
 from scheduler.core.model.states import JOB_WAITING, JobStatus
 from scheduler.core.request.typed_text import READERS, read_typed
@@ -67,9 +66,7 @@ def _parsed(
     field: RequestField, text: str, errors: dict[str, str], readings: dict[str, str]
 ) -> Any:
     if field.kind in AMOUNT_KINDS:
-        now = timezone.localtime()
-        written = read_amount(field.form_name, field.kind, text, readings, now)
-        return _begin(written) if field.kind is FieldKind.BEGIN else written
+        return read_amount(field.form_name, field.kind, text, readings, timezone.localtime())
     match field.kind:
         case FieldKind.COUNT:
             return parse_number(text)
@@ -82,12 +79,6 @@ def _parsed(
         case FieldKind.VARIABLES:
             return _env(text, errors)
     return text
-
-
-def _begin(text: str) -> str:
-    """A time in the reader's zone gets its offset; "+2h" and what is no time stay as typed."""
-    moment = None if text.startswith("+") else read_moment(text)
-    return moment.isoformat(timespec="seconds") if moment else text
 
 
 def field_values(fields: Mapping[str, Any]) -> dict[str, str]:

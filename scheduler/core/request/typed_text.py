@@ -8,14 +8,14 @@ A program says its units: REST reads only what `quantities` reads, and offers th
 """
 
 import re
-import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from agents.contract.message import Message
-from scheduler.core.request.moments import read_moment
+from agents.contract.moments import write_moment
+from scheduler.core.request.moments import read_day_and_clock, read_moment
 from scheduler.core.request.quantities import (
     NBSP,
     cpu_words,
@@ -23,6 +23,7 @@ from scheduler.core.request.quantities import (
     read_cpu_milli,
     read_memory_mib,
     read_seconds,
+    tidy,
     write_cpu,
     write_memory,
     write_seconds,
@@ -60,11 +61,6 @@ def read_typed(kind: FieldKind, text: str, now: datetime) -> TypedValue:
         return (reader(tidied, now) if reader else None) or TypedValue(tidied)
     except ValueError:
         return TypedValue(tidied)
-
-
-def tidy(text: str) -> str:
-    """Without blanks around it, and with the digits and signs of a Chinese keyboard as ASCII."""
-    return unicodedata.normalize("NFKC", text).strip()
 
 
 def without_blanks(value: Any) -> Any:
@@ -107,14 +103,14 @@ def _duration(text: str, now: datetime) -> TypedValue | None:
     if _NUMBER.fullmatch(text):
         seconds = int(text) * 60
         message = Message("%(number)s minutes", number=int(text))
-    elif (ends := read_moment(text, now)) is not None:
+    elif (ends := read_day_and_clock(text, now)) is not None:
         left = int((ends.astimezone(UTC) - now.astimezone(UTC)).total_seconds())
         if left <= 0:
             return None
         seconds = -(-left // 60) * 60
         message = Message(
             "until %(when)s, %(duration)s from now",
-            when=_as_told(ends),
+            when=write_moment(ends),
             duration=write_seconds(seconds),
         )
     else:
@@ -144,16 +140,12 @@ def _cpu(text: str, now: datetime) -> TypedValue:
 
 
 def _begin(text: str, now: datetime) -> TypedValue | None:
-    """A time without a zone is one of the reader's zone."""
+    """A time without a zone is one of the reader's zone, and its day may be left open."""
     if text.startswith("+") or (moment := read_moment(text, now)) is None:
         return None
-    reading = Message("%(when)s", when=_as_told(moment))
+    is_open = moment.tzinfo is now.tzinfo
+    reading = Message("%(when)s", when=write_moment(moment)) if is_open else None
     return TypedValue(moment.isoformat(timespec="seconds"), reading)
-
-
-def _as_told(moment: datetime) -> str:
-    """As messages name a moment; pages show it on the reader's clock."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _meant_duration(text: str) -> str:

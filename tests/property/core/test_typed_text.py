@@ -13,9 +13,10 @@ from scheduler.core.request.quantities import (
     read_cpu_milli,
     read_memory_mib,
     read_seconds,
+    tidy,
     write_seconds,
 )
-from scheduler.core.request.typed_text import MENDS, READERS, probably_meant, read_typed, tidy
+from scheduler.core.request.typed_text import MENDS, READERS, probably_meant, read_typed
 from scheduler.core.request_fields import FieldKind
 
 NOW = datetime(2026, 11, 25, 18, 20, tzinfo=ZoneInfo("Asia/Shanghai"))

@@ -46,6 +46,8 @@ READ = [
     (BEGIN, "明天8点", "2026-11-26T08:00:00+08:00"),
     (BEGIN, "2026-11-28T18:00:00+01:00", "2026-11-28T18:00:00+01:00"),
     (BEGIN, "+2h", "+2h"),
+    (BEGIN, "tomorrow", "2026-11-26T00:00:00+08:00"),
+    (BEGIN, "18:00", "2026-11-26T18:00:00+08:00"),
 ]
 
 
@@ -65,6 +67,7 @@ def test_a_text_is_read_as_it_is_meant(kind, text, written):
         (SIZE, "16gb", None),
         (BEGIN, "2026-11-28 18:00", "2026-11-28 10:00 UTC"),
         (BEGIN, "+2h", None),
+        (BEGIN, "2026-11-28T18:00:00+01:00", None),
     ],
 )
 def test_what_a_text_leaves_open_is_said(kind, text, said):
@@ -79,7 +82,8 @@ def test_what_a_text_leaves_open_is_said(kind, text, said):
         *((DURATION, text) for text in ("2026-02-31 9:00", "tomorrow 13pm", "9:00 tomorrow 9:00")),
         *((SIZE, text) for text in ("", "lots", "GB")),
         (CPU, "a few"),
-        (BEGIN, "tomorrow"),
+        *((kind, "0001-01-01 5:00") for kind in (DURATION, BEGIN)),
+        (BEGIN, "soon"),
     ],
 )
 def test_what_cannot_be_read_is_left_to_the_check(kind, text):
