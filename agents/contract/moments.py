@@ -19,14 +19,21 @@ def write_moment(at: datetime | float, *, seconds: bool = False) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC" if seconds else "%Y-%m-%d %H:%M UTC")
 
 
+def write_latest(at: datetime | float) -> str:
+    """A moment by which something has happened: rounded up to the minute, never too early."""
+    seconds = at.timestamp() if isinstance(at, datetime) else at
+    return write_moment(-(-seconds // 60) * 60)
+
+
 def replace_moments(text: str, show: Callable[[datetime, bool], str]) -> str:
-    """The text with each moment shown by `show`, which is also told whether it has seconds."""
+    """The text with each moment shown by `show`, which is also told whether it has seconds. What is
+    no day, or none of the reader's calendar, stays as it is: anybody may write one."""
 
     def shown(match: re.Match[str]) -> str:
         try:
             at = datetime.fromisoformat(match[1] + (match[2] or ""))
-        except ValueError:
+            return show(at.replace(tzinfo=UTC), match[2] is not None)
+        except (ValueError, OverflowError):
             return match[0]
-        return show(at.replace(tzinfo=UTC), match[2] is not None)
 
     return WRITTEN.sub(shown, text)

@@ -33,9 +33,10 @@ def local_times(text: str) -> str:
 def _local_time(match: re.Match[str]) -> str:
     try:
         when = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
-    except ValueError:
+        return when.astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    except (ValueError, OverflowError):
+        # No day, or one that is out of the calendar in this zone: anybody may write it.
         return match[0]
-    return when.astimezone().strftime("%Y-%m-%d %H:%M %Z")
 
 
 def strip_controls(text: str) -> str:
@@ -98,12 +99,6 @@ def expected_start_text(job: Mapping[str, Any], now: datetime) -> str:
     return ""
 
 
-def bound_text(job: Mapping[str, Any], now: datetime) -> str:
+def bound_text(job: Mapping[str, Any]) -> str:
     """When a wait ends at the latest, and who ends it; "" if nothing more is known."""
-    bound = job.get("bound") or {}
-    sentence, when = single_line(bound.get("sentence", "")), parse_time(bound.get("at"))
-    if when:
-        word = "at the latest" if bound.get("is_certain") else "about"
-        return f"{word} {clock_text(when, now)}, {sentence}"
-    since = parse_time(bound.get("since"))
-    return f"{sentence}, since {clock_text(since, now)}" if since else sentence
+    return single_line((job.get("bound") or {}).get("sentence", ""))

@@ -7,8 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agents.contract.message import Message
+from agents.contract.moments import write_moment
 from portal.jobs.models import Job
 from portal.planning.reason_additions import BOUND
+from portal.planning.requests import epoch_seconds
+from scheduler.core.explain.bounds import WaitBound
 from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.states import JobStatus
 
@@ -40,34 +43,31 @@ def wait_bound(
             return _approval(job, approvers)
         case JobStatus.QUEUED:
             stored = (job.reason or {}).get(BOUND) if names_visible else None
-            return _stored(stored) or _reserved(job)
+            return _stored(stored) if stored else _reserved(job)
     return None
 
 
 def _approval(job: Job, approvers: Sequence[str]) -> JobWaitBound:
-    message = make_message("bound.approval", project=job.project.slug)
+    since = write_moment(job.submitted_at)
+    message = make_message("bound.approval", project=job.project.slug, since=since)
     if approvers:
-        message = make_message("bound.approval_by", names=_names(approvers))
+        message = make_message("bound.approval_by", names=_names(approvers), since=since)
     stored = {"sentence": message.text, "said": message.as_dict()}
     return JobWaitBound(None, False, job.submitted_at, message.text, stored)
 
 
 def _names(names: Sequence[str]) -> Message | str:
-    return Message("clause.and", first=list(names[:-1]), then=names[-1]) if names[1:] else names[0]
+    return Message("clause.or", first=list(names[:-1]), then=names[-1]) if names[1:] else names[0]
 
 
 def _reserved(job: Job) -> JobWaitBound | None:
     """A reservation is written with the pass, its bound a moment later."""
     if job.reserved_at is None:
         return None
-    message = make_message("bound.reserved")
-    stored = {"sentence": message.text, "said": message.as_dict()}
-    return JobWaitBound(job.reserved_at, True, None, message.text, stored)
+    return _stored(WaitBound.by(epoch_seconds(job.reserved_at), "bound.reserved").as_dict())
 
 
-def _stored(bound: dict[str, Any] | None) -> JobWaitBound | None:
-    if not bound:
-        return None
+def _stored(bound: dict[str, Any]) -> JobWaitBound:
     at = datetime.fromtimestamp(bound["at"], UTC) if bound["at"] is not None else None
     jobs = tuple(f"J-{job}" for job in bound["jobs"])
     return JobWaitBound(at, bound["is_certain"], None, bound["sentence"], bound, jobs)

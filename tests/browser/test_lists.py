@@ -36,7 +36,7 @@ def test_a_member_reads_the_queue_without_the_names_of_others(signed_in):
     expect(queue).to_contain_text("a job of another project")
     expect(queue).not_to_contain_text("zebra")
     expect(queue).to_contain_text("not yet")
-    expect(line(page, "sweep-0")).to_contain_text("that start is reserved for it")
+    expect(line(page, "sweep-0")).to_contain_text("at the latest: a place is reserved for it")
     page.get_by_text("How the queue is ordered").click()
     expect(page.get_by_text("first come, first served")).to_be_visible()
     page.get_by_role("link", name="Mine", exact=True).click()

@@ -209,9 +209,9 @@ def test_who_waits_for_somebody_or_for_a_date_says_so_in_place_of_an_estimate(cl
     plan_once()
     when = write_moment(later.begin_at)
     for job, said, code in (
-        (held, "no estimate: it is held", "held"),
+        (held, "no estimate while it is held", "held"),
         (later, f"not before {when}", "begin_time"),
-        (follower, "no estimate: it waits for other jobs", "dependency"),
+        (follower, "no estimate while it waits for other jobs", "dependency"),
     ):
         job.refresh_from_db()
         assert no_estimate_for_job(job).text.startswith(said)
@@ -229,11 +229,11 @@ def test_who_waits_for_approval_or_quota_says_so(olga, team, node):
     team.approval_units = 56_000
     team.save()
     asked = a_job(olga, team, replicas=2, **WHOLE)
-    assert no_estimate_for_job(asked).text == "no estimate: it waits for approval"
+    assert no_estimate_for_job(asked).text == "no estimate until it is approved"
     job = a_job(olga, team, **WHOLE)
     for code, said in (("quota_project", "quota"), ("budget", "budget")):
         job.reason = {"code": code}
-        assert no_estimate_for_job(job).text == f"no estimate: it waits for {said}"
+        assert no_estimate_for_job(job).text == f"no estimate while it waits for {said}"
     job.status = JobStatus.RUNNING
     assert no_estimate_for_job(job) is None
 

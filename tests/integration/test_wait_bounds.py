@@ -3,12 +3,13 @@ command line, and nothing is offered where there is nothing."""
 
 import json
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from html import unescape
 
 import pytest
 from rest_framework.test import APIClient
 
+from agents.contract.moments import write_moment
 from portal.accounts.models import ApiToken, Role, TokenScope
 from portal.jobs.models import Job
 from portal.planning.wait_bounds import wait_bound
@@ -82,16 +83,21 @@ def waits(fill, olga, team, node):
     return job
 
 
+def next_minute(at):
+    """A bound is rounded up: it is never told too early."""
+    return datetime.fromtimestamp(-(-int(at.timestamp()) // 60) * 60, UTC)
+
+
 def test_all_faces_tell_the_same_bound(read, rest, waits, fill):
-    sentence = f"when {fill.label} (fill3) ends, enough of the quota is free"
-    at = fill.deadline_at.replace(microsecond=0).isoformat()
-    told_so = rf'At the latest\s+<time datetime="{re.escape(at)}"[^>]*>[^<]*</time>, '
+    words = f"It waits until {fill.label} (fill3) ends and enough of the quota is free: "
+    at = next_minute(fill.deadline_at)
+    element = rf'<time datetime="{re.escape(at.isoformat())}"[^>]*>[^<]*</time> at the latest'
     for address in ("/", "/queue/", f"/jobs/{waits.label}/"):
         text = read(address)
-        assert re.search(told_so + re.escape(sentence), text), address
-        assert "no estimate: it waits for quota" not in text or address.startswith("/jobs/")
+        assert re.search(re.escape(words) + element, text), address
+        assert "no estimate while" not in text or address.startswith("/jobs/")
     bound = rest.get(f"/api/v1/jobs/{waits.label}").json()["bound"]
-    assert bound["sentence"] == sentence
+    assert bound["sentence"] == f"{words}{write_moment(at)} at the latest"
     assert bound["jobs"] == [fill.label]
     assert bound["is_certain"]
     assert abs(datetime.fromisoformat(bound["at"]) - fill.deadline_at).total_seconds() < 1
@@ -142,10 +148,11 @@ def test_who_may_approve_is_named_and_since_when(client, read, rest, olga, team)
     team.save()
     job = a_job(olga, team, name="long", **WHOLE)
     assert job.status == JobStatus.AWAITING_APPROVAL
-    assert re.search(r"Paul can approve it, since\s+<time", read(f"/jobs/{job.label}/"))
-    assert re.search(r"An admin of vision has to approve it, since\s+<time", read("/"))
+    since = r"It has waited since <time [^>]*>[^<]*</time> for "
+    assert re.search(since + "Paul to approve it", read(f"/jobs/{job.label}/"))
+    assert re.search(since + "an admin of vision to approve it", read("/"))
     bound = rest.get(f"/api/v1/jobs/{job.label}").json()["bound"]
-    assert bound["sentence"] == "an admin of vision has to approve it"
+    assert bound["sentence"].endswith("for an admin of vision to approve it")
     assert datetime.fromisoformat(bound["since"]) == job.submitted_at
     assert "Start sooner" not in read("/"), "nothing on its page would"
 

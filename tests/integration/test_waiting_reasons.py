@@ -138,7 +138,7 @@ def test_without_a_basis_the_pages_say_so(read, waiting):
     Job.objects.update(estimate=None)
     assert "no estimate: no history to go by" in read(f"/jobs/{waiting.label}/")
     assert "no estimate" in read("/jobs/")
-    assert "that start is reserved for it" in read("/"), "what is known instead"
+    assert "at the latest: a place is reserved for it" in read("/"), "what is known instead"
 
 
 def test_lists_show_position_and_expected_start(read, waiting):

@@ -126,7 +126,7 @@ def test_a_reservation_and_what_makes_the_order_are_told(page, full):
         reserved_at=timezone.now(), bypassed=5, preempted=1, priority="high"
     )
     text = page()
-    assert "that start is reserved for it" in lines(text)[1]
+    assert "at the latest: a place is reserved for it" in lines(text)[1]
     for words in (
         "high",
         "bypassed 5 times",

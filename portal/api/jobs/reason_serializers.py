@@ -57,7 +57,7 @@ class WaitBoundSerializer(serializers.Serializer[Any]):
         help_text="whether it holds if running jobs keep their limits and nobody asks for more"
     )
     since = UtcDateTimeField(allow_null=True, help_text="since when a person has to decide")
-    sentence = serializers.CharField(help_text="in English")
+    sentence = serializers.CharField(help_text="in English, with the time in UTC")
     said = MessageSerializer()
     jobs = serializers.ListField(
         child=serializers.CharField(), help_text="jobs that end then, such as J-5"

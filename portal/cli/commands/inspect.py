@@ -208,7 +208,7 @@ def _explained(row: Row, cli: CliContext) -> list[tuple[str, object]]:
         ("Code", f"{reason['code']} ({_class(reason)})" if reason.get("code") else ""),
         ("Position", row.get("position")),
         ("Start", expected_start_text(row, cli.now())),
-        ("Until", bound_text(row, cli.now())),
+        ("Wait", bound_text(row)),
         ("Based on", (row.get("estimate") or {}).get("basis", "")),
         ("Sooner if", reason.get("unblocks", "")),
     ]

@@ -85,17 +85,19 @@ def random_reason(
 
 def _bound(code: ReasonCode, project: str, now: datetime, need: int) -> dict[str, Any]:
     """When a wait for a limit or another job ends: the more it needs, the later."""
-    messages = {
-        ReasonCode.QUOTA_PROJECT: make_message("bound.quota", job="J-12 (train)"),
-        ReasonCode.QUOTA_USER: make_message("bound.quota_shared", job="J-12 (train)"),
-        ReasonCode.BUDGET: make_message("bound.budget", whose=project),
-        ReasonCode.DEPENDENCY: make_message("bound.dependency", job="J-12"),
-    }
-    if code not in messages:
-        return {}
     at = int(now.timestamp()) + need * 3_600
-    is_certain = code is not ReasonCode.QUOTA_USER
-    return {BOUND: WaitBound(at, messages[code], is_certain=is_certain).as_dict()}
+    match code:
+        case ReasonCode.QUOTA_PROJECT:
+            bound = WaitBound.by(at, "bound.quota", job="J-12 (train)")
+        case ReasonCode.QUOTA_USER:
+            bound = WaitBound.by(at, "bound.quota_shared", job="J-12 (train)", is_certain=False)
+        case ReasonCode.BUDGET:
+            bound = WaitBound.by(at, "bound.budget", whose=project)
+        case ReasonCode.DEPENDENCY:
+            bound = WaitBound.by(at, "bound.dependency", job="J-12")
+        case _:
+            return {}
+    return {BOUND: bound.as_dict()}
 
 
 def random_estimate(rng: SeededRandom, now: datetime) -> dict[str, Any]:

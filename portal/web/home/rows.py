@@ -20,7 +20,7 @@ from portal.web.wording.failures import cause_label
 from portal.web.wording.labels import duration, elapsed, exit_meaning
 from portal.web.wording.messages import failure_text, message_text
 from portal.web.wording.start_estimates import StartRange, expected_start
-from portal.web.wording.wait_bounds import BoundText, bound_text
+from portal.web.wording.wait_bounds import bound_text
 from scheduler.core.model.states import JobStatus
 
 ENDS_SOON_SECONDS = 30 * 60
@@ -55,7 +55,7 @@ class WaitingRow:
     expected: StartRange | None = None
     earliest: datetime | None = None
     latest: datetime | None = None
-    bound: BoundText | None = None
+    bound: str = ""
     """When its wait ends at the latest, and who ends it."""
     no_estimate: str = ""
     """Why there is no expected start."""

@@ -22,7 +22,7 @@ from portal.web.wording.labels import elapsed, exit_meaning
 from portal.web.wording.messages import failure_text, message_text, stored_text
 from portal.web.wording.reason_badges import REASON_STYLES
 from portal.web.wording.start_estimates import StartRange, expected_start
-from portal.web.wording.wait_bounds import BoundText, bound_text
+from portal.web.wording.wait_bounds import bound_text
 from scheduler.core.model.reasons import ReasonClass
 from scheduler.core.model.states import JobStatus, SliceStatus
 
@@ -77,7 +77,8 @@ class StatusPanel:
     alternatives: list[PanelAlternative] = field(default_factory=list)
     may_replace: bool = False
     """One click replaces the job by an alternative."""
-    bound: BoundText | None = None
+    bound: str = ""
+    """When the wait ends at the latest, and who ends it."""
     stops: list[PanelStop] = field(default_factory=list)
     no_estimate: str = ""
     """Why there is no expected start."""

@@ -18,7 +18,7 @@ from portal.web.wording.labels import Badge, duration, elapsed
 from portal.web.wording.messages import message_text, stored_text
 from portal.web.wording.reason_badges import reason_badge
 from portal.web.wording.start_estimates import StartRange, expected_start
-from portal.web.wording.wait_bounds import BoundText, bound_text
+from portal.web.wording.wait_bounds import bound_text
 from scheduler.core.model.states import JobStatus
 
 
@@ -57,7 +57,7 @@ class QueueRow:
     unblocks: str = ""
     expected: StartRange | None = None
     no_estimate: str = ""
-    bound: BoundText | None = None
+    bound: str = ""
     """When the wait ends at the latest; it names jobs only where these may be seen."""
     waited: str = ""
     max_runtime: str = ""

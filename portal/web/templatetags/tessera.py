@@ -22,7 +22,6 @@ from portal.web.wording import (
     messages,
     start_estimates,
     times,
-    wait_bounds,
 )
 
 register = template.Library()
@@ -125,12 +124,6 @@ def no_estimate(job: Job) -> SafeString:
     """Why a job has no estimate."""
     message = no_estimate_for_job(job)
     return times.text_with_elements(messages.message_text(message) if message else "")
-
-
-@register.simple_tag
-def wait_bound(job: Job) -> wait_bounds.BoundText | None:
-    """When its wait ends at the latest, and who ends it."""
-    return wait_bounds.bound_text(job)
 
 
 @register.filter

@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import Any
 
 from agents.contract.message import Message
+from agents.contract.moments import write_latest
 from scheduler.core.devices.options import DeviceOption, device_options, gpu_board
 from scheduler.core.model.decisions import Deferral, Plan
 from scheduler.core.model.message_templates import make_message, owner_label
@@ -37,11 +38,28 @@ class WaitBound:
 
     at: int | None
     message: Message
-    """What happens then; without the time."""
+    """A whole sentence, with the time in it."""
     jobs: tuple[str, ...] = ()
     """Ids of the running jobs that end then."""
     is_certain: bool = True
     """False: it may be later, as the message says."""
+
+    @classmethod
+    def by(
+        cls,
+        at: int,
+        key: str,
+        *,
+        jobs: tuple[str, ...] = (),
+        is_certain: bool = True,
+        **values: Message | str,
+    ) -> "WaitBound":
+        """`key` and `values`: of the message, which gets the time as well."""
+        return cls(at, make_message(key, at=write_latest(at), **values), jobs, is_certain)
+
+    @classmethod
+    def unknown(cls, key: str, **values: Message | str) -> "WaitBound":
+        return cls(None, make_message(key, **values), is_certain=False)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -125,7 +143,7 @@ class WaitBounds:
             case ReasonCode.DEPENDENCY:
                 return self._of_dependency(job)
         if (at := self._reserved.get(job.id)) is not None:
-            return WaitBound(at, make_message("bound.reserved"))
+            return WaitBound.by(at, "bound.reserved")
         return None
 
     def stops(self, deferral: Deferral) -> list[RunningJob]:
@@ -152,18 +170,14 @@ class WaitBounds:
         certain = [b for o in options if (b := self._free_when(job, o, alone=False))]
         alone = [b for o in options if (b := self._free_when(job, o, alone=True))]
         kind = "cap" if code is ReasonCode.PENDING_LIMIT else "quota"
-        if certain:
-            at, ending = min(certain)
-            if not ending:
-                return WaitBound(at, make_message("bound.stopping"))
-            return WaitBound(at, make_message(f"bound.{kind}", job=self._name(ending)), (ending,))
-        if not alone:
-            return WaitBound(None, make_message("bound.lent"), is_certain=False)
-        at, ending = min(alone)
+        if not certain and not alone:
+            return WaitBound.unknown("bound.lent")
+        at, ending = min(certain or alone)
         if not ending:
-            return WaitBound(None, make_message("bound.taken_first"), is_certain=False)
-        message = make_message(f"bound.{kind}_shared", job=self._name(ending))
-        return WaitBound(at, message, (ending,), is_certain=False)
+            return WaitBound.unknown("bound.taken_first")
+        key = f"bound.{kind}" if certain else f"bound.{kind}_shared"
+        name, is_certain = self._name(ending), bool(certain)
+        return WaitBound.by(at, key, job=name, jobs=(ending,), is_certain=is_certain)
 
     def _free_when(
         self, job: WaitingJob, option: DeviceOption, *, alone: bool
@@ -189,25 +203,28 @@ class WaitBounds:
             return None
         last = max(short, key=lambda view: view.ends_at)
         whose = owner_label(last.project, last.user)
-        return WaitBound(last.ends_at, make_message("bound.budget", whose=whose))
+        return WaitBound.by(last.ends_at, "bound.budget", whose=whose)
 
     def _of_dependency(self, job: WaitingJob) -> WaitBound | None:
+        """The last end of the jobs that it starts after."""
         ends: list[tuple[int, str]] = []
+        is_certain = True
         for other in job.after:
+            waiting = self._jobs.get(other)
             if run := self._runs.get(other):
                 ends.append((max(run.ends_at, self._snapshot.now), other))
-            elif other in self._reserved and (waiting := self._jobs.get(other)):
+            elif waiting and other in self._reserved:
                 ends.append((self._reserved[other] + remaining_seconds(waiting), other))
-            elif other in self._expected:
-                message = make_message("bound.dependency_expected", job=f"J-{other}")
-                return WaitBound(self._expected[other], message, is_certain=False)
+            elif waiting and other in self._expected:
+                ends.append((self._expected[other] + remaining_seconds(waiting), other))
+                is_certain = False
             else:
-                message = make_message("bound.dependency_waits", job=f"J-{other}")
-                return WaitBound(None, message, is_certain=False)
+                return WaitBound.unknown("bound.dependency_waits", job=f"J-{other}")
         if not ends:
             return None
         at, last = max(ends)
-        return WaitBound(at, make_message("bound.dependency", job=f"J-{last}"), (last,))
+        key = "bound.dependency" if is_certain else "bound.dependency_expected"
+        return WaitBound.by(at, key, job=f"J-{last}", jobs=(last,), is_certain=is_certain)
 
     def _name(self, id: str) -> str:
         return f"J-{id} ({self._runs[id].job.name})"

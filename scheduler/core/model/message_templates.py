@@ -212,33 +212,43 @@ _INSTEAD = {
 }
 
 _BOUNDS = {
-    "bound.quota": MessageTemplate("when %(job)s ends, enough of the quota is free"),
+    "bound.quota": MessageTemplate(
+        "It waits until %(job)s ends and enough of the quota is free: %(at)s at the latest"
+    ),
     "bound.quota_shared": MessageTemplate(
-        "when %(job)s ends, enough of the quota is free, unless another job that waits for it is "
-        "first"
+        "It waits until %(job)s ends and enough of the quota is free: %(at)s at the latest, unless "
+        "another job that waits for it comes first"
     ),
-    "bound.cap": MessageTemplate("when %(job)s ends, one more job may run"),
+    "bound.cap": MessageTemplate(
+        "It waits until %(job)s ends and one more job may run: %(at)s at the latest"
+    ),
     "bound.cap_shared": MessageTemplate(
-        "when %(job)s ends, one more job may run, unless another one that waits is first"
+        "It waits until %(job)s ends and one more job may run: %(at)s at the latest, unless "
+        "another job that waits comes first"
     ),
-    "bound.stopping": MessageTemplate("once jobs that stop have given their devices back"),
-    "bound.taken_first": MessageTemplate(
-        "once other jobs that wait for the same have had their turn"
-    ),
+    "bound.taken_first": MessageTemplate("Other jobs that wait for the same limit come first"),
     "bound.lent": MessageTemplate(
-        "it needs quota that other projects lend, and nobody can say when they do"
+        "It needs quota that other projects lend, and nobody can say when they do"
     ),
-    "bound.budget": MessageTemplate("when this budget of %(whose)s ends"),
-    "bound.dependency": MessageTemplate("when %(job)s has reached its time limit"),
+    "bound.budget": MessageTemplate(
+        "It waits until this budget of %(whose)s ends: %(at)s at the latest"
+    ),
+    "bound.dependency": MessageTemplate("It waits until %(job)s ends: %(at)s at the latest"),
     "bound.dependency_expected": MessageTemplate(
-        "when %(job)s, which has to end first, is expected to start"
+        "It waits until %(job)s ends: %(at)s at the latest, if jobs start when they are expected to"
     ),
     "bound.dependency_waits": MessageTemplate(
-        "%(job)s has to end first, and waits itself: nobody can say until when"
+        "It waits until %(job)s ends, which waits itself: nobody can say how long"
     ),
-    "bound.reserved": MessageTemplate("that start is reserved for it"),
-    "bound.approval": MessageTemplate("an admin of %(project)s has to approve it"),
-    "bound.approval_by": MessageTemplate("%(names)s can approve it"),
+    "bound.reserved": MessageTemplate(
+        "It starts by %(at)s at the latest: a place is reserved for it"
+    ),
+    "bound.approval": MessageTemplate(
+        "It has waited since %(since)s for an admin of %(project)s to approve it"
+    ),
+    "bound.approval_by": MessageTemplate(
+        "It has waited since %(since)s for %(names)s to approve it"
+    ),
 }
 
 _ESTIMATES = {
@@ -252,16 +262,16 @@ _ESTIMATES = {
     "no_estimate.far_off": MessageTemplate(
         "no estimate: earlier ones of this kind were too far off"
     ),
-    "no_estimate.quota": MessageTemplate("no estimate: it waits for quota"),
-    "no_estimate.budget": MessageTemplate("no estimate: it waits for budget"),
+    "no_estimate.quota": MessageTemplate("no estimate while it waits for quota"),
+    "no_estimate.budget": MessageTemplate("no estimate while it waits for budget"),
     "no_estimate.pending_limit": MessageTemplate(
-        "no estimate: as many jobs are running as may run at once"
+        "no estimate while as many jobs run as may run at once"
     ),
-    "no_estimate.approval": MessageTemplate("no estimate: it waits for approval"),
-    "no_estimate.held": MessageTemplate("no estimate: it is held"),
-    "no_estimate.dependency": MessageTemplate("no estimate: it waits for other jobs"),
-    "no_estimate.node_holding": MessageTemplate("no estimate: it waits for an admin's decision"),
-    "no_estimate.node_unavailable": MessageTemplate("no estimate: it waits for a node"),
+    "no_estimate.approval": MessageTemplate("no estimate until it is approved"),
+    "no_estimate.held": MessageTemplate("no estimate while it is held"),
+    "no_estimate.dependency": MessageTemplate("no estimate while it waits for other jobs"),
+    "no_estimate.node_holding": MessageTemplate("no estimate until an admin decides"),
+    "no_estimate.node_unavailable": MessageTemplate("no estimate while it waits for a node"),
     "no_estimate.impossible": MessageTemplate("no estimate: it cannot run here"),
     "no_estimate.begin_time": MessageTemplate("not before %(time)s"),
 }

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.core.explain.bounds import WaitBounds
+from agents.contract.moments import write_latest, write_moment
+from scheduler.core.explain.bounds import WaitBound, WaitBounds
 from scheduler.core.forecast.pass_estimates import after_plan
 from scheduler.core.model.snapshot import BudgetView, OwnerView, Priority
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
@@ -47,7 +48,8 @@ def test_quota_is_free_when_the_last_holder_that_has_to_ends_by_its_limit():
     runs = [holds("90", "n1/0", left=HOUR), holds("91", "n1/1", left=2 * HOUR)]
     one = told(a_world(runs, [waiting("1")]))
     assert (one.at, one.jobs, one.is_certain) == (NOW + HOUR, ("90",), True)
-    assert one.message.text == "when J-90 (job-90) ends, enough of the quota is free"
+    words = "It waits until J-90 (job-90) ends and enough of the quota is free"
+    assert one.message.text == f"{words}: {write_latest(NOW + HOUR)} at the latest"
     both = told(a_world(runs, [waiting("1", gpus=2)]))
     assert (both.at, both.jobs) == (NOW + 2 * HOUR, ("91",))
 
@@ -71,7 +73,7 @@ def test_where_not_all_fit_the_time_is_told_with_its_condition():
     runs = [holds("90", "n1/0", left=HOUR)]
     bound = told(a_world(runs, [waiting("1"), waiting("2")], limit=1))
     assert (bound.at, bound.is_certain) == (NOW + HOUR, False)
-    assert "unless another job that waits for it is first" in bound.message.text
+    assert "unless another job that waits for it comes first" in bound.message.text
 
 
 def test_who_waits_for_a_person_takes_nothing_from_others():
@@ -106,13 +108,14 @@ def test_a_cap_is_met_when_the_first_of_the_running_jobs_ends():
     capped = (OwnerView("p", "u", max_running=2),)
     bound = told(a_world(runs, [waiting("1")], limit=8, owners=capped))
     assert (bound.at, bound.jobs) == (NOW + HOUR, ("91",))
-    assert bound.message.text == "when J-91 (job-91) ends, one more job may run"
+    assert "J-91 (job-91) ends and one more job may run" in bound.message.text
 
 
 def test_a_budget_ends_at_its_end():
     budget = BudgetView("p", "", 10 * GPU, 0, 10 * GPU, NOW + 9 * HOUR)
     bound = told(a_world([], [waiting("1")], limit=8, budgets=(budget,)))
-    assert (bound.at, bound.message.text) == (NOW + 9 * HOUR, "when this budget of p ends")
+    assert bound.at == NOW + 9 * HOUR
+    assert "until this budget of p ends" in bound.message.text
 
 
 def test_a_dependency_ends_by_its_limit_or_is_expected_to_start_or_nobody_knows():
@@ -124,15 +127,31 @@ def test_a_dependency_ends_by_its_limit_or_is_expected_to_start_or_nobody_knows(
     waits = [waiting("2", hold_reason="later"), waiting("1", after=("2",))]
     unknown = told(a_world(runs, waits))
     assert (unknown.at, unknown.is_certain) == (None, False)
-    expected = told(a_world(runs, waits), expected={"2": NOW + 50})
-    assert (expected.at, expected.is_certain) == (NOW + 50, False)
-    assert "J-2, which has to end first, is expected to start" in expected.message.text
+    assert "until J-2 ends, which waits itself" in unknown.message.text
+
+
+def test_a_dependency_that_is_expected_to_start_ends_a_time_limit_later():
+    """Not at its start; and with several, the last end counts."""
+    runs = [holds("90", "n1/0", left=HOUR), holds("91", "n1/1", left=2 * HOUR)]
+    first = waiting("2", hold_reason="later", time_limit_seconds=HOUR)
+    after = replace(waiting("1"), after=("2",))
+    bound = told(a_world(runs, [first, after]), expected={"2": NOW + 60})
+    assert (bound.at, bound.jobs, bound.is_certain) == (NOW + HOUR + 60, ("2",), False)
+    assert "if jobs start when they are expected to" in bound.message.text
+    both = told(a_world(runs, [first, replace(after, after=("2", "91"))]), expected={"2": NOW + 60})
+    assert (both.at, both.jobs, both.is_certain) == (NOW + 2 * HOUR, ("91",), False)
 
 
 def test_a_reservation_is_a_bound():
     runs = [holds(str(90 + n), f"n1/{n}", left=HOUR) for n in range(8)]
     bound = told(a_world(runs, [waiting("1")], limit=99))
-    assert (bound.at, bound.message.text) == (NOW + HOUR, "that start is reserved for it")
+    assert bound.at == NOW + HOUR
+    assert bound.message.text.endswith("at the latest: a place is reserved for it")
+
+
+def test_a_bound_is_told_rounded_up_to_the_minute():
+    bound = WaitBound.by(NOW - NOW % 60 + 1, "bound.reserved")
+    assert write_moment(NOW - NOW % 60 + 60) in bound.message.text
 
 
 @pytest.mark.parametrize(("gpus", "stops"), [(1, ["91", "90"]), (2, ["90"]), (3, [])])

@@ -147,6 +147,13 @@ def test_what_is_no_moment_stays_as_it_is():
         assert replace_moments(text, lambda at, seconds: "x") == text
 
 
+def test_a_day_beyond_the_readers_calendar_stays_as_it_is(clock):
+    """Anybody may write one into a reason that others read."""
+    clock(SHANGHAI)
+    for template in ("{{ text|moments }}", "{{ text|moments_plain }}"):
+        assert shown(template, text="9999-12-31 23:59 UTC") == "9999-12-31 23:59 UTC"
+
+
 def test_a_moment_is_written_in_utc_from_any_zone():
     assert write_moment(NOON.astimezone(ZoneInfo(SHANGHAI))) == "2026-11-25 12:00 UTC"
     assert write_moment(NOON.timestamp()) == "2026-11-25 12:00 UTC"
