@@ -64,7 +64,7 @@ def _reserved(job: Job) -> JobWaitBound | None:
     """A reservation is written with the pass, its bound a moment later."""
     if job.reserved_at is None:
         return None
-    return _stored(WaitBound.by(epoch_seconds(job.reserved_at), "bound.reserved").as_dict())
+    return _stored(WaitBound.by_time(epoch_seconds(job.reserved_at), "bound.reserved").as_dict())
 
 
 def _stored(bound: dict[str, Any]) -> JobWaitBound:

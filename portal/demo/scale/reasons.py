@@ -88,13 +88,15 @@ def _bound(code: ReasonCode, project: str, now: datetime, need: int) -> dict[str
     at = int(now.timestamp()) + need * 3_600
     match code:
         case ReasonCode.QUOTA_PROJECT:
-            bound = WaitBound.by(at, "bound.quota", job="J-12 (train)")
+            bound = WaitBound.by_time(at, "bound.quota", job="J-12 (train)")
         case ReasonCode.QUOTA_USER:
-            bound = WaitBound.by(at, "bound.quota_shared", job="J-12 (train)", is_certain=False)
+            bound = WaitBound.by_time(
+                at, "bound.quota_shared", job="J-12 (train)", is_certain=False
+            )
         case ReasonCode.BUDGET:
-            bound = WaitBound.by(at, "bound.budget", whose=project)
+            bound = WaitBound.by_time(at, "bound.budget", whose=project)
         case ReasonCode.DEPENDENCY:
-            bound = WaitBound.by(at, "bound.dependency", job="J-12")
+            bound = WaitBound.by_time(at, "bound.dependency", job="J-12")
         case _:
             return {}
     return {BOUND: bound.as_dict()}

@@ -45,7 +45,7 @@ class WaitBound:
     """False: it may be later, as the message says."""
 
     @classmethod
-    def by(
+    def by_time(
         cls,
         at: int,
         key: str,
@@ -58,7 +58,7 @@ class WaitBound:
         return cls(at, make_message(key, at=write_latest(at), **values), jobs, is_certain)
 
     @classmethod
-    def unknown(cls, key: str, **values: Message | str) -> "WaitBound":
+    def without_time(cls, key: str, **values: Message | str) -> "WaitBound":
         return cls(None, make_message(key, **values), is_certain=False)
 
     def as_dict(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class WaitBounds:
             case ReasonCode.DEPENDENCY:
                 return self._of_dependency(job)
         if (at := self._reserved.get(job.id)) is not None:
-            return WaitBound.by(at, "bound.reserved")
+            return WaitBound.by_time(at, "bound.reserved")
         return None
 
     def stops(self, deferral: Deferral) -> list[RunningJob]:
@@ -171,13 +171,13 @@ class WaitBounds:
         alone = [b for o in options if (b := self._free_when(job, o, alone=True))]
         kind = "cap" if code is ReasonCode.PENDING_LIMIT else "quota"
         if not certain and not alone:
-            return WaitBound.unknown("bound.lent")
+            return WaitBound.without_time("bound.lent")
         at, ending = min(certain or alone)
         if not ending:
-            return WaitBound.unknown("bound.taken_first")
+            return WaitBound.without_time("bound.taken_first")
         key = f"bound.{kind}" if certain else f"bound.{kind}_shared"
         name, is_certain = self._name(ending), bool(certain)
-        return WaitBound.by(at, key, job=name, jobs=(ending,), is_certain=is_certain)
+        return WaitBound.by_time(at, key, job=name, jobs=(ending,), is_certain=is_certain)
 
     def _free_when(
         self, job: WaitingJob, option: DeviceOption, *, alone: bool
@@ -203,7 +203,7 @@ class WaitBounds:
             return None
         last = max(short, key=lambda view: view.ends_at)
         whose = owner_label(last.project, last.user)
-        return WaitBound.by(last.ends_at, "bound.budget", whose=whose)
+        return WaitBound.by_time(last.ends_at, "bound.budget", whose=whose)
 
     def _of_dependency(self, job: WaitingJob) -> WaitBound | None:
         """The last end of the jobs that it starts after."""
@@ -219,12 +219,12 @@ class WaitBounds:
                 ends.append((self._expected[other] + remaining_seconds(waiting), other))
                 is_certain = False
             else:
-                return WaitBound.unknown("bound.dependency_waits", job=f"J-{other}")
+                return WaitBound.without_time("bound.dependency_waits", job=f"J-{other}")
         if not ends:
             return None
         at, last = max(ends)
         key = "bound.dependency" if is_certain else "bound.dependency_expected"
-        return WaitBound.by(at, key, job=f"J-{last}", jobs=(last,), is_certain=is_certain)
+        return WaitBound.by_time(at, key, job=f"J-{last}", jobs=(last,), is_certain=is_certain)
 
     def _name(self, id: str) -> str:
         return f"J-{id} ({self._runs[id].job.name})"

@@ -7,10 +7,9 @@ tomorrow 9:00        friday 6pm       noon today         明天上午9点
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, time, timedelta
-
-from scheduler.core.request.quantities import tidy
 
 _DAYS = {
     "today": 0,
@@ -47,6 +46,11 @@ _FILLERS = re.compile(r"\b(?:until|till|at|on|by)\b|到|截至|之前|前$", re.
 _AFTERNOON = frozenset({"下午", "晚上", "傍晚", "今晚", "明晚", "tonight"})
 
 _Reader = Callable[[str, datetime], datetime | None]
+
+
+def tidy(text: str) -> str:
+    """Without blanks around it, and with the digits and signs of a Chinese keyboard as ASCII."""
+    return unicodedata.normalize("NFKC", text).strip()
 
 
 def read_moment(text: str, now: datetime) -> datetime | None:

@@ -4,7 +4,6 @@ Every reader raises ValueError with a sentence that says what to write instead.
 """
 
 import re
-import unicodedata
 
 from agents.contract.message import Message
 
@@ -42,11 +41,6 @@ _CLOCK = re.compile(r"([0-9]{1,7}):([0-5][0-9])(?::([0-5][0-9]))?")
 _DAYS = re.compile(r"([0-9]{1,5})-([0-9]{1,2})(?::([0-5][0-9]))?(?::([0-5][0-9]))?")
 
 
-def tidy(text: str) -> str:
-    """Without blanks around it, and with the digits and signs of a Chinese keyboard as ASCII."""
-    return unicodedata.normalize("NFKC", text).strip()
-
-
 def read_memory_mib(value: object) -> int:
     """ "64GiB" -> 65536 MiB. "64GB" and "64 g" mean the same: units are powers of two."""
     return _size_mib(value, Message("memory"), Message('"64GiB" or "512MiB"'))
@@ -59,10 +53,10 @@ def read_disk_mib(value: object) -> int:
 
 def read_cpu_milli(value: object) -> int:
     """8, "8" or "8 cores", 1.5, "500m" thousandths of a core -> millicores."""
-    if isinstance(value, str) and (match := _CPU_MILLI.fullmatch(tidy(value))):
+    if isinstance(value, str) and (match := _CPU_MILLI.fullmatch(_tidy(value))):
         return _bounded(int(match[1]), Message("cpu"))
     text = f"{value:.3f}" if isinstance(value, float) and value == round(value, 3) else value
-    if isinstance(text, str) and (match := _CPU.fullmatch(tidy(text))):
+    if isinstance(text, str) and (match := _CPU.fullmatch(_tidy(text))):
         return _bounded(int(match[1]) * 1_000 + _thousandths(match[2]), Message("cpu"))
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError('write whole cores, such as 8, or thousandths, such as "500m"')
@@ -74,7 +68,7 @@ def read_seconds(value: object) -> int:
     whole seconds as a number -> seconds."""
     if isinstance(value, int) and not isinstance(value, bool):
         return _bounded(value, Message("a time"))
-    text = tidy(value) if isinstance(value, str) else ""
+    text = _tidy(value) if isinstance(value, str) else ""
     if decimal := _DECIMAL_TIME.fullmatch(text):
         return _bounded(_decimal_seconds(decimal), Message("a time"))
     match = _TIME.fullmatch(text) or _DAYS.fullmatch(text)
@@ -125,6 +119,10 @@ def _decimal(amount: int, places: int) -> str:
     return f"{whole}.{part:0{places}}".rstrip("0").rstrip(".")
 
 
+def _tidy(text: str) -> str:
+    return text.replace(NBSP, " ").strip()
+
+
 def _decimal_seconds(match: re.Match[str]) -> int:
     units = zip(match.groups()[2:], _SECONDS.values(), strict=True)
     size = next(seconds for name, seconds in units if name)
@@ -132,7 +130,7 @@ def _decimal_seconds(match: re.Match[str]) -> int:
 
 
 def _size_mib(value: object, what: Message, examples: Message) -> int:
-    match = _SIZE.fullmatch(tidy(value)) if isinstance(value, str) else None
+    match = _SIZE.fullmatch(_tidy(value)) if isinstance(value, str) else None
     unit = _MEMORY_MIB[f"{match[3].upper()}iB"] if match else 0
     part = unit * _thousandths(match[2]) if match else 0
     if match is None or part % 1_000:

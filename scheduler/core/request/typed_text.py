@@ -15,7 +15,7 @@ from typing import Any
 
 from agents.contract.message import Message
 from agents.contract.moments import write_moment
-from scheduler.core.request.moments import read_day_and_clock, read_moment
+from scheduler.core.request.moments import read_day_and_clock, read_moment, tidy
 from scheduler.core.request.quantities import (
     NBSP,
     cpu_words,
@@ -23,7 +23,6 @@ from scheduler.core.request.quantities import (
     read_cpu_milli,
     read_memory_mib,
     read_seconds,
-    tidy,
     write_cpu,
     write_memory,
     write_seconds,

@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.core.request.moments import tidy
 from scheduler.core.request.quantities import (
     NBSP,
     cpu_words,
@@ -13,7 +14,6 @@ from scheduler.core.request.quantities import (
     read_cpu_milli,
     read_memory_mib,
     read_seconds,
-    tidy,
     write_seconds,
 )
 from scheduler.core.request.typed_text import MENDS, READERS, probably_meant, read_typed

@@ -150,7 +150,7 @@ def test_a_reservation_is_a_bound():
 
 
 def test_a_bound_is_told_rounded_up_to_the_minute():
-    bound = WaitBound.by(NOW - NOW % 60 + 1, "bound.reserved")
+    bound = WaitBound.by_time(NOW - NOW % 60 + 1, "bound.reserved")
     assert write_moment(NOW - NOW % 60 + 60) in bound.message.text
 
 
