@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from scheduler.core.explain.alternatives import AlternativeKind, alternatives
 from scheduler.core.model.policy import BackfillMode, OrderMode, Policy
-from scheduler.core.model.snapshot import DeviceRequest
+from scheduler.core.model.snapshot import DeviceRequest, Priority
 from scheduler.core.plan import plan, plan_and_can_start
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
 from tests.support.snapshots import (
@@ -75,6 +75,28 @@ def test_where_nobody_may_pass_only_the_first_could_start():
     assert not can_start(of_gpus(second, 1))
     _, alone = plan_and_can_start(two_of_four_free(first), strict)
     assert alone(of_gpus(first, 1))
+
+
+def beside_an_urgent_job(size, **fields):
+    """J-1 stops J-90, which has GPUs 0 and 1. Whether J-2, which wants two, could start with one."""
+    held = waiting("90", gpus=2, preemptible=True, priority=Priority.LOW)
+    run = a_run(held, "n1/0", "n1/1", since=10_000)
+    small = waiting("2", gpus=2, queued_at=2, priority=Priority.NORMAL)
+    jobs = [waiting("1", priority=Priority.HIGH, queued_at=1), small]
+    cluster = replace(a_busy_cluster([size], running=[run], jobs=jobs), **fields)
+    found, can_start = plan_and_can_start(cluster, FIRST_COME)
+    assert [each.job for each in found.preemptions] == ["90"]
+    return can_start(of_gpus(small, 1))
+
+
+def test_nothing_starts_on_the_devices_of_a_job_that_still_stops():
+    """One of the two GPUs stays over, but not before the run has ended."""
+    assert not beside_an_urgent_job(size=2)
+
+
+def test_nothing_starts_with_the_quota_of_a_job_that_still_stops():
+    """GPUs are idle, and half of the quota is over, but not before the run has ended."""
+    assert not beside_an_urgent_job(size=4, quotas=(a_quota(gpus=2, used=2),))
 
 
 def test_alternatives_are_asked_of_the_planner_itself():
