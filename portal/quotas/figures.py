@@ -1,5 +1,4 @@
-"""The figures of a quota, the same for the request panel, Home, the project's page, REST and the
-command line.
+"""The figures of a quota, the same on every page, over REST and on the command line.
 
     held       by jobs that have their devices: running, placed, or not released yet
     promised   what the last pass keeps for jobs of the queue: they are about to start
@@ -8,7 +7,7 @@ command line.
 `portal.availability.promises` has what is promised now.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from portal.quotas.models import Quota
@@ -34,6 +33,18 @@ class QuotaFigures:
     def free_units(self) -> int:
         """Neither held nor promised, without borrowing."""
         return max(0, self.limit_units - self.held_units - self.promised_units)
+
+
+def limit_parts(
+    limit_units: int, parts: Iterable[tuple[str, int]]
+) -> Iterator[tuple[str, float, float]]:
+    """Name, start and size of each part as drawn: in parts of the limit, together at most 1."""
+    limit, start = max(1, limit_units), 0
+    for name, units in parts:
+        size = min(units, limit - start)
+        if size > 0:
+            yield name, start / limit, size / limit
+        start += size
 
 
 def quota_figures(quota: Quota, promises: Iterable[QuotaPromise]) -> QuotaFigures:

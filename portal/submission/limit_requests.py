@@ -7,6 +7,7 @@ limit_request_decide(id, actor, …)  ─▶ granted: the quota is raised in the
 A budget or a cap is changed by hand: granting such a request says that it was done.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,10 +28,12 @@ from portal.inventory.models import Gpu
 from portal.jobs.models import Job
 from portal.live.bell import ring
 from portal.planning.offers import job_offers
+from portal.quotas.figures import QuotaFigures, quota_figures
 from portal.quotas.models import LimitRequest, LimitRequestStatus, Quota
 from portal.quotas.services import quota_set
 from portal.text import single_line
 from scheduler.core.model.reasons import ReasonCode
+from scheduler.core.quota.promises import QuotaPromise
 
 MAX_NOTE = 200
 QUOTA_CODES = (ReasonCode.QUOTA_PROJECT, ReasonCode.QUOTA_USER)
@@ -41,8 +44,8 @@ class LimitRequestEffect:
     """What granting a request changes, in units; a budget or cap has only its reason."""
 
     request: LimitRequest
-    limit_units: int = 0
-    used_units: int = 0
+    figures: QuotaFigures | None = None
+    """Of the quota as it is now; None for a budget or a cap, and for a quota that is gone."""
     all_quotas_after: int = 0
     """The limits of all projects together."""
     cluster_units: int = 0
@@ -114,11 +117,14 @@ def limit_request_decide(
     return row
 
 
-def limit_request_effects(rows: list[LimitRequest]) -> list[LimitRequestEffect]:
-    """Three queries, however many requests."""
+def limit_request_effects(
+    rows: list[LimitRequest], promises: Collection[QuotaPromise]
+) -> list[LimitRequestEffect]:
+    """`promises`: of the projects of these requests. Three queries, however many requests."""
+    projects = {row.project_id for row in rows}
     quotas = {
         (q.project_id, q.user_id, q.model): q
-        for q in Quota.objects.filter(project__in={row.project_id for row in rows})
+        for q in Quota.objects.filter(project__in=projects).select_related("project", "user")
     }
     everything = Quota.objects.filter(user__isnull=True, model="")
     total = everything.aggregate(units=Sum("limit_units"))["units"] or 0
@@ -131,11 +137,8 @@ def limit_request_effects(rows: list[LimitRequest]) -> list[LimitRequestEffect]:
             continue
         is_counted = row.user_id is None and not row.model
         more = max(0, row.limit_units - quota.limit_units) if is_counted else 0
-        effects.append(
-            LimitRequestEffect(
-                row, quota.limit_units, quota.used_units, total + more, cluster_units
-            )
-        )
+        figures = quota_figures(quota, promises)
+        effects.append(LimitRequestEffect(row, figures, total + more, cluster_units))
     return effects
 
 

@@ -103,7 +103,7 @@ def _status(
 
 
 def visible_quota_rows(condition: Q) -> list[Quota]:
-    """The quotas, at most MAX_ROWS. One query."""
+    """The quotas, at most MAX_ROWS, each with its project and user. One query."""
     rows = Quota.objects.filter(condition).select_related("project", "user")
     return list(
         rows.order_by("project__slug", F("user__username").asc(nulls_first=True))[:MAX_ROWS]

@@ -50,8 +50,8 @@ def test_a_gang_on_neighbouring_gpus_is_one_block_with_joints(olga, team):
             for row in drawn.rows
         ]
         assert (name, row.name) == ("n1", "GPU 0 to 2")
-        (block,) = row.cells
-        assert (block.is_own, block.cell.rows, len(block.joints)) == (True, 3, 2)
+        (block,) = row.blocks
+        assert (block.part.is_own, block.part.rows, len(block.joints)) == (True, 3, 2)
 
 
 def test_gpus_apart_are_blocks_apart(olga, team):
@@ -70,12 +70,10 @@ def test_a_slice_lies_where_it_is_and_its_neighbours_are_not_marked(olga, team):
     start(olga, team, node, device={"mig": "3g.71gb"})
     job = start(olga, team, node, device={"mig": "1g.18gb"})
     (row,) = place_of(olga, job).nodes[0].rows
-    (own,) = [block for block in row.cells if block.is_own]
-    assert own.label == "1g.18gb"
-    assert [block.is_own for block in row.cells].count(False) >= 1
-    others = [block for block in row.cells if not block.is_own]
-    assert not any(block.label for block in others)
-    ends = sorted((block.x, block.x + block.width) for block in row.cells)
+    own, others = ([b.part for b in row.blocks if b.part.is_own is each] for each in (True, False))
+    assert [part.label for part in own] == ["1g.18gb"]
+    assert others and not any(part.label for part in others)
+    ends = sorted((block.x, block.x + block.width) for block in row.blocks)
     assert all(a[1] <= b[0] for a, b in pairwise(ends)), "nothing overlaps"
 
 

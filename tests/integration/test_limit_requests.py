@@ -9,6 +9,7 @@ from portal.accounts.models import Role
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
 from portal.jobs.models import Job
+from portal.jobs.services import job_cancel
 from portal.quotas.models import LimitRequest, Quota
 from portal.quotas.services import quota_set
 from portal.submission.limit_requests import limit_request_decide, limit_request_make
@@ -76,7 +77,7 @@ def test_from_the_wait_to_the_started_job_by_one_click_of_each(as_user, olga, ro
 
     shown = text_of(as_user(root).get("/limit-requests/"))
     assert "olga asks for a limit of 2 GPUs in vision" in shown
-    assert "1 GPU now, 2 GPU if granted; 1 GPU in use" in shown
+    assert "1 GPU now, 2 GPU if granted; 1 GPU held" in shown
     assert "together 2 of 2 GPU" in shown
     assert "deadline on Friday" in shown
     assert "1 request for a higher limit" in text_of(as_user(root).get("/console/"))
@@ -129,6 +130,26 @@ def test_a_members_own_quota_is_decided_by_the_admin_of_the_project(
     assert "olga, vision" in text_of(as_user(ada).get("/limit-requests/"))
     limit_request_decide(request_id=made.pk, actor=ada, grant=True)
     assert Quota.objects.get(project=team, user=olga).limit_units == 2 * GPU
+
+
+def test_the_effect_is_shown_for_a_limit_of_nothing_and_for_a_job_that_waits_no_more(
+    as_user, olga, team, node, root
+):
+    robots = a_project("robots", olga, gpus=1)
+    quota_set(project=robots, limit_units=GPU, lend_units=GPU, actor="root")
+    quota_set(project=team, limit_units=0, borrow_units=GPU, actor="root")
+    a_job(olga, robots, **WHOLE)
+    settle(node)
+    job = a_job(olga, team, **WHOLE)
+    settle(node)
+    job.refresh_from_db()
+    assert job.reason["code"] == "quota_project"
+    limit_request_make(job=job, actor=olga)
+    assert "0 GPU now, 1 GPU if granted; 0 GPU held" in text_of(
+        as_user(root).get("/limit-requests/")
+    )
+    job_cancel(job=job, actor="olga")
+    assert "The job no longer waits." in text_of(as_user(root).get("/limit-requests/"))
 
 
 def test_an_admin_of_the_project_neither_sees_nor_decides_what_the_platform_gives(

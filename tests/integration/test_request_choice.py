@@ -152,10 +152,10 @@ def test_the_place_is_drawn_with_what_others_hold_and_told_in_words(client, olga
     a_job(olga, team, device={"mig": "3g.71gb"})
     settle(node)
     text = preview(client, amount="memory:16GiB")
-    (words,) = re.findall(r'<svg class="map snug"[^>]* aria-label="([^"]*)"', text)
+    (words,) = re.findall(r'<svg class="map place snug"[^>]* aria-label="([^"]*)"', text)
     assert words == "n1, GPU 0: 18\u00a0GB for this job, 4/8 of it in use by other jobs"
-    drawing = text[text.index('<svg class="map snug"') :].partition("</svg>")[0]
-    assert drawing.count('class="mine"') == 1 and drawing.count('class="other"') == 1
+    drawing = text[text.index('<svg class="map place snug"') :].partition("</svg>")[0]
+    assert drawing.count('class="mine own"') == 1 and drawing.count('class="other late"') == 1
     assert "n1, GPU 0, a slice with 18\u00a0GB" in text
 
 
@@ -163,7 +163,7 @@ def test_a_gang_of_many_gpus_is_drawn_in_part_and_the_rest_counted(client, olga)
     a_project("bio", olga, gpus=16)
     a_node("n1", gpus=16)
     text = preview(client, project="bio", amount="gpus", replicas="16", topology="any")
-    assert text.count('class="h"') == 8 and "and 8 more GPUs" in text
+    assert text.count(">whole GPU</text>") == 8 and "and 8 more GPUs" in text
 
 
 def test_the_same_request_is_shown_three_ways_each_to_copy(client, team):

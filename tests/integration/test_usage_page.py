@@ -20,6 +20,7 @@ from portal.accounts.models import Role
 from portal.allocations.models import Allocation, AllocationSample
 from portal.inventory.models import Gpu, LatestSample, Slice
 from portal.jobs.models import Job
+from portal.planning.snapshot_cache import current_snapshot
 from portal.quotas.budgets import budget_add
 from portal.web.wording.labels import NBSP
 from tests.support.held_time import DEVICES, lease
@@ -316,6 +317,8 @@ def test_the_page_asks_as_often_for_many_rows_as_for_few(client, olga, job, gpu,
     client.force_login(olga)
 
     def count() -> int:
+        """With the snapshot that the process keeps, of which the page reads what is promised."""
+        current_snapshot()
         with CaptureQueriesContext(connection) as asked:
             client.get("/usage/", {"of": "project:vision", "period": "30-days"})
         return len(asked)

@@ -149,7 +149,7 @@ def test_who_may_approve_is_named_and_since_when(client, read, rest, olga, team)
     job = a_job(olga, team, name="long", **WHOLE)
     assert job.status == JobStatus.AWAITING_APPROVAL
     since = r"It has waited since <time [^>]*>[^<]*</time> for "
-    assert re.search(since + "Paul to approve it", read(f"/jobs/{job.label}/"))
+    assert re.search(since + "paul to approve it", read(f"/jobs/{job.label}/"))
     assert re.search(since + "an admin of vision to approve it", read("/"))
     bound = rest.get(f"/api/v1/jobs/{job.label}").json()["bound"]
     assert bound["sentence"].endswith("for an admin of vision to approve it")

@@ -187,9 +187,13 @@ def _project(text: str, slug: str) -> Facts:
 
 
 def _usage(words: str, slug: str) -> Facts:
-    found = re.search(rf"{slug} {NUMBER} of {NUMBER} GPUs in use", words)
+    found = re.search(
+        rf"{slug} {NUMBER} of {NUMBER} GPUs held {NUMBER} free"
+        rf"(?:, {NUMBER} kept for jobs about to start)?",
+        words,
+    )
     assert found, words
-    return {f"{slug} held": found[1], f"{slug} limit": found[2]}
+    return _quota(slug, found[1], found[2], found[4] or "0", found[3])
 
 
 def _panel(words: str, slug: str) -> Facts:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
+from portal.web.place_drawing import corner_radius
+
 # A row of memory slices spans LEFT to LEFT + WIDTH, in SVG user units.
 LEFT, WIDTH = 74, 398
 MINI_WIDTH = 127
@@ -93,8 +95,7 @@ class Cell:
 
     @property
     def radius(self) -> int:
-        """Corner radius; shares have round ends because their isolation is soft."""
-        return 10 if self.is_share else 3
+        return corner_radius(is_share=self.is_share)
 
     @property
     def ink(self) -> str:

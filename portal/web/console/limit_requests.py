@@ -8,6 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods
 
+from portal.availability.promises import current_promises
 from portal.errors import Refused
 from portal.quotas.limit_requests import limit_requests_to_decide
 from portal.submission.approvals import may_decide_approvals
@@ -33,9 +34,12 @@ def _page(
 ) -> HttpResponse:
     rows = limit_requests_to_decide(request.user)
     shown = list(rows[:PAGE_SIZE])
+    count = len(shown) if len(shown) < PAGE_SIZE else rows.count()
+    promises = current_promises({row.project.slug for row in shown}) if shown else []
     context = {
-        "effects": limit_request_effects(shown),
-        "headline": _headline(len(shown)),
+        "effects": limit_request_effects(shown, promises),
+        "headline": _headline(count),
+        "more": count - len(shown),
         "error": error,
         "failed": failed,
         "answer": request.POST.get("answer", "")[:200],

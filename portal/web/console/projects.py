@@ -35,14 +35,16 @@ ROLES = [str(role) for role in Role]
 
 @login_required
 def projects(request: AuthenticatedHttpRequest) -> HttpResponse:
-    """The user's projects with their role and current use."""
+    """The user's projects with their role, and what is held and promised of their quotas."""
     user = request.user
-    quotas = {q.project_id: q for q in visible_quotas(user) if q.user_id is None and not q.model}
+    quotas = [q for q in visible_quotas(user) if q.user_id is None and not q.model]
+    promises = current_promises({q.project.slug for q in quotas}) if quotas else []
+    figures = {quota.project_id: quota_figures(quota, promises) for quota in quotas}
     waiting: dict[int, int] = {}
     for project_id in jobs_to_approve(user).values_list("project_id", flat=True):
         waiting[project_id] = waiting.get(project_id, 0) + 1
     rows = [
-        (project, quotas.get(project.pk), waiting.get(project.pk, 0), _role(project, user))
+        (project, figures.get(project.pk), waiting.get(project.pk, 0), _role(project, user))
         for project in projects_of(user)
     ]
     count = len(rows)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agents.contract.units import as_gpus
 from portal.allocations.selectors import HeldUnits
-from portal.quotas.figures import QuotaFigures, quota_figures
+from portal.quotas.figures import QuotaFigures, limit_parts, quota_figures
 from portal.quotas.models import Quota
 from scheduler.core.quota.promises import QuotaPromise
 
@@ -68,13 +68,7 @@ class HomeQuota:
         return len(limit) >= LONG_LIMIT_FROM
 
     def _shares(self) -> Iterator[tuple[str, float, float]]:
-        """Start and size of each part, as shares of the limit; together at most 1."""
-        limit, start = max(1, self.figures.limit_units if self.figures else 0), 0
-        for cls, units in self.parts:
-            size = min(units, limit - start)
-            if size > 0:
-                yield cls, start / limit, size / limit
-            start += size
+        return limit_parts(self.figures.limit_units if self.figures else 0, self.parts)
 
 
 def project_quotas(

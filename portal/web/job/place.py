@@ -1,11 +1,9 @@
-"""The drawing of where a job runs: its GPUs as they lie, with its own slices marked.
+"""Where a job runs: its GPUs as they lie, with its own slices marked.
 
-Lengths are SVG user units. Of a job that has ended its own slices are drawn alone, since others use
-the GPUs by now.
+Of a job that has ended its own slices are drawn alone, since others use the GPUs by now.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 
 from django.utils.translation import gettext as _
@@ -19,69 +17,17 @@ from portal.web.cluster.cell import Cell
 from portal.web.cluster.gang_outlines import merge_gangs
 from portal.web.cluster.map import GpuRow, NodeMap
 from portal.web.cluster.views import node_maps
+from portal.web.place_drawing import Part, PlaceDrawing, draw_place
 from portal.web.wording.labels import memory_label, share_label
 
 # Nodes of a larger gang are only counted.
 MAX_NODES = 4
-LEFT, WIDTH = 58, 254
-ROW, GAP, NODE_GAP, NODE_TITLE = 32, 6, 8, 18
-# Each further GPU of one block adds this height.
-FURTHER_GPU = 14
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceCell:
-    """A block of a GPU."""
-
-    cell: Cell
-    is_own: bool
-    height: int
-
-    @property
-    def x(self) -> float:
-        return round(LEFT + self.cell.start * WIDTH / self.cell.slots + 1, 1)
-
-    @property
-    def width(self) -> float:
-        return max(1.0, round(self.cell.size * WIDTH / self.cell.slots - 2, 1))
-
-    @property
-    def label(self) -> str:
-        return self.cell.device if self.is_own else ""
-
-    @property
-    def joints(self) -> list[int]:
-        """y of each boundary between the GPUs that the block spans."""
-        return [ROW + FURTHER_GPU * nth - 4 for nth in range(self.cell.rows - 1)]
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceRow:
-    """A GPU, or several that the job's gang has together."""
-
-    name: str
-    y: int
-    cells: tuple[PlaceCell, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceNode:
-    name: str
-    y: int
-    rows: tuple[PlaceRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class JobPlace:
-    nodes: tuple[PlaceNode, ...]
-    height: int
-    sentence: str
-    omitted_nodes: int
+WIDTH = 312
 
 
 def job_place(
     user: User, job: Job, replicas: Sequence[Replica], *, is_final: bool
-) -> JobPlace | None:
+) -> PlaceDrawing | None:
     """None for a job without devices on nodes of Tessera's own. Five queries for a job that has not
     ended, none for another."""
     names = list(dict.fromkeys(row.node.name for row in replicas if row.node))
@@ -166,26 +112,30 @@ def _gpu_name(index: int, cells: tuple[Cell, ...]) -> str:
     return _("GPU %(first)s to %(last)s") % {"first": index, "last": index + rows - 1}
 
 
-def _drawing(nodes: Sequence[tuple[str, GpuCells]], omitted: int) -> JobPlace:
-    y, drawn, parts = 0, [], []
-    for name, gpus in nodes:
-        top = y
-        y += NODE_TITLE
-        rows = []
-        for gpu, cells in gpus:
-            tallest = max(cell.rows for cell, _own in cells)
-            height = ROW + FURTHER_GPU * (tallest - 1)
-            blocks = tuple(
-                PlaceCell(replace(cell, is_selected=False), own, height) for cell, own in cells
-            )
-            rows.append(PlaceRow(gpu, y, blocks))
-            y += height + GAP
-            own = ", ".join(block.label for block in blocks if block.is_own)
-            parts.append(f"{name}, {gpu}: {own}")
-        drawn.append(PlaceNode(name, top, tuple(rows)))
-        y += NODE_GAP
-    sentence = "; ".join(parts)
+def _drawing(nodes: Sequence[tuple[str, GpuCells]], omitted: int) -> PlaceDrawing:
+    drawn = [
+        (name, [(gpu, [_part(cell, is_own=own) for cell, own in cells]) for gpu, cells in gpus])
+        for name, gpus in nodes
+    ]
+    sentences = [
+        f"{name}, {gpu}: {', '.join(part.label for part in parts if part.is_own)}"
+        for name, gpus in drawn
+        for gpu, parts in gpus
+    ]
+    more = ""
     if omitted:
         more = ngettext("and %(n)s more node", "and %(n)s more nodes", omitted) % {"n": omitted}
-        sentence = f"{sentence}; {more}"
-    return JobPlace(tuple(drawn), y - GAP - NODE_GAP, sentence, omitted)
+    return draw_place(drawn, sentences, width=WIDTH, more=more)
+
+
+def _part(cell: Cell, *, is_own: bool) -> Part:
+    return Part(
+        *(cell.start, cell.size, cell.slots, cell.cls),
+        label=cell.device if is_own else "",
+        title=cell.title,
+        is_own=is_own,
+        rows=cell.rows,
+        ink=cell.ink,
+        fill=cell.fill,
+        is_share=cell.is_share,
+    )

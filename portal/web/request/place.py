@@ -1,97 +1,59 @@
-"""The place where a request would run, drawn: a row for each GPU, with what stays beside it."""
+"""The place where a request would run: its GPUs, with what stays beside it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import groupby
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from portal.submission.planned_gpus import PERCENT, PlannedGpu, Span
+from portal.web.place_drawing import Part, PlaceDrawing, draw_place
 from portal.web.wording.labels import NBSP, gigabytes
 
-WIDTH, GAP, ROW_HEIGHT, LABEL_HEIGHT, CELL_HEIGHT = 438, 2, 54, 18, 28
+WIDTH = 438
 MAX_DRAWN = 8
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedCell:
-    """A rectangle with a word, if that has room."""
-
-    x: float
-    width: float
-    cls: str
-    word: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedRow:
-    """One GPU."""
-
-    label: str
-    y: int
-    cells: list[PlannedCell]
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceDrawing:
-    """The drawing, and the same in words."""
-
-    rows: list[PlannedRow]
-    sentence: str
-    more: str
-    """How many GPUs are not drawn, in words; empty if all are."""
-
-    @property
-    def height(self) -> int:
-        return len(self.rows) * ROW_HEIGHT
-
-
-def place_drawing(gpus: Sequence[PlannedGpu]) -> PlaceDrawing | None:
-    """None without a place."""
+def request_place(gpus: Sequence[PlannedGpu]) -> PlaceDrawing | None:
+    """`gpus`: by node and index. None without a place."""
     if not gpus:
         return None
     drawn, left = gpus[:MAX_DRAWN], len(gpus) - MAX_DRAWN
-    rows = [
-        PlannedRow(_gpu_name(gpu), index * ROW_HEIGHT, _cells(gpu))
-        for index, gpu in enumerate(drawn)
+    nodes = [
+        (name, [(f"GPU {gpu.index}", _parts(gpu)) for gpu in of_node])
+        for name, of_node in groupby(drawn, key=lambda gpu: gpu.node)
     ]
     more = ""
     if left > 0:
         more = ngettext("and %(n)s more GPU", "and %(n)s more GPUs", left) % {"n": f"{left:,}"}
-    sentences = [_in_words(gpu) for gpu in drawn]
-    return PlaceDrawing(rows, "; ".join([*sentences, more] if more else sentences), more)
+    return draw_place(nodes, [_in_words(gpu) for gpu in drawn], width=WIDTH, more=more)
 
 
-def _gpu_name(gpu: PlannedGpu) -> str:
-    return f"{gpu.node}, GPU {gpu.index}"
+def _parts(gpu: PlannedGpu) -> list[Part]:
+    own = [
+        _part(gpu, span, "mine", label=_size_of(gpu, span), ink="on-mine", is_own=True)
+        for span in gpu.planned
+    ]
+    others = [_part(gpu, span, "other" if span.is_held else "idle") for span in gpu.others]
+    parts = [*own, *others, *(_part(gpu, span, "free") for span in _free(gpu))]
+    return sorted(parts, key=lambda part: part.start)
 
 
-def _cells(gpu: PlannedGpu) -> list[PlannedCell]:
-    taken = [*((span, True) for span in gpu.planned), *((span, False) for span in gpu.others)]
-    covered = {slot for span, _own in taken for slot in range(span.start, span.start + span.size)}
-    cells = [_cell(gpu, span, is_own) for span, is_own in taken]
-    if gpu.slots != PERCENT:
-        free = (slot for slot in range(gpu.slots) if slot not in covered)
-        cells += [_box(gpu, Span(slot, 1), "free") for slot in free]
-    elif len(covered) < PERCENT:
-        start = max(covered, default=-1) + 1
-        cells.append(_box(gpu, Span(start, PERCENT - start), "free"))
-    return sorted(cells, key=lambda cell: cell.x)
+def _part(
+    gpu: PlannedGpu, span: Span, cls: str, *, label: str = "", ink: str = "q", is_own: bool = False
+) -> Part:
+    place, is_share = (span.start, span.size, gpu.slots), gpu.slots == PERCENT
+    return Part(*place, cls, label, label, is_own, ink=ink, is_share=is_share)
 
 
-def _cell(gpu: PlannedGpu, span: Span, is_own: bool) -> PlannedCell:
-    if is_own:
-        word = _size_of(gpu, span) if span.size * 8 >= gpu.slots else ""
-        return _box(gpu, span, "mine", word)
-    return _box(gpu, span, "other" if span.is_held else "idle")
-
-
-def _box(gpu: PlannedGpu, span: Span, cls: str, word: str = "") -> PlannedCell:
-    pitch = WIDTH / gpu.slots
-    gap = GAP if pitch > GAP * 2 else 0
-    return PlannedCell(
-        round(span.start * pitch, 1), round(max(1, span.size * pitch - gap), 1), cls, word
-    )
+def _free(gpu: PlannedGpu) -> list[Span]:
+    """Slot by slot; of a shared GPU, all of its free threads together."""
+    taken = [*gpu.planned, *gpu.others]
+    covered = {slot for span in taken for slot in range(span.start, span.start + span.size)}
+    free = [slot for slot in range(gpu.slots) if slot not in covered]
+    if gpu.slots == PERCENT:
+        return [Span(free[0], len(free))] if free else []
+    return [Span(slot, 1) for slot in free]
 
 
 def _size_of(gpu: PlannedGpu, span: Span) -> str:
@@ -102,7 +64,7 @@ def _size_of(gpu: PlannedGpu, span: Span) -> str:
 
 def _in_words(gpu: PlannedGpu) -> str:
     own = ", ".join(_size_of(gpu, span) for span in gpu.planned)
-    words = {"gpu": _gpu_name(gpu), "own": own}
+    words = {"gpu": f"{gpu.node}, GPU {gpu.index}", "own": own}
     held = sum(span.size for span in gpu.others if span.is_held)
     if not held:
         return _("%(gpu)s: %(own)s for this job, nothing beside it") % words

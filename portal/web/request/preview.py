@@ -17,8 +17,9 @@ from portal.errors import Refused
 from portal.planning.estimates import estimate_as_dict, no_estimate_for_code
 from portal.quotas.limits import LimitEffect
 from portal.submission.dry_run import DryRunResult, DryRunVerdict, PlannedDevice, dry_run
+from portal.web.place_drawing import PlaceDrawing
 from portal.web.request.form import FilledForm
-from portal.web.request.place import PlaceDrawing, place_drawing
+from portal.web.request.place import request_place
 from portal.web.wording.evidence import evidence_rows
 from portal.web.wording.labels import duration, gigabytes, gpu_hours, share_label
 from portal.web.wording.messages import message_text, refusal_text, stored_text
@@ -239,7 +240,7 @@ def _start_panel(result: DryRunResult) -> PreviewPanel:
         places.append(text % {"n": f"{more:,}"})
     title, verb = _("Can start now"), _("Submit and start")
     panel = PreviewPanel("ok", "check", title, sentence, verb, places=places)
-    panel.drawing = place_drawing(result.gpus)
+    panel.drawing = request_place(result.gpus)
     return panel
 
 

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from agents.contract.moments import write_moment
 from agents.contract.telemetry import MissingReason
+from portal.quotas.figures import QuotaFigures, limit_parts
 from portal.quotas.models import Quota
 from portal.usage.budgets import BudgetStatus
 from portal.usage.current import ActivityGap, CurrentAllocation
@@ -57,6 +58,22 @@ class BudgetSummary:
     basis: str
     # CSS class: "warn" if the budget will not last.
     tone: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSummary:
+    owner: str
+    """The project or user that the quota limits, and its GPU model."""
+    figures: QuotaFigures
+
+    @property
+    def bars(self) -> list[tuple[str, float, float]]:
+        """CSS class, x and width of each part of a bar that is 100 wide."""
+        parts = (("team", self.figures.held_units), ("kept", self.figures.promised_units))
+        return [
+            (f"bar-{cls}", round(100 * start, 1), round(100 * part, 1))
+            for cls, start, part in limit_parts(self.figures.limit_units, parts)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +173,7 @@ def held_device(holding: CurrentAllocation) -> HeldDevice:
     )
 
 
-def quota_owner(quota: Quota) -> str:
-    """The project or user that a quota limits, and its GPU model."""
+def quota_summary(quota: Quota, figures: QuotaFigures) -> QuotaSummary:
     names = {"user": quota.user.username if quota.user else "", "project": quota.project.slug}
     owner = _("%(user)s in %(project)s") % names if quota.user else quota.project.slug
-    return f"{owner}, {quota.model}" if quota.model else owner
+    return QuotaSummary(f"{owner}, {quota.model}" if quota.model else owner, figures)

@@ -20,7 +20,10 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from portal.accounts.models import User
+from portal.availability.promises import current_promises
 from portal.errors import Refused
+from portal.quotas.figures import quota_figures
+from portal.quotas.models import Quota
 from portal.usage.budgets import budget_statuses, visible_limits, visible_quota_rows
 from portal.usage.current import MAX_ROWS, allocated_totals, current_allocations, recent_utilisation
 from portal.usage.export import csv_chunks_async
@@ -45,11 +48,12 @@ from portal.web.usage.labels import (
     ERRORS,
     KINDS,
     PERIODS,
+    QuotaSummary,
     budget_summary,
     headline,
     held_device,
     period_sentence,
-    quota_owner,
+    quota_summary,
 )
 from portal.web.wording.labels import NBSP
 
@@ -96,12 +100,18 @@ def usage_page(request: AuthenticatedHttpRequest) -> HttpResponse:
         "periods": [(key, label, _query(scope, key)) for key, label in PERIODS.items()],
         "errors": {name: ERRORS[code] for name, code in requested.errors.items()},
         "budgets": [budget_summary(line) for line in budget_statuses(limits, now)],
-        "quotas": [(row, quota_owner(row)) for row in visible_quota_rows(limits)],
+        "quotas": _quotas(visible_quota_rows(limits)),
         **_allocated(scope, now),
         **(used or {"headline": _("Choose other days")}),
     }
     status = 400 if requested.errors else 200
     return render(request, "web/usage/usage.html", context, status=status)
+
+
+def _quotas(rows: list[Quota]) -> list[QuotaSummary]:
+    """What is held and promised of each. One or two queries more, none without quotas."""
+    promises = current_promises({row.project.slug for row in rows}) if rows else []
+    return [quota_summary(row, quota_figures(row, promises)) for row in rows]
 
 
 async def usage_csv(request: HttpRequest) -> HttpResponseBase:
