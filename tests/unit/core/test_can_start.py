@@ -78,7 +78,7 @@ def test_where_nobody_may_pass_only_the_first_could_start():
 
 
 def beside_an_urgent_job(size, **fields):
-    """J-1 stops J-90, which has GPUs 0 and 1. Whether J-2, which wants two, could start with one."""
+    """J-1 stops J-90, which has GPUs 0 and 1. Whether J-2, which wants two, could have one now."""
     held = waiting("90", gpus=2, preemptible=True, priority=Priority.LOW)
     run = a_run(held, "n1/0", "n1/1", since=10_000)
     small = waiting("2", gpus=2, queued_at=2, priority=Priority.NORMAL)
