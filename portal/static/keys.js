@@ -22,6 +22,23 @@ document.addEventListener("change", ({ target }) => {
 });
 showChoice();
 
+// The choice of a project, unfolded in the bar: closed by Escape, by a click beside it, or once the focus leaves it.
+const choice = document.querySelector("[data-switch]");
+if (choice) {
+  document.addEventListener("click", ({ target }) => { if (!choice.contains(target)) choice.open = false; });
+  choice.addEventListener("focusout", ({ relatedTarget }) => {
+    if (relatedTarget && !choice.contains(relatedTarget)) choice.open = false;
+  });
+  choice.addEventListener("keydown", ({ key }) => {
+    if (key !== "Escape" || !choice.open) return;
+    choice.open = false;
+    choice.querySelector("summary").focus();
+  });
+}
+
+// While an input method composes, keys are its own; Safari ends a composition with one that only says so by its code.
+const isComposing = (event) => event.isComposing || event.keyCode === 229;
+
 if (palette) {
   const input = palette.querySelector("[role=combobox]");
   const list = palette.querySelector("[role=listbox]");
@@ -70,7 +87,7 @@ if (palette) {
     timer = setTimeout(load, DEBOUNCE);
   });
   input.addEventListener("keydown", (event) => {
-    if (event.isComposing) return;
+    if (isComposing(event)) return;
     const all = options(), at = all.indexOf(current());
     const steps = { ArrowDown: at + 1, ArrowUp: at - 1 };
     if (event.key in steps && all.length) {
@@ -103,7 +120,7 @@ if (palette) {
     "?": () => keys.showModal(),
   };
   document.addEventListener("keydown", (event) => {
-    if (event.defaultPrevented || event.isComposing || event.altKey) return;
+    if (event.defaultPrevented || isComposing(event) || event.altKey) return;
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && !event.shiftKey) {
       event.preventDefault();
       open();

@@ -25,6 +25,11 @@ FOCUSED = """() => {
     seen: box.width > 0 && box.bottom > 0 && box.top < innerHeight,
   };
 }"""
+# A live part with a field in it, and the event that brings it anew.
+NOTE = """(words) => document.querySelector("main").insertAdjacentHTML("beforeend",
+  `<p data-part="note">${words}<input id="typed" aria-label="Note"></p>`)"""
+SWAP_NOTE = """async (words) => (await import("/static/parts.js")).swapParts(
+  `<p data-part="note">${words}<input id="typed" aria-label="Note"></p>`)"""
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +142,7 @@ def test_the_list_is_filtered_and_the_filter_taken_away(signed_in, stack):
     activate(page, "Filter", "button")
     page.get_by_role("searchbox").focus()
     activate(page, "Clear filters", "a")
-    expect(page).to_have_url(f"{stack.url}/jobs/")
+    expect(page).to_have_url(f"{stack.url}/jobs/?project=")
     stack.until_status(sought, "succeeded")
 
 
@@ -154,3 +159,12 @@ def test_what_is_live_does_not_take_the_focus_away(signed_in, stack):
     page.keyboard.press("Enter")
     expect(page.locator("#command-line")).to_be_visible()
     assert page.evaluate(FOCUSED)["tag"] == "summary"
+    # What is typed in a live part is not replaced; the newest part comes once the focus has left.
+    page.evaluate(NOTE, "old")
+    page.locator("#typed").fill("by hand")
+    page.evaluate(SWAP_NOTE, "new")
+    expect(page.locator("[data-part=note]")).to_contain_text("old")
+    expect(page.locator("#typed")).to_be_focused()
+    field.focus()
+    expect(page.locator("[data-part=note]")).to_contain_text("new")
+    expect(page.locator("#typed")).to_have_value("by hand")

@@ -1,6 +1,6 @@
 """An estimate says no more than its own record supports: the range, the bound alone, or nothing."""
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 from html import unescape
 
 import pytest
@@ -10,6 +10,7 @@ from rest_framework.test import APIClient
 from portal.accounts.models import ApiToken, TokenScope
 from portal.cli.text import expected_start_text
 from portal.jobs.models import StartEstimate
+from portal.web.jobs.export import COLUMNS, csv_cells
 from portal.web.wording.labels import NBSP
 from scheduler.core.model.states import JobStatus
 from scheduler.estimates import estimates_refresh
@@ -103,6 +104,8 @@ def test_only_the_bound_and_its_hit_rate_are_told_after_estimates_that_were_far_
     assert "in 9 of 10 cases within" in text
     assert "in about" not in text
     assert "9 of 10 cases" in unescape(client.get("/queue/").content.decode())
+    start = COLUMNS.index("expected_start")
+    assert csv_cells(job, UTC)[start] == "", "a bound is no expected start"
     row = row_over_rest(olga, job)
     assert (row["estimate"]["optimistic"], row["estimate"]["expected"]) == (None, None)
     assert row["estimate"]["pessimistic"]

@@ -303,7 +303,7 @@ def test_the_stream_refreshes_the_rows_that_stand_there_and_tells_of_new_ones(ol
     assert f'data-part="{shown.label}-status"' in text
     assert "zebra" not in text
     assert "1 newer job" in text
-    assert 'href="?"' in text
+    assert 'href="?project="' in text
 
 
 def test_the_stream_is_refused_without_signing_in(client):

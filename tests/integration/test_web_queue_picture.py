@@ -117,6 +117,15 @@ def test_neighbouring_jobs_of_others_are_one_row_that_can_be_opened(page, full):
     assert "jobs of other projects" not in listed
 
 
+def test_jobs_with_and_without_a_position_are_not_one_group(page, full):
+    """Their row would say "3–3" of four jobs."""
+    last = Job.objects.filter(name__startswith="zebra", position__isnull=False).order_by("position")
+    Job.objects.filter(pk__in=[row.pk for row in list(last)[1:]]).update(position=None)
+    queue = page().partition('data-part="queue"')[2].partition('data-part="frees-next"')[0]
+    assert "3 jobs of other projects" in queue
+    assert queue.count("a job of another project") == 1
+
+
 def test_a_platform_admin_reads_every_row(client, full):
     client.force_login(a_user("root", is_superuser=True))
     assert "jobs of other projects" not in client.get("/queue/").content.decode()

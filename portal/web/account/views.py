@@ -7,7 +7,6 @@ from allauth.mfa.models import Authenticator
 from allauth.socialaccount.adapter import get_adapter
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.decorators import login_required
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -15,8 +14,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.cache import never_cache
 
-from portal.accounts.models import ApiToken, Membership, TokenScope, User
-from portal.accounts.selectors import tokens_of
+from portal.accounts.models import ApiToken, TokenScope, User
+from portal.accounts.selectors import memberships_of, tokens_of
 from portal.accounts.services import MAX_TOKEN_TTL
 from portal.accounts.sessions import active_sessions
 from portal.accounts.time_zones import zones_by_region
@@ -115,10 +114,6 @@ def second_steps(user: User) -> SecondSteps:
         passkeys=[row for row in rows if row.type == kinds.WEBAUTHN],
         codes_left=len(codes.wrap().get_unused_codes()) if codes else 0,
     )
-
-
-def memberships_of(user: User) -> QuerySet[Membership]:
-    return Membership.objects.filter(user=user).select_related("project").order_by("project__slug")
 
 
 def sign_in_methods(user: User, request: HttpRequest) -> list[SignInMethod]:

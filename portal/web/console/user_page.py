@@ -22,12 +22,12 @@ from portal.accounts.people import (
     user_deactivate,
 )
 from portal.accounts.profiles import second_steps_remove
-from portal.accounts.selectors import tokens_of
+from portal.accounts.selectors import memberships_of, tokens_of
 from portal.accounts.sessions import active_sessions
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.web.account.sessions import browser_of
-from portal.web.account.views import memberships_of, second_steps
+from portal.web.account.views import second_steps
 from portal.web.console.access import platform_admins_only
 from portal.web.http import AuthenticatedHttpRequest, refusals_as_messages
 from portal.web.wording.messages import refusal_text

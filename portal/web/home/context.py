@@ -14,7 +14,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from portal.accounts.models import Membership, User
-from portal.accounts.selectors import WORKING_ROLES
 from portal.allocations.selectors import HeldUnits, held_units_of, slice_holders, usage_of
 from portal.availability.promises import waiting_promises
 from portal.availability.selectors import availability_for
@@ -33,6 +32,7 @@ from portal.web.home.rows import (
     waiting_row,
 )
 from portal.web.home.use_lines import SHOWN
+from portal.web.project_choice import ProjectChoice
 from portal.web.request.quick_starts import quick_starts
 from portal.web.usage.labels import BudgetSummary, budget_summary
 from portal.web.wording.capacity import capacity_line
@@ -45,37 +45,7 @@ MAX_QUOTAS = 6
 MAX_DRAWN_NODES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class HomeScope:
-    """The user's projects, and those that the page is about."""
-
-    memberships: tuple[Membership, ...]
-    chosen: str
-    """The slug of the chosen project; empty for all of them."""
-
-    @property
-    def projects(self) -> list[str]:
-        """Those of the page that are not archived."""
-        open_projects = [m.project.slug for m in self.memberships if not m.project.archived]
-        return [self.chosen] if self.chosen else open_projects
-
-    @property
-    def to_work_in(self) -> list[str]:
-        """Those in which the user may submit jobs."""
-        return [
-            each.project.slug
-            for each in self.memberships
-            if each.role in WORKING_ROLES and not each.project.archived
-        ]
-
-
-def memberships_of(user: User) -> tuple[Membership, ...]:
-    """One query."""
-    rows = Membership.objects.filter(user=user).select_related("project")
-    return tuple(rows.order_by("project__slug"))
-
-
-def home_context(user: User, scope: HomeScope) -> dict[str, Any]:
+def home_context(user: User, scope: ProjectChoice) -> dict[str, Any]:
     now = timezone.now()
     since = timezone.localtime(now).replace(hour=0, minute=0) - timedelta(days=1)
     jobs = own_jobs(user, project=scope.chosen, ended_since=since, size=MAX_ROWS)
@@ -141,7 +111,7 @@ class MoreJobs:
     """The Jobs page, filtered to all of the list."""
 
 
-def _more(scope: HomeScope, count: int, statuses: Collection[str], order: str = "") -> MoreJobs:
+def _more(scope: ProjectChoice, count: int, statuses: Collection[str], order: str = "") -> MoreJobs:
     query = [("mine", "1"), *(("status", status) for status in statuses)]
     query += [("project", scope.chosen)] if scope.chosen else []
     query += [("order", order)] if order else []
@@ -171,7 +141,7 @@ def _ended_rows(jobs: OwnJobs) -> list[EndedRow]:
 
 
 def _quotas(
-    scope: HomeScope, held: Collection[HeldUnits], cluster: ClusterAvailability
+    scope: ProjectChoice, held: Collection[HeldUnits], cluster: ClusterAvailability
 ) -> dict[str, Any]:
     projects = scope.projects
     shown = projects[:MAX_QUOTAS]
@@ -183,7 +153,7 @@ def _quotas(
     }
 
 
-def _cluster(user: User, scope: HomeScope, cluster: ClusterAvailability) -> dict[str, Any]:
+def _cluster(user: User, scope: ProjectChoice, cluster: ClusterAvailability) -> dict[str, Any]:
     is_drawn = 0 < len(cluster.nodes) <= MAX_DRAWN_NODES
     return {
         "available": cluster.total,
@@ -192,11 +162,11 @@ def _cluster(user: User, scope: HomeScope, cluster: ClusterAvailability) -> dict
     }
 
 
-def _quick_starts(scope: HomeScope) -> Any:
+def _quick_starts(scope: ProjectChoice) -> Any:
     return quick_starts(settings.PLATFORM.image_allow) if scope.to_work_in else ()
 
 
-def _budget(user: User, scope: HomeScope, now: datetime) -> BudgetSummary | None:
+def _budget(user: User, scope: ProjectChoice, now: datetime) -> BudgetSummary | None:
     """The first to end of the projects' budgets and the user's own budgets in them."""
     if not scope.projects:
         return None

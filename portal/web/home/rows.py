@@ -16,14 +16,14 @@ from portal.telemetry.job_samples import JobMinute
 from portal.usage.rounding import format_gpu_hours
 from portal.web.home.use_lines import UseLine, use_lines
 from portal.web.job.extension import can_extend
+from portal.web.job.time_gauge import TimeGauge, time_gauge
 from portal.web.wording.failures import cause_label
-from portal.web.wording.labels import duration, elapsed, exit_meaning
+from portal.web.wording.labels import elapsed, exit_meaning
 from portal.web.wording.messages import failure_text, message_text
 from portal.web.wording.start_estimates import StartRange, expected_start
 from portal.web.wording.wait_bounds import bound_text
 from scheduler.core.model.states import JobStatus
 
-ENDS_SOON_SECONDS = 30 * 60
 # Causes that say less than the exit code.
 NOT_TELLING = frozenset({"", FailureCause.EXIT_CODE, FailureCause.UNKNOWN})
 MAX_NODES = 2
@@ -31,16 +31,12 @@ MAX_NODES = 2
 
 @dataclass(frozen=True, slots=True)
 class RunningRow:
-    """A job that holds devices. The times are empty before it runs."""
+    """A job that holds devices."""
 
     job: Job
     nodes: str = ""
-    left: str = ""
-    elapsed: str = ""
-    limit: str = ""
-    percent: int = 0
-    """Of the time limit that is over."""
-    ends_soon: bool = False
+    gauge: TimeGauge | None = None
+    """None while it does not run."""
     may_extend: bool = False
     may_stop: bool = False
     use: list[UseLine] = field(default_factory=list)
@@ -80,19 +76,13 @@ def running_row(
     """`nodes`: where it has devices; `minutes`: its samples of the last hour."""
     shown = _nodes_text(nodes)
     may_stop = JobStatus(job.status) is not JobStatus.STOPPING
-    if JobStatus(job.status) is not JobStatus.RUNNING or not job.deadline_at:
+    gauge = time_gauge(job, now)
+    if gauge is None:
         return RunningRow(job, shown, may_stop=may_stop)
-    left = max(0, int((job.deadline_at - now).total_seconds()))
-    limit = max(1, job.time_limit_seconds)
-    ran = min(limit, max(0, limit - left))
     return RunningRow(
         job=job,
         nodes=shown,
-        left=duration(left),
-        elapsed=duration(ran),
-        limit=duration(limit),
-        percent=ran * 100 // limit,
-        ends_soon=left <= ENDS_SOON_SECONDS and left * 4 <= limit,
+        gauge=gauge,
         may_extend=can_extend(user, job),
         may_stop=may_stop,
         use=use_lines(minutes, job.started_at or now, now),

@@ -12,9 +12,11 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from portal.accounts.models import User
+from portal.accounts.selectors import memberships_of
 from portal.live.bell import QUEUE
-from portal.web.home.context import MAX_ROWS, HomeScope, home_context, memberships_of
+from portal.web.home.context import MAX_ROWS, home_context
 from portal.web.page_parts import PageParts, StreamPace, parts_stream
+from portal.web.project_choice import own_choice
 
 # Home asks more of the database than a list, and nobody acts on it within seconds.
 PACE = StreamPace(min_seconds=5, max_seconds=30)
@@ -40,9 +42,7 @@ def stream_address(context: Mapping[str, Any]) -> str:
 
 def live_home(user: User, chosen: str) -> PageParts:
     """`chosen`: the slug of a project, or empty; one that the user has left counts as empty."""
-    memberships = memberships_of(user)
-    is_member = any(each.project.slug == chosen for each in memberships)
-    context = home_context(user, HomeScope(memberships, chosen if is_member else ""))
+    context = home_context(user, own_choice(memberships_of(user), chosen))
     html = render_to_string("web/home/live.html", context | {"user": user})
     queue = (QUEUE,) if context["waiting"] else ()
     return PageParts(html, (*queue, *(f"job:{key}" for key in _shown(context))))

@@ -21,6 +21,7 @@ from portal.jobs.filters import KINDS, ORDERS, JobFilters, hidden_fields
 from portal.jobs.models import Job
 from portal.jobs.paging import Page, page_of
 from portal.jobs.selectors import jobs_visible_to
+from portal.web.project_choice import FILTERS
 from portal.web.wording.failures import cause_label
 from portal.web.wording.labels import BADGES, Badge
 from portal.web.wording.reason_badges import REASONS
@@ -45,9 +46,9 @@ KIND_LABELS: dict[str, str | Promise] = {
     "notebook": gettext_lazy("Notebook"),
     "service": gettext_lazy("Service"),
 }
-# The filters under "More filters", which is unfolded while one of them is set.
-MORE_FILTERS = (
-    *("reason", "cause", "project", "owner", "node", "kind"),
+# "More filters" is unfolded while one of these is set. The bar above shows the project.
+UNFOLDING = (
+    *("reason", "cause", "owner", "node", "kind"),
     *("submitted_after", "submitted_before"),
 )
 
@@ -83,13 +84,20 @@ def job_list_context(user: User, query: QueryDict) -> dict[str, Any]:
         "form": filters.form,
         "choices": choices,
         "is_other_project": _is_other_project(filters, choices["project"]),
-        "is_more_open": any(filters.data.get(name) for name in MORE_FILTERS),
+        "is_more_open": any(filters.data.get(name) for name in UNFOLDING),
+        "project": filters.data.get("project", ""),
         "status_links": _status_links(filters),
-        "query": urlencode(kept),
+        "query": list_query(kept),
         "causes": _cause_links(filters),
         "stream": _stream(page.rows, kept),
         "may_cancel": _may_cancel(user, page.rows),
     }
+
+
+def list_query(filters: list[tuple[str, str]]) -> str:
+    """The filters of a link to the list. Without any it names all projects: the bare address would
+    lead on to the project chosen in the bar."""
+    return urlencode(filters or [FILTERS["web:jobs"].query("")])
 
 
 def _page(filters: JobFilters, query: QueryDict) -> Page:
@@ -162,7 +170,7 @@ def _status_links(filters: JobFilters) -> list[tuple[str, str | Promise, bool]]:
     """Links that filter by a group of statuses: address, label, is current."""
     kept = hidden_fields(filters, "status")
     current = set(filters.data.getlist("status"))
-    links: list[tuple[str, str | Promise, bool]] = [("?" + urlencode(kept), _("All"), not current)]
+    links: list[tuple[str, str | Promise, bool]] = [("?" + list_query(kept), _("All"), not current)]
     for label, statuses in STATUS_GROUPS:
         values = _values(statuses)
         query = [("status", value) for value in values] + kept
@@ -180,7 +188,7 @@ def _cause_links(filters: JobFilters) -> list[tuple[str, str, int, bool]]:
     for row in failures_by_cause(filters.qs):
         is_current = current == [row.cause]
         query = kept if is_current else [*kept, ("cause", row.cause)]
-        links.append(("?" + urlencode(query), cause_label(row.cause), row.count, is_current))
+        links.append(("?" + list_query(query), cause_label(row.cause), row.count, is_current))
     return links
 
 

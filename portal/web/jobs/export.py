@@ -74,7 +74,7 @@ def csv_cells(job: Job, zone: tzinfo) -> list[Any]:
     return [
         *(job.label, job.name, job.project.slug, job.owner.username, job.kind, job.status),
         *(reason.get("code", ""), reason.get("sentence", ""), job.position or ""),
-        *(_iso(expected.at if expected else None, zone), device_label(job)),
+        *(_iso(expected.range_at if expected else None, zone), device_label(job)),
         job.time_limit_seconds,
         *(_iso(at, zone) for at in (job.submitted_at, job.started_at, job.finished_at)),
         *(job.failure_cause, (job.diagnosis or {}).get("sentence", "")),

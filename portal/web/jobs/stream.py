@@ -9,10 +9,11 @@ from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 
 from portal.accounts.models import User
+from portal.jobs.filters import hidden_fields
 from portal.jobs.paging import SIZE
 from portal.jobs.selectors import LABEL, jobs_visible_to
 from portal.live.bell import QUEUE
-from portal.web.jobs.context import job_filters
+from portal.web.jobs.context import job_filters, list_query
 from portal.web.page_parts import PageParts, StreamPace, parts_stream
 from scheduler.core.model.states import JOB_WAITING, JobStatus
 
@@ -39,17 +40,11 @@ def live_jobs(user: User, query: QueryDict) -> PageParts:
     context = {
         "jobs": rows,
         "newer_count": newer[:MAX_NEWER].count() if filters.sorting == ("-id",) else 0,
-        "query": _query_without_rows(query),
+        "query": list_query(hidden_fields(filters)),
     }
     is_any_waiting = any(JobStatus(job.status) in JOB_WAITING for job in rows)
     bells = (*_bells(keys), QUEUE) if is_any_waiting else _bells(keys)
     return PageParts(render_to_string("web/jobs/live.html", context), bells)
-
-
-def _query_without_rows(query: QueryDict) -> str:
-    kept = query.copy()
-    kept.pop("row", None)
-    return kept.urlencode()
 
 
 def _keys(refs: Iterable[str]) -> list[int]:

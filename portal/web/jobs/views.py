@@ -1,7 +1,5 @@
 """The Jobs page: all jobs that the user may see, with filters and bulk cancel."""
 
-from urllib.parse import urlencode
-
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
@@ -15,10 +13,12 @@ from portal.errors import Refused
 from portal.jobs.bulk_cancel import MAX_JOBS, CancelSelection, cancel_selection, jobs_cancel
 from portal.jobs.filters import hidden_fields
 from portal.web.http import AuthenticatedHttpRequest
-from portal.web.jobs.context import job_filters, job_list_context
+from portal.web.jobs.context import job_filters, job_list_context, list_query
+from portal.web.project_choice import follows_project_choice
 
 
 @login_required
+@follows_project_choice
 def jobs(request: AuthenticatedHttpRequest) -> HttpResponse:
     return render(request, "web/jobs.html", job_list_context(request.user, request.GET))
 
@@ -45,8 +45,8 @@ def bulk_cancel(request: AuthenticatedHttpRequest) -> HttpResponse:
 def _list_address(request: AuthenticatedHttpRequest, data: QueryDict) -> str:
     """The list with its filters. Only known filters are kept, so it cannot lead to another site."""
     query = QueryDict(data.get("filters", ""))
-    kept = urlencode(hidden_fields(job_filters(request.user, query)))
-    return f"{reverse('web:jobs')}?{kept}" if kept else reverse("web:jobs")
+    kept = list_query(hidden_fields(job_filters(request.user, query)))
+    return f"{reverse('web:jobs')}?{kept}"
 
 
 def _selection_error(refused: Refused) -> str:

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from portal.accounts.models import User
+from portal.accounts.selectors import memberships_of
 from portal.allocations.freeing import units_freeing
 from portal.availability.selectors import availability_for
 from portal.jobs.paging import Page, page_of
@@ -26,7 +27,7 @@ from portal.planning.queue_selectors import (
     queue_in_order,
 )
 from portal.quotas.policy import current_policy
-from portal.web.queue.filter_form import MINE, QueueFilterForm
+from portal.web.queue.filter_form import MINE, PROJECT, QueueFilterForm
 from portal.web.queue.freeing_chart import (
     FreeingChart,
     freeing_chart,
@@ -47,27 +48,28 @@ EACH = "each"
 
 def queue_context(user: User, query: QueryDict) -> dict[str, Any]:
     """Everything that the page shows, in a fixed number of queries."""
-    filters = QueueFilterForm(query, user)
+    memberships = memberships_of(user)
+    filters = QueueFilterForm(query, user, memberships)
     jobs = filters.filtered(queue_in_order())
     page = page_of(jobs, SORTING, after=query.get("after", ""), before=query.get("before", ""))
-    viewer = queue_viewer(user, names=settings.PLATFORM.queue_names)
+    viewer = queue_viewer(user, memberships, names=settings.PLATFORM.queue_names)
     policy, counts = current_policy(), queue_counts(user)
     kept = [(name, value) for name in ("whose", "reason") if (value := query.get(name, ""))]
-    shown = [*kept, ("others", EACH)] if query.get("others") == EACH else kept
+    # An address without any filter would lead on to the project chosen in the bar.
+    linked = kept or [PROJECT.query("")]
+    is_each, each_query = query.get("others") == EACH, urlencode([*kept, ("others", EACH)])
     now = timezone.now()
     factors = order_factors(page.rows, policy, now)
     scores = order_scores(factors, policy.order)
     listed = [queue_row(job, viewer, policy.bypass_limit, scores.get(job.pk)) for job in page.rows]
-    rows: Sequence[QueueRow | QueueGroup] = (
-        listed if shown is not kept else grouped(listed, factors)
-    )
+    rows: Sequence[QueueRow | QueueGroup] = listed if is_each else grouped(listed, factors)
     ending = next_jobs_to_end(MAX_ENDING_JOBS)
     return {
         "page": Page([], page.before, page.after),
         "rows": rows,
         "has_groups": len(rows) < len(listed),
-        "each_query": urlencode([*kept, ("others", EACH)]),
-        "grouped_query": urlencode(kept) if shown is not kept else None,
+        "each_query": each_query,
+        "grouped_query": urlencode(linked) if is_each else None,
         "has_scores": bool(scores),
         "freeing": _freeing(user, ending, now),
         "ending_jobs": [ending_job_row(job, viewer) for job in ending],
@@ -83,7 +85,7 @@ def queue_context(user: User, query: QueryDict) -> dict[str, Any]:
         "reasons": [(str(code), badge.word) for code, badge in REASONS.items()],
         "errors": {name: " ".join(map(str, errors)) for name, errors in filters.errors.items()},
         "is_filtered": bool(kept),
-        "query": urlencode(shown),
+        "query": each_query if is_each else urlencode(linked),
         "csv_query": urlencode(kept),
         "stream": f"{reverse('web:queue_stream')}?{query.urlencode()}",
         "keys": [job.pk for job in page.rows],
@@ -143,8 +145,8 @@ def _scope_links(
     others = [(name, value) for name, value in kept if name != "whose"]
     current = dict(kept).get("whose", "")
     scopes = [("", _("All")), (MINE, _("Mine"))]
-    scopes += [(f"project-{slug}", slug) for slug in filters.projects[:4]]
+    scopes += [(PROJECT.query(slug)[1], slug) for slug in filters.projects[:4]]
     return [
-        ("?" + urlencode([("whose", value), *others] if value else others), word, value == current)
+        ("?" + urlencode([("whose", value), *others]), word, value == current)
         for value, word in scopes
     ]

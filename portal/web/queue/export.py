@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from portal.accounts.models import User
+from portal.accounts.selectors import memberships_of
 from portal.event_stream import release_connection, shared_read
 from portal.jobs.paging import page_of
 from portal.planning.order_factors import order_factors
@@ -71,12 +72,13 @@ async def _lines(
 
 
 def _read(user: User, query: QueryDict, after: str, zone: tzinfo) -> QueueCsvPage:
-    filters = QueueFilterForm(query, user)
+    memberships = memberships_of(user)
+    filters = QueueFilterForm(query, user, memberships)
     if filters.errors:
         errors = (f"{name}: {' '.join(map(str, told))}" for name, told in filters.errors.items())
         return QueueCsvPage("", error="\n".join(errors))
     page = page_of(filters.filtered(queue_in_order()), SORTING, after=after, size=ROWS_AT_ONCE)
-    viewer = queue_viewer(user, names=settings.PLATFORM.queue_names)
+    viewer = queue_viewer(user, memberships, names=settings.PLATFORM.queue_names)
     policy = current_policy()
     factors = order_factors(page.rows, policy, timezone.now())
     rows = (queue_row(job, viewer, policy.bypass_limit) for job in page.rows)
@@ -93,16 +95,11 @@ def _cells(row: QueueRow, work_unit_seconds: int) -> list[Any]:
         *(names if row.shows_names else ["", "", "", ""]),
         *(job.status, reason.get("code", "")),
         *(reason.get("sentence", "") if row.shows_names else "",),
-        *(_iso(_expected_at(row)), _iso(job.reserved_at)),
+        *(_iso(row.expected.range_at if row.expected else None), _iso(job.reserved_at)),
         *(device_label(job), gpu_hours(work_unit_seconds), job.time_limit_seconds),
         *(job.priority, job.bypassed, job.preempted),
         _iso(job.queued_at or job.submitted_at),
     ]
-
-
-def _expected_at(row: QueueRow) -> datetime | None:
-    """None where only a bound is told."""
-    return row.expected.at if row.expected and not row.expected.cases else None
 
 
 def _iso(moment: datetime | None) -> str:

@@ -1,5 +1,7 @@
 """The filters of the queue."""
 
+from collections.abc import Iterable
+
 from django import forms
 from django.db.models import QuerySet
 from django.http import QueryDict
@@ -7,10 +9,12 @@ from django.utils.translation import gettext_lazy
 
 from portal.accounts.models import Membership, User
 from portal.jobs.models import Job
+from portal.web.project_choice import FILTERS
 from portal.web.wording.reason_badges import REASONS
 
 NOT_A_CHOICE = {"invalid_choice": gettext_lazy("%(value)s is not a valid choice")}
 MINE = "mine"
+PROJECT = FILTERS["web:queue"]
 
 
 class QueueFilterForm(forms.Form):
@@ -23,11 +27,10 @@ class QueueFilterForm(forms.Form):
         error_messages=NOT_A_CHOICE,
     )
 
-    def __init__(self, data: QueryDict, user: User) -> None:
+    def __init__(self, data: QueryDict, user: User, memberships: Iterable[Membership]) -> None:
         super().__init__(data)
-        rows = Membership.objects.filter(user=user).order_by("project__slug")
-        self.projects = list(rows.values_list("project__slug", flat=True))
-        projects = [(f"project-{slug}", slug) for slug in self.projects]
+        self.projects = [each.project.slug for each in memberships]
+        projects = [(PROJECT.query(slug)[1], slug) for slug in self.projects]
         self.fields["whose"] = forms.ChoiceField(
             choices=[(MINE, MINE), *projects], required=False, error_messages=NOT_A_CHOICE
         )
@@ -36,9 +39,9 @@ class QueueFilterForm(forms.Form):
     def filtered(self, rows: QuerySet[Job]) -> QuerySet[Job]:
         if not self.is_valid():
             return rows.none()
-        whose, reason = self.cleaned_data["whose"], self.cleaned_data["reason"]
-        if whose == MINE:
+        chosen, reason = self.cleaned_data["whose"], self.cleaned_data["reason"]
+        if chosen == MINE:
             rows = rows.filter(owner=self.user)
-        elif whose:
-            rows = rows.filter(project__slug=whose.removeprefix("project-"))
+        elif chosen:
+            rows = rows.filter(project__slug=PROJECT.slug(chosen))
         return rows.filter(reason__code=reason) if reason else rows

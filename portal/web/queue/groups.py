@@ -41,7 +41,9 @@ def grouped(
 ) -> list[QueueRow | QueueGroup]:
     """The rows in their order, each run of nameless ones as a group."""
     found: list[QueueRow | QueueGroup] = []
-    for is_nameless, run in groupby(rows, key=lambda row: not row.shows_names):
+    # Those with a position and those without one are not one group: it would show too few.
+    runs = groupby(rows, key=lambda row: (not row.shows_names, row.job.position is None))
+    for (is_nameless, _has_none), run in runs:
         neighbours = list(run)
         if is_nameless and len(neighbours) >= MIN_GROUP:
             found.append(_group(neighbours, factors))

@@ -1,7 +1,7 @@
 """The rows of the Queue page as one user may see them: for a job of another project, its request
 and its reason, but not its owner."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from django.utils import timezone
@@ -70,14 +70,15 @@ class QueueRow:
     may_decide: bool = False
 
 
-def queue_viewer(user: User, *, names: str) -> QueueViewer:
-    """`names`: the platform's setting, "all" or "own". One or two queries."""
-    roles = dict(Membership.objects.filter(user=user).values_list("project_id", "role"))
+def queue_viewer(user: User, memberships: Iterable[Membership], *, names: str) -> QueueViewer:
+    """`memberships`: the user's; `names`: the platform's setting, "all" or "own"."""
+    roles = {each.project_id: each.role for each in memberships}
+    administers = frozenset(pk for pk, role in roles.items() if role == Role.ADMIN)
     return QueueViewer(
         user=user,
         member_of=None if user.is_platform_admin else frozenset(roles),
-        administers=frozenset(pk for pk, role in roles.items() if role == Role.ADMIN),
-        may_cancel=cancel_permission(user),
+        administers=administers,
+        may_cancel=cancel_permission(user, administers),
         sees_names=names == "all",
     )
 

@@ -65,20 +65,17 @@ def request_page(request: AuthenticatedHttpRequest) -> HttpResponse:
     user, cards = request.user, cards_now(request.user)
     projects = _projects(user)
     limits = request_limits()
-    start = prefill(user, _start_query(request, projects), projects, cards, limits)
+    start = prefill(user, _start_query(request), projects, cards, limits)
     notices = {"copy_of": start.copy_of, "template": start.template, "missing": start.missing}
     saving = unsaved_template(start.form, is_open="save" in request.GET)
     return _page(request, start.form, cards, projects, saving, limits, notices=notices)
 
 
-def _start_query(
-    request: AuthenticatedHttpRequest, projects: Sequence[Project]
-) -> Mapping[str, str]:
-    """The project chosen on Home, unless the address names one, or a job or template that has
-    one."""
+def _start_query(request: AuthenticatedHttpRequest) -> Mapping[str, str]:
+    """The chosen project, unless the address names one, or a job or template that has one."""
     query = request.GET.dict()
     if not {"project", "like", "template"} & query.keys():
-        query["project"] = chosen_project(request, {project.slug for project in projects})
+        query["project"] = chosen_project(request)
     return query
 
 

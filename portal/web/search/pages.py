@@ -52,6 +52,7 @@ PAGES: tuple[SearchPage, ...] = (
     SearchPage("web:account", _("API tokens"), "api token access key cli login", anchor="#tokens"),
     SearchPage("web:webhooks", _("Webhooks"), "webhooks notify events chat"),
     SearchPage("web:approvals", _("Approvals"), "approvals decide", Readers.PROJECT_ADMINS),
+    SearchPage("web:limit_requests", _("Limit requests"), "raise quota", Readers.PROJECT_ADMINS),
     SearchPage("web:console", _("Console"), "console admin attention", Readers.PLATFORM_ADMINS),
     SearchPage(
         "web:limits", _("Quotas and budgets"), "quotas budgets limits", Readers.PLATFORM_ADMINS

@@ -43,6 +43,7 @@ from portal.usage.selectors import (
 )
 from portal.usage.window import RequestedDays, bar_edges, midnight, parse_days, usage_window
 from portal.web.http import AuthenticatedHttpRequest
+from portal.web.project_choice import follows_project_choice
 from portal.web.usage.bars import usage_bars
 from portal.web.usage.labels import (
     ERRORS,
@@ -86,6 +87,7 @@ class UsageTable:
 
 
 @login_required
+@follows_project_choice
 def usage_page(request: AuthenticatedHttpRequest) -> HttpResponse:
     user, now = request.user, timezone.now()
     projects = visible_projects(user)

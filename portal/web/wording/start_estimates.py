@@ -34,6 +34,11 @@ class StartRange:
     that only the bound is told; 0: the whole range is."""
 
     @property
+    def range_at(self) -> datetime | None:
+        """None where only a bound is told."""
+        return None if self.cases else self.at
+
+    @property
     def is_range(self) -> bool:
         return not self.cases and self.low != self.high
 
