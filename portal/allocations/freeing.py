@@ -4,15 +4,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import pairwise
 from typing import Any
 
 from django.db.models import F, Q, Sum, Value
-from django.db.models.functions import Coalesce, NullIf
+from django.db.models.functions import Coalesce, Greatest, NullIf
 
 from agents.contract.boards import known_boards
 from portal.accounts.models import User
 from portal.allocations.models import Allocation
+from portal.database.intervals import ThisSecond, epoch_seconds
 from scheduler.core.model.states import JobStatus
 
 
@@ -27,23 +27,25 @@ class FreeingUnits:
 
 
 def units_freeing(user: User, ends: Sequence[datetime]) -> list[FreeingUnits]:
-    """The spans lie before the first of `ends`, and between each two that follow. The model that
-    frees most comes first. One query."""
-    at = F("replica__attempt__job__deadline_at")
-    spans = [Q(ends_at__lte=ends[0])]
-    spans += [Q(ends_at__gt=a, ends_at__lte=b) for a, b in pairwise(ends)]
-    sums = {f"all_{n}": Sum("units", filter=span) for n, span in enumerate(spans)}
-    sums |= {f"own_{n}": Sum("units", filter=span & Q(user=user)) for n, span in enumerate(spans)}
+    """`ends`: of spans of the same length; all that ends before the first one counts there. The
+    model that frees most comes first. One query."""
+    seconds = epoch_seconds(ends[1]) - epoch_seconds(ends[0])
+    start = epoch_seconds(ends[0]) - seconds
+    span = (ThisSecond(F("ends_at")) - Value(start + 1)) / Value(seconds)
     rows = (
         Allocation.objects.live()
         .filter(replica__attempt__job__status=JobStatus.RUNNING)
-        .annotate(ends_at=at, key=Coalesce(NullIf("board", Value("")), "slice__gpu__board"))
+        .annotate(ends_at=F("replica__attempt__job__deadline_at"))
         .filter(ends_at__lte=ends[-1])
+        .annotate(
+            key=Coalesce(NullIf("board", Value("")), "slice__gpu__board"),
+            span=Greatest(span, Value(0)),
+        )
         .order_by()
-        .values("key")
-        .annotate(**sums)
+        .values("key", "span")
+        .annotate(total=Sum("units"), own=Sum("units", filter=Q(user=user)))
     )
-    return _by_model(rows, len(spans))
+    return _by_model(rows, len(ends))
 
 
 def _by_model(rows: Iterable[Mapping[str, Any]], count: int) -> list[FreeingUnits]:
@@ -52,8 +54,7 @@ def _by_model(rows: Iterable[Mapping[str, Any]], count: int) -> list[FreeingUnit
     for row in rows:
         board = known_boards().get(str(row["key"]))
         of_model = found[board.model if board else str(row["key"])]
-        for n in range(count):
-            of_model.total[n] += row[f"all_{n}"] or 0
-            of_model.own[n] += row[f"own_{n}"] or 0
+        of_model.total[row["span"]] += row["total"]
+        of_model.own[row["span"]] += row["own"] or 0
     named = [FreeingUnits(name, units.total, units.own) for name, units in found.items()]
     return sorted(named, key=lambda units: (-sum(units.total), units.model))

@@ -4,7 +4,8 @@ The planner also weighs recent use of its owner and how long such runs took; tho
 pass and are not stored.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -39,12 +40,16 @@ class OrderFactors:
         return self.work_unit_seconds * patience // (patience + self.waited_seconds)
 
 
-def order_factors(jobs: Iterable[Job], policy: Policy, now: datetime) -> dict[int, OrderFactors]:
+def order_factors(jobs: Sequence[Job], policy: Policy, now: datetime) -> dict[int, OrderFactors]:
     """By job id. One query."""
-    boards = cluster_boards()
+    boards, replica_units = cluster_boards(), dict[str, int]()
+    for job in jobs:
+        device = _device(job)
+        if device not in replica_units:
+            replica_units[device] = _replica_units(job, boards)
     return {
         job.pk: OrderFactors(
-            units=_units(job, boards),
+            units=replica_units[_device(job)] * job.replica_count,
             limit_seconds=max(0, job.time_limit_seconds - job.attained_seconds),
             waited_seconds=max(0, (now - (job.queued_at or job.submitted_at)) // SECOND),
             patience_seconds=policy.patience_seconds,
@@ -53,6 +58,11 @@ def order_factors(jobs: Iterable[Job], policy: Policy, now: datetime) -> dict[in
     }
 
 
-def _units(job: Job, boards: Iterable[Board]) -> int:
+def _device(job: Job) -> str:
+    """Jobs of one queue ask for few different devices; each is worked out once."""
+    return json.dumps(job.request["device"], sort_keys=True)
+
+
+def _replica_units(job: Job, boards: Iterable[Board]) -> int:
     options = device_options(parse_stored_request(job.request).device, boards)
-    return options[0].replica_units * job.replica_count if options else 0
+    return options[0].replica_units if options else 0

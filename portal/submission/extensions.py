@@ -33,7 +33,7 @@ def may_extend(user: User, job: Job) -> bool:
 
 
 def job_extend(*, job: Job, actor: User, seconds: int, max_seconds: int) -> Job:
-    """Move its deadline by `seconds`, up to a time limit of `most`. It goes on as it is.
+    """Move its deadline by `seconds`, up to a time limit of `max_seconds`. It goes on as it is.
 
     Raises Refused(forbidden, not_running, over_time_limit, approval, budget): what a submit of the
     longer job would have to ask an admin for, its owner cannot take; a project's admin can.

@@ -117,6 +117,29 @@ def test_without_scripts_the_search_is_a_page(signed_in, stack):
     expect(page.get_by_role("heading", level=1)).to_contain_text("sweep-1")
 
 
+def test_a_project_is_chosen_in_the_bar_by_keyboard(signed_in, stack):
+    page = signed_in("alice")
+    menu = page.locator("[data-switch] summary")
+    menu.focus()
+    page.keyboard.press("Enter")
+    speech = page.get_by_role("button", name="speech", exact=True)
+    expect(speech).to_be_visible()
+    no_serious_findings(page)
+    page.keyboard.press("Escape")
+    expect(speech).to_be_hidden()
+    expect(menu).to_be_focused()
+    page.keyboard.press("Enter")
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    expect(speech).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{stack.url}/queue/?whose=project-speech")
+    expect(page.get_by_role("heading", name="Nothing matches")).to_be_visible()
+    no_serious_findings(page)
+    page.get_by_role("link", name="Clear filters").click()
+    expect(page.get_by_role("link", name="sweep-0")).to_be_visible()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_new_states_serve_everybody_and_fit_a_phone(signed_in, stack, scheme):
     page = signed_in("alice", color_scheme=scheme)

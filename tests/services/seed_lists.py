@@ -1,6 +1,7 @@
 """Seeds what the Jobs and the Queue page show: run as a program, prints everybody's password.
 
-alice is a member of vision, ada its admin, root a platform admin; eve has a project of her own.
+alice is a member of vision and reads the empty speech; ada is the admin of vision, root a platform
+admin; eve has a project of her own.
 Two GPUs are taken; the rest waits for them, one is held and one awaits approval.
 """
 
@@ -36,6 +37,7 @@ def main(more: int) -> None:
     Membership.objects.create(project=vision, user=ada, role=Role.ADMIN)
     vision.approval_seconds = 86_400
     vision.save()
+    Membership.objects.create(project=a_project("speech"), user=alice, role=Role.VIEWER)
     secret = a_project("secret", eve)
     policy_set(actor="root", order="fifo")
     node = a_node("gpu-01", gpus=2)

@@ -15,13 +15,14 @@ from django.utils.translation import ngettext
 from django.views.decorators.cache import never_cache
 
 from portal.accounts.models import ApiToken, TokenScope, User
-from portal.accounts.selectors import memberships_of, tokens_of
+from portal.accounts.selectors import tokens_of
 from portal.accounts.services import MAX_TOKEN_TTL
 from portal.accounts.sessions import active_sessions
 from portal.accounts.time_zones import zones_by_region
 from portal.web.account.forms import TokenForm
 from portal.web.account.sessions import browser_of
 from portal.web.http import AuthenticatedHttpRequest
+from portal.web.project_choice import project_choice
 
 TOKEN_LIFETIME_DAYS = (7, 30, 90, 365)
 
@@ -72,7 +73,7 @@ def account_context(user: User, request: HttpRequest) -> dict[str, Any]:
         "now": timezone.now(),
         "browsers": browsers,
         "second_steps": second_steps(user),
-        "memberships": memberships_of(user),
+        "memberships": project_choice(request).memberships,
         "sign_in_methods": sign_in_methods(user, request),
         "zones": zones_by_region(),
         "scopes": scope_choices(user),

@@ -16,6 +16,7 @@ from portal.accounts.models import User
 from portal.accounts.selectors import memberships_of
 from portal.allocations.freeing import units_freeing
 from portal.availability.selectors import availability_for
+from portal.jobs.models import Job
 from portal.jobs.paging import Page, page_of
 from portal.planning.order_factors import order_factors
 from portal.planning.queue_selectors import (
@@ -61,13 +62,19 @@ def queue_context(user: User, query: QueryDict) -> dict[str, Any]:
     now = timezone.now()
     factors = order_factors(page.rows, policy, now)
     scores = order_scores(factors, policy.order)
-    listed = [queue_row(job, viewer, policy.bypass_limit, scores.get(job.pk)) for job in page.rows]
-    rows: Sequence[QueueRow | QueueGroup] = listed if is_each else grouped(listed, factors)
+
+    def row_of(job: Job) -> QueueRow:
+        return queue_row(job, viewer, policy.bypass_limit, scores.get(job.pk))
+
+    rows: Sequence[QueueRow | QueueGroup] = (
+        [row_of(job) for job in page.rows]
+        if is_each
+        else grouped(page.rows, viewer, factors, row_of)
+    )
     ending = next_jobs_to_end(MAX_ENDING_JOBS)
     return {
         "page": Page([], page.before, page.after),
         "rows": rows,
-        "has_groups": len(rows) < len(listed),
         "each_query": each_query,
         "grouped_query": urlencode(linked) if is_each else None,
         "has_scores": bool(scores),

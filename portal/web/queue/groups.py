@@ -2,13 +2,14 @@
 say no more than their number."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from agents.contract.units import as_gpus
+from portal.jobs.models import Job
 from portal.planning.order_factors import OrderFactors
-from portal.web.queue.rows import QueueRow
+from portal.web.queue.rows import QueueRow, QueueViewer, row_badge, row_waited
 from portal.web.wording.labels import Badge
 
 # Fewer neighbours are listed one by one.
@@ -37,31 +38,34 @@ class QueueGroup:
 
 
 def grouped(
-    rows: Sequence[QueueRow], factors: Mapping[int, OrderFactors]
+    jobs: Iterable[Job],
+    viewer: QueueViewer,
+    factors: Mapping[int, OrderFactors],
+    row_of: Callable[[Job], QueueRow],
 ) -> list[QueueRow | QueueGroup]:
-    """The rows in their order, each run of nameless ones as a group."""
+    """The rows of the jobs in their order, each run of nameless ones as a group."""
     found: list[QueueRow | QueueGroup] = []
     # Those with a position and those without one are not one group: it would show too few.
-    runs = groupby(rows, key=lambda row: (not row.shows_names, row.job.position is None))
-    for (is_nameless, _has_none), run in runs:
+    runs = groupby(jobs, key=lambda job: (viewer.may_name(job), job.position is None))
+    for (has_names, _has_none), run in runs:
         neighbours = list(run)
-        if is_nameless and len(neighbours) >= MIN_GROUP:
+        if not has_names and len(neighbours) >= MIN_GROUP:
             found.append(_group(neighbours, factors))
         else:
-            found += neighbours
+            found += map(row_of, neighbours)
     return found
 
 
-def _group(rows: Sequence[QueueRow], factors: Mapping[int, OrderFactors]) -> QueueGroup:
-    positions = [row.job.position for row in rows if row.job.position]
-    units = sum(factors[row.job.pk].units for row in rows if row.job.pk in factors)
+def _group(jobs: Sequence[Job], factors: Mapping[int, OrderFactors]) -> QueueGroup:
+    positions = [job.position for job in jobs if job.position]
+    units = sum(factors[job.pk].units for job in jobs if job.pk in factors)
     return QueueGroup(
-        count=len(rows),
+        count=len(jobs),
         first=min(positions, default=None),
         last=max(positions, default=None),
         gpus=as_gpus(units),
-        reasons=_reasons(row.badge for row in rows),
-        waited=rows[0].waited,
+        reasons=_reasons(map(row_badge, jobs)),
+        waited=row_waited(jobs[0]),
     )
 
 

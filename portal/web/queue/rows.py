@@ -38,6 +38,10 @@ class QueueViewer:
     def may_open(self, job: Job) -> bool:
         return self.member_of is None or job.project_id in self.member_of
 
+    def may_name(self, job: Job) -> bool:
+        """Whether its name, owner and project may be shown."""
+        return self.sees_names or self.may_open(job)
+
     def may_decide(self, job: Job) -> bool:
         return self.user.is_platform_admin or job.project_id in self.administers
 
@@ -61,7 +65,8 @@ class QueueRow:
     """When the wait ends at the latest; it names jobs only where these may be seen."""
     waited: str = ""
     max_runtime: str = ""
-    """What is left of its time limit."""
+    """"up to" what is left of its time limit."""
+    priority: str = ""
     factors: list[str] = field(default_factory=list)
     """What moved it within its priority band."""
     score: OrderScore | None = None
@@ -83,27 +88,37 @@ def queue_viewer(user: User, memberships: Iterable[Membership], *, names: str) -
     )
 
 
+def row_badge(job: Job) -> Badge:
+    """Of the reason why it waits."""
+    return reason_badge(str((job.reason or {}).get("code", "")))
+
+
+def row_waited(job: Job) -> str:
+    return elapsed(job.queued_at or job.submitted_at, None)
+
+
 def queue_row(
     job: Job, viewer: QueueViewer, bypass_limit: int, score: OrderScore | None = None
 ) -> QueueRow:
     reason = job.reason or {}
-    may_open = viewer.may_open(job)
-    shows_names = may_open or viewer.sees_names
+    may_open, shows_names = viewer.may_open(job), viewer.may_name(job)
     may_cancel = viewer.may_cancel(job)
     no_estimate = no_estimate_for_job(job)
+    left = max(0, job.time_limit_seconds - job.attained_seconds)
     return QueueRow(
         job=job,
         is_mine=job.owner_id == viewer.user.pk,
         shows_names=shows_names,
         may_open=may_open,
-        badge=reason_badge(str(reason.get("code", ""))),
+        badge=row_badge(job),
         sentence=stored_text(reason) if shows_names else "",
         unblocks=stored_text(reason, "unblocks") if may_open else "",
         expected=expected_start(job),
         no_estimate=message_text(no_estimate) if no_estimate else "",
         bound=bound_text(job, names_visible=may_open),
-        waited=elapsed(job.queued_at or job.submitted_at, None),
-        max_runtime=duration(max(0, job.time_limit_seconds - job.attained_seconds)),
+        waited=row_waited(job),
+        max_runtime=_("up to %(time)s") % {"time": duration(left)},
+        priority=_(job.priority),
         factors=_factors(job, bypass_limit),
         score=score,
         may_hold=may_cancel and not job.hold_owner,
@@ -149,11 +164,10 @@ class EndingJobRow:
 
 def ending_job_row(ending: EndingJob, viewer: QueueViewer) -> EndingJobRow:
     job = ending.job
-    may_open = viewer.may_open(job)
     return EndingJobRow(
         ending=ending,
         is_mine=job.owner_id == viewer.user.pk,
-        shows_names=may_open or viewer.sees_names,
-        may_open=may_open,
+        shows_names=viewer.may_name(job),
+        may_open=viewer.may_open(job),
         remaining=elapsed(timezone.now(), ending.ends_at),
     )
