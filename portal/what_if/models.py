@@ -6,6 +6,8 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from agents.contract.message import Message, read_message
+
 # Without progress for this long, it counts as interrupted.
 LEASE = timedelta(minutes=10)
 
@@ -21,7 +23,7 @@ class WhatIfStatus(models.TextChoices):
 
 
 OPEN = (WhatIfStatus.REQUESTED, WhatIfStatus.RUNNING)
-CUT_OFF = "It was interrupted, or no worker started it. Submit it again"
+CUT_OFF = Message("It was interrupted, or no worker started it. Submit it again")
 
 
 class WhatIf(models.Model):
@@ -46,6 +48,8 @@ class WhatIf(models.Model):
     # Percent.
     progress = models.PositiveSmallIntegerField(default=0)
     sentence = models.CharField(max_length=400, blank=True, default="")
+    said = models.JSONField(null=True, blank=True, editable=False)
+    """The message of `sentence`, for other languages."""
     # A Comparison, once it is done.
     outcome = models.JSONField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -81,5 +85,11 @@ class WhatIf(models.Model):
         return str(WhatIfStatus.FAILED if self.is_cut_off else self.status)
 
     @property
+    def shown_message(self) -> Message | None:
+        """What it waits for, or why it failed."""
+        return CUT_OFF if self.is_cut_off else read_message(self.said, self.sentence)
+
+    @property
     def shown_sentence(self) -> str:
-        return CUT_OFF if self.is_cut_off else self.sentence
+        """The message in English."""
+        return self.shown_message.text if self.shown_message else ""

@@ -15,6 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q, QuerySet
 
+from agents.contract.message import Message
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Attempt, Job
@@ -32,7 +33,7 @@ from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.model.states import JobStatus
 from scheduler.virtual.devices import emptied_nodes
 from scheduler.virtual.values import RecordedJob, RecordedWindow, Scenario
-from scheduler.what_if.comparison import MAX_JOBS
+from scheduler.what_if.comparison import MAX_JOBS, too_many_jobs
 
 MAX_DAYS = 90
 # The part of its limit that an unfinished job is assumed to take, if no job of the window ended.
@@ -65,16 +66,19 @@ def jobs_in_window(since: datetime, until: datetime) -> QuerySet[Job]:
 def require_recorded_jobs(*, now: datetime, days: int) -> None:
     """Raises Refused(days_invalid, no_jobs, too_many_jobs)."""
     if not 1 <= days <= MAX_DAYS:
-        raise Refused(ErrorCode.DAYS_INVALID, f"Choose 1 to {MAX_DAYS} days", "days")
+        raise Refused(
+            ErrorCode.DAYS_INVALID, Message("Choose 1 to %(most)s days", most=MAX_DAYS), "days"
+        )
     number = jobs_in_window(now - timedelta(days=days), now).count()
     if not number:
-        sentence = f"No job waited or ran in the last {days} days"
-        raise Refused(
-            ErrorCode.NO_JOBS, f"{sentence}. Choose more days, at most {MAX_DAYS}", "days"
+        none = Message(
+            "No job waited or ran in the last %(days)s days. Choose more days, at most %(most)s",
+            days=days,
+            most=MAX_DAYS,
         )
+        raise Refused(ErrorCode.NO_JOBS, none, "days")
     if number > MAX_JOBS:
-        sentence = f"There are {number} jobs in this time; at most {MAX_JOBS} are replayed"
-        raise Refused(ErrorCode.TOO_MANY_JOBS, f"{sentence}. Choose fewer days", "days")
+        raise Refused(ErrorCode.TOO_MANY_JOBS, too_many_jobs(number), "days")
 
 
 def recorded_window(*, now: datetime, days: int) -> RecordedWindow:

@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from agents.contract.message import Message
 from portal.accounts.models import User
 from portal.accounts.rights import require_platform_admin
 from portal.audit.codes import AuditAction
@@ -45,11 +46,13 @@ def what_if_create(*, user: User, days: int, changes: Iterable[Any]) -> WhatIf:
         fresh = Q(status__in=OPEN, stamped_at__gte=now - LEASE)
         ahead = list(WhatIf.objects.filter(fresh).order_by("pk").values_list("pk", flat=True))
         if len(ahead) >= MAX_OPEN:
-            sentence = f"{MAX_OPEN} what-ifs are open. Wait until one is done, or cancel one"
-            raise Refused(ErrorCode.BUSY, sentence)
+            busy = Message(
+                "%(n)s what-ifs are open. Wait until one is done, or cancel one", n=MAX_OPEN
+            )
+            raise Refused(ErrorCode.BUSY, busy)
         stored = [write_change(change) for change in read]
         row = WhatIf.objects.create(
-            requester=user, days=days, changes=stored, sentence=_waiting_sentence(ahead)
+            requester=user, days=days, changes=stored, **_said(_waits_for(ahead))
         )
         _audit(user.username, row.pk, days, read)
         ring_what_if(row.pk)
@@ -111,18 +114,15 @@ def what_if_run(*, what_if_id: int) -> bool:
     except WhatIfCancelled:
         log.info("what-if %s was cancelled", row.pk)
     except (Refused, ChangeRefusedError) as refused:
-        _finish(row, WhatIfStatus.FAILED, sentence=refused.sentence[:MAX_CHARACTERS])
+        _finish(row, WhatIfStatus.FAILED, **_said(refused.message))
     except (KeyboardInterrupt, SystemExit):
-        _finish(
-            row,
-            WhatIfStatus.FAILED,
-            sentence="Its worker was stopped before it was done. Submit it again",
-        )
+        stopped = Message("Its worker was stopped before it was done. Submit it again")
+        _finish(row, WhatIfStatus.FAILED, **_said(stopped))
         raise
     except Exception:
         log.exception("what-if %s failed", row.pk)
-        sentence = "It failed. See the worker's log"
-        _finish(row, WhatIfStatus.FAILED, sentence=sentence)
+        failed = Message("It failed. See the worker's log")
+        _finish(row, WhatIfStatus.FAILED, **_said(failed))
         raise
     else:
         _finish(row, WhatIfStatus.DONE, outcome=asdict(found), progress=100)
@@ -146,9 +146,9 @@ def _claimed(pk: int) -> WhatIf | None:
     waiting = WhatIf.objects.filter(status=WhatIfStatus.REQUESTED, pk=pk)
     try:
         with transaction.atomic():
-            dead.update(status=WhatIfStatus.FAILED, sentence=CUT_OFF, finished_at=now)
+            dead.update(status=WhatIfStatus.FAILED, finished_at=now, **_said(CUT_OFF))
             taken = waiting.update(
-                status=WhatIfStatus.RUNNING, stamped_at=now, progress=0, sentence=""
+                status=WhatIfStatus.RUNNING, stamped_at=now, progress=0, **_said(None)
             )
     except IntegrityError:
         # The constraint `what_if_one_runs`.
@@ -156,11 +156,18 @@ def _claimed(pk: int) -> WhatIf | None:
     return WhatIf.objects.get(pk=pk) if taken else None
 
 
-def _waiting_sentence(ahead: list[int]) -> str:
+def _waits_for(ahead: list[int]) -> Message | None:
     if not ahead:
-        return ""
-    numbers = " and ".join(str(number) for number in ahead)
-    return f"It waits for what-if {numbers}: one runs at a time"
+        return None
+    numbers = ", ".join(str(number) for number in ahead)
+    return Message("It waits for what-if %(numbers)s: one runs at a time", numbers=numbers)
+
+
+def _said(message: Message | None) -> dict[str, Any]:
+    """The columns of a message."""
+    if message is None:
+        return {"sentence": "", "said": None}
+    return {"sentence": message.text[:MAX_CHARACTERS], "said": message.as_dict()}
 
 
 def _finish(row: WhatIf, status: WhatIfStatus, **columns: Any) -> None:
@@ -172,7 +179,7 @@ def _finish(row: WhatIf, status: WhatIfStatus, **columns: Any) -> None:
 
 def _as_refused(refused: ChangeRefusedError) -> Refused:
     field = refused.field if refused.field == "days" else f"changes.{refused.field}".rstrip(".")
-    return Refused(ErrorCode.CHANGE_INVALID, refused.sentence, field)
+    return Refused(ErrorCode.CHANGE_INVALID, refused.message, field)
 
 
 def _audit(actor: str, row: object, days: int, changes: Iterable[ClusterChange]) -> None:

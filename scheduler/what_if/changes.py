@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from agents.contract.documents import GpuMode
+from agents.contract.message import Message
 from agents.contract.units import as_gpus
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.model.snapshot import GpuView, NodeView, QuotaView
@@ -33,10 +34,15 @@ class QuotaSet:
         return f"{whose} may hold {as_gpus(self.units, round_up=False)} GPUs{of}"
 
     def apply_to(self, scenario: Scenario) -> Scenario:
-        require(0 <= self.units <= MAX_UNITS, f"A quota is 0 to {as_gpus(MAX_UNITS)} GPUs", "units")
+        limits = Message("A quota is 0 to %(most)s GPUs", most=as_gpus(MAX_UNITS))
+        require(0 <= self.units <= MAX_UNITS, limits, "units")
         known = {o.project for o in scenario.owners} | {q.project for q in scenario.quotas}
-        sentence = f"There is no project {self.project}. {list_names(sorted(known))}"
-        require(self.project in known, sentence, "project")
+        unknown = Message(
+            "There is no project %(name)s. %(known)s",
+            name=self.project,
+            known=list_names(sorted(known)),
+        )
+        require(self.project in known, unknown, "project")
         key = (self.project, self.user, self.model)
         quotas = list(scenario.quotas)
         for index, quota in enumerate(quotas):
@@ -59,7 +65,8 @@ class NodesAdded:
         return f"{self.count} more like {self.like}"
 
     def apply_to(self, scenario: Scenario) -> Scenario:
-        require(1 <= self.count <= MAX_NODES, f"Add 1 to {MAX_NODES} nodes", "count")
+        limits = Message("Add 1 to %(most)s nodes", most=MAX_NODES)
+        require(1 <= self.count <= MAX_NODES, limits, "count")
         like = _node(scenario, self.like, "like")
         taken = {node.name for node in scenario.nodes}
         numbers = (n for n in range(1, len(taken) + self.count + 1))
@@ -96,8 +103,13 @@ class LayoutPinned:
         node = _node(scenario, self.node, "node")
         view = next((gpu for gpu in node.gpus if gpu.index == self.gpu), None)
         if view is None:
-            indexes = list_names(gpu.index for gpu in node.gpus)
-            raise ChangeRefusedError(f"{self.node} has no GPU {self.gpu}. {indexes}", "gpu")
+            unknown = Message(
+                "%(node)s has no GPU %(index)s. %(known)s",
+                node=self.node,
+                index=self.gpu,
+                known=list_names(gpu.index for gpu in node.gpus),
+            )
+            raise ChangeRefusedError(unknown, "gpu")
         made = pin_layout(view, self.profiles)
         gpus = tuple(made if gpu is view else gpu for gpu in node.gpus)
         return _with(scenario, replace(node, gpus=gpus))
@@ -117,15 +129,21 @@ class ModeSet:
 
     def apply_to(self, scenario: Scenario) -> Scenario:
         words = [str(mode) for mode in GpuMode]
-        require(self.mode in words, f"A mode is one of {', '.join(words)}", "mode")
+        choices = Message("A mode is one of %(words)s", words=", ".join(words))
+        require(self.mode in words, choices, "mode")
         found = [g for node in scenario.nodes for g in node.gpus if _is(g, self.model)]
         models = {gpu_board(gpu).model for node in scenario.nodes for gpu in node.gpus}
-        sentence = f"There is no GPU of {self.model} here. {list_names(sorted(models))}"
-        require(bool(found), sentence, "model")
+        unknown = Message(
+            "There is no GPU of %(model)s here. %(known)s",
+            model=self.model,
+            known=list_names(sorted(models)),
+        )
+        require(bool(found), unknown, "model")
         if self.mode == GpuMode.MIG:
             capable = all(gpu_board(gpu).supports_mig for gpu in found)
-            require(capable, f"{self.model} has no MIG", "mode")
-        require(not any(g.pinned for g in found), "A pinned GPU keeps its mode", "model")
+            require(capable, Message("%(model)s has no MIG", model=self.model), "mode")
+        pinned = Message("A pinned GPU keeps its mode")
+        require(not any(g.pinned for g in found), pinned, "model")
         mode = GpuMode(self.mode)
         for node in scenario.nodes:
             gpus = tuple(replace(g, mode=mode) if _is(g, self.model) else g for g in node.gpus)
@@ -160,8 +178,12 @@ def _is(gpu: GpuView, model: str) -> bool:
 def _node(scenario: Scenario, name: str, field: str) -> NodeView:
     found = next((node for node in scenario.nodes if node.name == name), None)
     if found is None:
-        known = list_names(sorted(node.name for node in scenario.nodes))
-        raise ChangeRefusedError(f"There is no node {name}. {known}", field)
+        unknown = Message(
+            "There is no node %(name)s. %(known)s",
+            name=name,
+            known=list_names(sorted(node.name for node in scenario.nodes)),
+        )
+        raise ChangeRefusedError(unknown, field)
     return found
 
 

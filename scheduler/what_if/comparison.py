@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from agents.contract.message import Message
 from scheduler.virtual.job_outcomes import demand_mix
 from scheduler.virtual.simulation import Simulation
 from scheduler.virtual.values import RecordedWindow, Scenario
@@ -41,8 +42,17 @@ def apply_changes(
                 require_quotas_cover_running(scenario, changed, window)
             scenario = changed
         except ChangeRefusedError as refused:
-            raise ChangeRefusedError(refused.sentence, f"{number}.{refused.field}") from refused
+            raise ChangeRefusedError(refused.message, f"{number}.{refused.field}") from refused
     return scenario
+
+
+def too_many_jobs(number: int) -> Message:
+    """Why this many jobs are not replayed."""
+    return Message(
+        "There are %(n)s jobs in this time; at most %(most)s are replayed. Choose fewer days",
+        n=number,
+        most=MAX_JOBS,
+    )
 
 
 def compare(
@@ -54,10 +64,7 @@ def compare(
     """Run both simulations. Raises ChangeRefusedError, also if there are too many jobs."""
     changes = tuple(changes)
     if len(window.jobs) > MAX_JOBS:
-        sentence = (
-            f"There are {len(window.jobs)} jobs in this time; at most {MAX_JOBS} are replayed"
-        )
-        raise ChangeRefusedError(f"{sentence}. Choose fewer days", "days")
+        raise ChangeRefusedError(too_many_jobs(len(window.jobs)), "days")
     changed_scenario = apply_changes(scenario, changes, window)
     done, total = 0, 2 * len(window.jobs)
 

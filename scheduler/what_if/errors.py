@@ -2,30 +2,41 @@
 
 from collections.abc import Iterable
 
+from agents.contract.message import Message, constant
+
 # A list shows this many names, then how many more there are.
 MAX_NAMES = 20
 
 
 class ChangeRefusedError(ValueError):
-    """`field` names the invalid part of the change; "": all of it."""
+    """`field` names the invalid part of the change; "": all of it. A `str` is a constant
+    sentence."""
 
-    def __init__(self, sentence: str, field: str = "") -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
+    def __init__(self, message: Message | str, field: str = "") -> None:
+        self.message = message if isinstance(message, Message) else constant(message)
+        super().__init__(self.message.text)
         self.field = field
 
+    @property
+    def sentence(self) -> str:
+        """The message in English."""
+        return self.message.text
 
-def require(is_valid: bool, sentence: str, field: str) -> None:
+
+def require(is_valid: bool, message: Message, field: str) -> None:
     """Raises ChangeRefusedError unless `is_valid`."""
     if not is_valid:
-        raise ChangeRefusedError(sentence, field)
+        raise ChangeRefusedError(message, field)
 
 
-def list_names(names: Iterable[object]) -> str:
+def list_names(names: Iterable[object]) -> Message:
     """The names that exist, as a sentence without its full stop."""
     known = [str(name) for name in names]
     if not known:
-        return "There is none"
-    more = len(known) - MAX_NAMES
-    rest = f" and {more} more" if more > 0 else ""
-    return f"There {'is' if len(known) == 1 else 'are'} {', '.join(known[:MAX_NAMES])}{rest}"
+        return Message("There is none")
+    shown, more = ", ".join(known[:MAX_NAMES]), len(known) - MAX_NAMES
+    if more > 0:
+        return Message("There are %(names)s and %(more)s more", names=shown, more=more)
+    if len(known) == 1:
+        return Message("There is %(names)s", names=shown)
+    return Message("There are %(names)s", names=shown)

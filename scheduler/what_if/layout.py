@@ -7,6 +7,7 @@ from agents.contract.boards import Board
 from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.geometry import Placement
 from agents.contract.layouts import layout_table
+from agents.contract.message import Message
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.model.snapshot import GpuView, SliceView
 from scheduler.what_if.errors import ChangeRefusedError
@@ -18,16 +19,24 @@ def pin_layout(gpu: GpuView, profiles: Sequence[str]) -> GpuView:
     if not profiles:
         raise ChangeRefusedError("Name the profiles that the GPU keeps", "profiles")
     if not board.supports_mig:
-        raise ChangeRefusedError(f"{board.key} has no MIG", "gpu")
+        raise ChangeRefusedError(Message("%(model)s has no MIG", model=board.key), "gpu")
     for name in profiles:
         if board.profile(name) is None:
-            known = ", ".join(profile.name for profile in board.profiles)
-            sentence = f"{board.key} has no profile {name}. It has {known}"
-            raise ChangeRefusedError(sentence, "profiles")
+            unknown = Message(
+                "%(model)s has no profile %(name)s. It has %(known)s",
+                model=board.key,
+                name=name,
+                known=", ".join(profile.name for profile in board.profiles),
+            )
+            raise ChangeRefusedError(unknown, "profiles")
     places = _together(board, sorted(profiles, key=lambda name: -_size(board, name)), frozenset())
     if places is None:
-        sentence = f"{' + '.join(profiles)} do not fit on one {board.key} together"
-        raise ChangeRefusedError(sentence, "profiles")
+        too_many = Message(
+            "%(profiles)s do not fit on one %(model)s together",
+            profiles=" + ".join(profiles),
+            model=board.key,
+        )
+        raise ChangeRefusedError(too_many, "profiles")
     slices = tuple(
         SliceView(
             f"{gpu.id}:{place.profile}@{place.start}",

@@ -4,6 +4,7 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Any
 
+from agents.contract.message import Message
 from scheduler.core.model.policy import Policy
 from scheduler.what_if.errors import ChangeRefusedError, list_names, require
 
@@ -16,19 +17,27 @@ def policy_option(policy: Policy, name: str, value: Any) -> Any:
     """`value` with the type of the option's present value. Raises ChangeRefusedError."""
     names = [field.name for field in fields(Policy)]
     if name not in names:
-        raise ChangeRefusedError(f"There is no option {name!r}. {list_names(names)}", "name")
+        unknown = Message(
+            "There is no option %(name)s. %(known)s", name=repr(name), known=list_names(names)
+        )
+        raise ChangeRefusedError(unknown, "name")
     present = getattr(policy, name)
     if isinstance(present, StrEnum):
         words = [str(word) for word in type(present)]
-        require(value in words, f"{name} is one of {', '.join(words)}", "value")
+        choices = Message("%(name)s is one of %(words)s", name=name, words=", ".join(words))
+        require(value in words, choices, "value")
         return type(present)(value)
     if isinstance(present, bool):
-        require(isinstance(value, bool), f"{name} is true or false", "value")
+        require(isinstance(value, bool), Message("%(name)s is true or false", name=name), "value")
         return value
     is_whole = isinstance(present, int)
     minimum = 1 if name in AT_LEAST_1 else 0
     is_valid = isinstance(value, int if is_whole else (int, float)) and not isinstance(value, bool)
-    word = "a whole number" if is_whole else "a number"
-    sentence = f"{name} is {word} from {minimum} to {MAX_NUMBER}"
-    require(is_valid and minimum <= value <= MAX_NUMBER, sentence, "value")
+    limits = {"name": name, "least": minimum, "most": MAX_NUMBER}
+    message = (
+        Message("%(name)s is a whole number from %(least)s to %(most)s", **limits)
+        if is_whole
+        else Message("%(name)s is a number from %(least)s to %(most)s", **limits)
+    )
+    require(is_valid and minimum <= value <= MAX_NUMBER, message, "value")
     return value

@@ -6,6 +6,7 @@ would not answer the question.
 
 from collections import Counter
 
+from agents.contract.message import Message
 from agents.contract.units import UNITS_PER_GPU, as_gpus
 from scheduler.core.devices.options import gpu_board
 from scheduler.core.forecast.runtime_model import gpus_needed
@@ -21,7 +22,7 @@ def require_quotas_cover_running(before: Scenario, after: Scenario, window: Reco
     for quota in after.quotas:
         units = allocated[quota.project, quota.user, quota.model]
         if quota.limit_units < units and quota not in before.quotas:
-            raise ChangeRefusedError(_sentence(quota, units), "units")
+            raise ChangeRefusedError(_too_small(quota, units), "units")
 
 
 def _allocated(scenario: Scenario, week: RecordedWindow) -> Counter[tuple[str, str, str]]:
@@ -41,11 +42,12 @@ def _allocated(scenario: Scenario, week: RecordedWindow) -> Counter[tuple[str, s
     return allocated
 
 
-def _sentence(quota: QuotaView, units: int) -> str:
-    whose = f"{quota.user} in {quota.project}" if quota.user else quota.project
-    of = f" of {quota.model}" if quota.model else ""
-    least = as_gpus(units)
-    return (
-        f"{whose} had {least} GPUs{of} allocated when this time began, more than the new quota, "
-        f"and a quota stops no running job. Set at least {least}, or choose other days"
+def _too_small(quota: QuotaView, units: int) -> Message:
+    whose = f"{quota.project}/{quota.user}" if quota.user else quota.project
+    whose = f"{whose}:{quota.model}" if quota.model else whose
+    return Message(
+        "%(whose)s had %(least)s GPUs allocated when this time began, more than the new quota, and "
+        "a quota stops no running job. Set at least %(least)s, or choose other days",
+        whose=whose,
+        least=as_gpus(units),
     )

@@ -110,3 +110,8 @@ def test_what_the_portal_is_started_with_is_shown_without_its_secrets(root, monk
     only = root.get("/console/settings/?q=join+token&changed=1").content.decode()
     assert "TESSERA_JOIN_TOKEN_SECONDS" in only
     assert "TESSERA_LEASE_SECONDS" not in only
+
+
+def test_a_version_of_any_length_is_no_error_of_the_portal(root):
+    for number in ("9" * 5_000, "²", "-1", ""):
+        assert root.post(PAGE, typed() | {"version": number}).status_code == 200

@@ -58,6 +58,26 @@ def test_what_makes_no_sense_is_said_at_the_input_that_it_came_from(root):
     assert not WhatIf.objects.exists()
 
 
+def test_refusals_are_in_the_readers_language(root):
+    chinese = {"headers": {"accept-language": "zh-hans"}}
+    typed = root.post(PAGE, {"lines": "nodes two"}, **chinese)
+    assert "请把 &#x27;two&#x27; 写成 COUNT:NODE，例如 2:node-a" in text(typed)
+    refused = root.post(PAGE, {"without": "nowhere"}, **chinese)
+    assert "没有节点 nowhere。现有" in text(refused)
+    assert "请选择 1 到 90 天" in text(root.post(PAGE, {"days": "99", "without": "x"}, **chinese))
+
+
+def test_why_one_waits_is_in_the_readers_language(root):
+    boss = a_user("boss", is_superuser=True)
+    said = {"key": "It waits for what-if %(numbers)s: one runs at a time"}
+    said["values"] = {"numbers": "7"}
+    row = WhatIf.objects.create(
+        requester=boss, days=3, changes=[], sentence="It waits for what-if 7", said=said
+    )
+    page = root.get(f"{PAGE}{row.pk}/", headers={"accept-language": "zh-hans"})
+    assert "正在等待假设分析 7" in text(page)
+
+
 def test_unsaved_options_of_the_policy_are_asked_about(root):
     page = text(root.get(f"{PAGE}?policy=backfill%3Dconservative&policy=warm%3Dtrue"))
     assert "policy backfill=conservative\npolicy warm=true</textarea>" in page

@@ -1,5 +1,6 @@
 """What the planner is told about a node: its labels and taints, and which GPUs are pinned."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from django.contrib import messages
@@ -86,7 +87,7 @@ def pin(request: AuthenticatedHttpRequest, name: str, index: int) -> HttpRespons
     return redirect("web:node_settings", node.name)
 
 
-def _changed(node: Node, values: dict[str, object]) -> dict[str, object]:
+def _changed(node: Node, values: Mapping[str, object]) -> dict[str, object]:
     """Only what differs, so that the audit trail has no lines without a change. Taints go with
     their reason."""
     changed = {name: value for name, value in values.items() if value != getattr(node, name)}

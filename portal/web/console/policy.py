@@ -25,6 +25,7 @@ from portal.web.wording.messages import refusal_text
 
 MAX_TYPED = 60
 MAX_LINES = 20
+MAX_DIGITS = 10
 
 
 @platform_admins_only
@@ -35,7 +36,8 @@ def policy(request: AuthenticatedHttpRequest) -> HttpResponse:
         return _page(request, _version())
     typed = {name: request.POST.get(name, "")[:MAX_TYPED] for name in POLICY_OPTIONS}
     version = request.POST.get("version", "")
-    read_version = int(version) if version.isascii() and version.isdecimal() else _version()
+    is_number = version.isascii() and version.isdecimal() and len(version) < MAX_DIGITS
+    read_version = int(version) if is_number else _version()
     values, errors = read_policy(typed)
     if errors:
         return _page(request, read_version, typed=typed, errors=errors, status=400)

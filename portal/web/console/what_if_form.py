@@ -6,6 +6,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from agents.contract.units import as_gpus
+from portal.web.wording.messages import message_text
 from scheduler.what_if.changes import ClusterChange
 from scheduler.what_if.errors import ChangeRefusedError
 from scheduler.what_if.json_format import (
@@ -95,7 +96,7 @@ class WhatIfForm:
         try:
             self.changes.append((name, write_change(PARSERS[kind](words[:MAX_LENGTH]))))
         except ChangeRefusedError as refused:
-            self.errors.setdefault(name, refused.sentence)
+            self.errors.setdefault(name, message_text(refused.message))
 
 
 def change_text(change: Mapping[str, Any]) -> str:

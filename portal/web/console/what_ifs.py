@@ -21,7 +21,7 @@ from portal.web.console.what_if_result import what_if_result
 from portal.web.http import AuthenticatedHttpRequest, refusals_as_messages
 from portal.web.page_parts import PageParts, StreamPace, parts_stream
 from portal.web.wording.labels import Badge
-from portal.web.wording.messages import refusal_text
+from portal.web.wording.messages import message_text, refusal_text
 from portal.what_if.models import WhatIf, WhatIfStatus
 from portal.what_if.selectors import what_if_visible, what_ifs_of
 from portal.what_if.services import what_if_cancel, what_if_create
@@ -94,8 +94,10 @@ def live_what_if(user: User, number: int) -> PageParts:
 def what_if_context(row: WhatIf) -> dict[str, Any]:
     status = WhatIfStatus(row.shown_status)
     cls, icon = BADGES[status]
+    message = row.shown_message
     return {
         "what_if": row,
+        "sentence": message_text(message) if message else "",
         "badge": Badge(cls, icon, status_word(status)),
         "is_open": status in (WhatIfStatus.REQUESTED, WhatIfStatus.RUNNING),
         "is_running": status == WhatIfStatus.RUNNING,

@@ -29,12 +29,10 @@ from scheduler.core.model.states import (
 ROOT = Path(__file__).resolve().parents[3]
 PLACES = ("agents/contract", "portal", "scheduler")
 # They answer programs, in English.
-PROGRAMS = (
-    *("agents/contract/codec.py", "portal/api", "portal/cli", "portal/what_if"),
-    *("scheduler/replay", "scheduler/what_if"),
-)
+PROGRAMS = (*("agents/contract/codec.py", "portal/api", "portal/cli", "scheduler/replay"),)
 # Who takes a sentence, by name, and at which place.
 TAKERS = {"Refused": 1, "refuse": 2, "_invalid": 0, "_full": 0, "ValueError": 0}
+TAKERS |= {"ChangeRefusedError": 0}
 
 
 def files() -> Iterator[Path]:

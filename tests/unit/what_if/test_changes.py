@@ -142,6 +142,8 @@ def test_of_many_names_some_are_told():
         (parse_quota, "vision=many"),
         (parse_quota, "vision=1/0"),
         (parse_quota, "vision=0.00001"),
+        # 10 to the power of this would take minutes and all of the memory.
+        (parse_quota, "vision=1e99999999"),
         (parse_nodes, "node-a"),
         (parse_nodes, "x:node-a"),
         (parse_layout, "node-a=1g"),

@@ -237,8 +237,8 @@ HELD = {"was_running": True, "is_counted": False, "at": -HOUR}
     ("change", "least"),
     [
         ({"project": "p", "units": 3 * 56_000 - 1}, "p had 3 GPUs"),
-        ({"project": "p", "units": 56_000, "user": "v"}, "v in p had 2 GPUs"),
-        ({"project": "p", "units": 56_000, "model": "H200"}, "p had 2 GPUs of H200"),
+        ({"project": "p", "units": 56_000, "user": "v"}, "p/v had 2 GPUs"),
+        ({"project": "p", "units": 56_000, "model": "H200"}, "p:H200 had 2 GPUs"),
     ],
 )
 def test_a_quota_below_what_ran_when_the_time_began_is_refused_with_the_least(change, least):
