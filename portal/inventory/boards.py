@@ -34,8 +34,8 @@ def board_quota_models(key: str) -> frozenset[str]:
 
 
 def cluster_boards() -> tuple[Board, ...]:
-    """Every board of the cluster. One query, one row for each board."""
+    """Every board of a node that is not retired. One query, one row for each board."""
     names = ("board", "product_name", "memory_mib", "profiles")
-    rows = Gpu.objects.order_by().values(*names).distinct()
+    rows = Gpu.objects.active().order_by().values(*names).distinct()
     found = {board.key: board for board in (board_of(Gpu(**row)) for row in rows)}
     return tuple(found[key] for key in sorted(found))

@@ -165,6 +165,10 @@ class HelloNonce(models.Model):
 
 
 class GpuQuerySet(LockingQuerySet["Gpu"]):
+    def active(self) -> Self:
+        """Those of every node that is not retired."""
+        return self.exclude(node__status=NodeStatus.RETIRED)
+
     def healthy(self) -> Self:
         return self.filter(health=GpuHealth.OK)
 

@@ -128,7 +128,7 @@ def limit_request_effects(
     }
     everything = Quota.objects.filter(user__isnull=True, model="")
     total = everything.aggregate(units=Sum("limit_units"))["units"] or 0
-    cluster_units = Gpu.objects.count() * UNITS_PER_GPU
+    cluster_units = Gpu.objects.active().count() * UNITS_PER_GPU
     effects = []
     for row in rows:
         quota = quotas.get((row.project_id, row.user_id, row.model))

@@ -22,6 +22,8 @@ class Span:
     """Of a MIG slice."""
     is_held: bool = True
     """Whether a job has it; False for an idle slice."""
+    threads: int = 0
+    """Percent, of a share for the request: `size` may have room for less."""
 
 
 @dataclass(slots=True)
@@ -71,13 +73,15 @@ def _shared_gpu(node: str, gpu: GpuView, devices: list[DevicePlacement]) -> Plan
     """What others have comes first, without gaps: shares have no places."""
     found, end = PlannedGpu(node, gpu.index, PERCENT), 0
     for view in gpu.slices:
-        if view.threads:
-            found.others.append(Span(end, min(view.threads, PERCENT - end)))
-            end += found.others[-1].size
-    for device in devices:
         # MPS allows threads beyond 100 percent together; the drawing ends there.
+        size = min(view.threads, PERCENT - end)
+        if size:
+            found.others.append(Span(end, size, is_held=view.allocated))
+            end += size
+    for device in devices:
         size = max(1, min(device.threads, PERCENT - end))
-        found.planned.append(Span(PERCENT - size if end + size > PERCENT else end, size))
+        start = min(end, PERCENT - size)
+        found.planned.append(Span(start, size, threads=device.threads))
         end = min(PERCENT, end + size)
     return found
 

@@ -8,7 +8,7 @@ from django.test import override_settings
 
 from portal.catalogue.models import ImagePolicy, ImageRule
 from portal.demo.scale import ClusterSize
-from portal.inventory.models import Gpu
+from portal.inventory.models import Gpu, Node
 from portal.jobs.models import Job
 from portal.platform import Platform
 from tests.support.request_form import a_form
@@ -63,6 +63,18 @@ def test_six_models_make_at_most_eight_cards_and_one_is_recommended(client, team
     rows = re.findall(r'class="pick"><input type="radio" name="amount" value="([^"]*)"', text)
     assert {"1g.5gb", "3g.71gb", "4g.71gb", "gpus:A100-40GB", "gpus:L40S"} <= set(rows)
     assert not set(rows) & set(cards)
+
+
+def test_the_boards_of_retired_nodes_make_no_cards_and_no_starts(client, team):
+    """The preview answers for the cards that the page has."""
+    a_node("n1")
+    a_node("n2", board="A100-40GB")
+    Node.objects.filter(name="n2").update(status="retired")
+    cards = re.findall(
+        r'class="choice"><input type="radio" name="amount" value="([^"]*)"', page(client)
+    )
+    starts = re.findall(r'data-part="start-([^"]*)"', preview(client))
+    assert cards and starts == cards
 
 
 def test_the_seeded_fleet_of_all_boards_has_at_most_eight_cards():

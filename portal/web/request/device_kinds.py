@@ -81,6 +81,8 @@ def device_rows(stock: Stock, shares: DeviceCount) -> tuple[DeviceRow, ...]:
 def unknown_row(amount: str) -> DeviceRow:
     """Of an amount that no node has."""
     size = amount_model(amount) or memory_of(amount) or amount
+    if amount == MPS_SHARE:
+        size = _("MPS share")
     return DeviceRow(amount, size, _("not available on any node"), is_on_a_node=False)
 
 

@@ -21,6 +21,8 @@ def allowed_images(project: Project | None, installation: Collection[str]) -> st
         if not listed:
             return _("The list of %(project)s has no image yet.") % words
         return _("%(project)s may use %(images)s.") % words
+    if not installation:
+        return _("No image is allowed here. Ask an admin.")
     if ANY in installation:
         return _("Any image that the nodes can pull.")
     return _("Allowed here: %(images)s.") % {"images": _in_words(installation)}

@@ -74,7 +74,8 @@ def recommended_size(sizes: Iterable[MemorySize]) -> MemorySize | None:
 def _sizes_of(board: Board) -> Iterable[int]:
     plain = [p.memory_mib for p in board.profiles if not p.has_media_extensions]
     for mib in {*plain, board.memory_mib}:
-        yield max((gb for gb in ROUND_GB if gb * GIB_MIB <= mib), default=ROUND_GB[0])
+        # Of less than the smallest size, as of a board that reports none, there is no card.
+        yield from [gb for gb in ROUND_GB if gb * GIB_MIB <= mib][-1:]
 
 
 def _size(gb: int, stock: Stock) -> MemorySize:

@@ -59,7 +59,7 @@ def _free(gpu: PlannedGpu) -> list[Span]:
 def _size_of(gpu: PlannedGpu, span: Span) -> str:
     if span.profile:
         return gigabytes(span.profile)
-    return f"{span.size}{NBSP}%" if gpu.slots == PERCENT else _("whole GPU")
+    return f"{span.threads}{NBSP}%" if span.threads else _("whole GPU")
 
 
 def _in_words(gpu: PlannedGpu) -> str:

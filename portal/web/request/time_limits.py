@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from django.utils import timezone
 from django.utils.translation import ngettext
 
 from portal.web.wording.labels import NBSP
 from scheduler.core.request import RequestLimits
 from scheduler.core.request.quantities import read_seconds, write_seconds
+from scheduler.core.request.typed_text import read_typed
+from scheduler.core.request_fields import FieldKind
 
 USUAL_SECONDS = (1_800, 2 * 3_600, 4 * 3_600, 8 * 3_600, 24 * 3_600)
 SECONDS_PER_DAY = 86_400
@@ -23,7 +26,8 @@ class TimeChoice:
 
 
 def time_choices(typed: str, limits: RequestLimits) -> list[TimeChoice]:
-    """The usual time limits up to the longest that is allowed here, and that one."""
+    """The usual time limits up to the longest that is allowed here, and that one. `typed` is read
+    as the form reads it: "120" is two hours."""
     chosen = _seconds(typed) if typed.strip() else limits.default_time_limit_seconds
     return [
         TimeChoice(write_seconds(seconds), _label(seconds), seconds == chosen)
@@ -47,6 +51,6 @@ def _label(seconds: int) -> str:
 
 def _seconds(typed: str) -> int:
     try:
-        return read_seconds(typed)
+        return read_seconds(read_typed(FieldKind.DURATION, typed, timezone.localtime()).written)
     except ValueError:
         return 0
