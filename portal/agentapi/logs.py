@@ -16,7 +16,7 @@ from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.log_batch import LogBatchResponse, LogChunkResult, NewLogBytes
 from portal.agentapi.threads import run_in_log_thread, run_in_store_thread
 from portal.database.row_writes import rows_update
-from portal.inventory.credentials import credentials, node_authenticate
+from portal.inventory.credentials import CREDENTIALS, node_authenticate
 from portal.job_logs.storage import stream_name
 from portal.jobs.models import Replica
 from portal.live.bell import ring
@@ -172,7 +172,7 @@ def _judge(row: Replica | None, chunk: NewLogBytes) -> int | ContractError | Non
 
 def _own_replicas(call: LogCall, *, lock: bool) -> dict[str, Replica]:
     """The node's replicas that the call names, by the name that it uses."""
-    node = node_authenticate(credentials(), authorization=call.authorization, epoch=call.epoch)
+    node = node_authenticate(CREDENTIALS, authorization=call.authorization, epoch=call.epoch)
     keys = {key: chunk.replica for chunk in call.chunks if (key := _uuid(chunk.replica))}
     rows = Replica.objects.select_related("attempt__job").only(*COLUMNS)
     own = rows.filter(pk__in=list(keys), node=node)

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from agents.contract.calls import EventType, ReplicaOrigin, SyncRequest, SyncResponse
@@ -23,14 +24,17 @@ from portal.agentapi.events import events_append
 from portal.agentapi.node_report import report_apply
 from portal.allocations.holding import node_refuses, node_suspect
 from portal.allocations.services import is_release_due, to_be_removed
+from portal.database.kept_queries import KeptSelect, KeptUpdate, ListOf
+from portal.database.row_writes import rows_update
 from portal.inventory.credentials import (
+    PK,
     claimed_node_id,
     epoch_stale,
     node_authenticate,
     require_not_retired,
     token_digest_of,
 )
-from portal.inventory.models import Node
+from portal.inventory.models import Node, NodeQuerySet
 from portal.jobs.models import Replica
 from scheduler.core.model.states import NodeStatus
 
@@ -82,14 +86,14 @@ def sync_accept(*, authorization: str, request: SyncRequest) -> SyncState:
             if request.observed is not None:
                 desired, reported = _report(node, request, request.observed)
                 columns |= reported
-            node.save(update_fields=columns)
+            rows_update(Node, [node], sorted(columns))
             return _state(node, request, desired)
     except Exception:
         if node is None or request.observed is None:
             raise
         with transaction.atomic():
             node, columns = _contact(authorization, request)
-            node.save(update_fields=columns)
+            rows_update(Node, [node], sorted(columns))
         raise
 
 
@@ -99,42 +103,74 @@ def _quiet(authorization: str, request: SyncRequest) -> SyncState | None:
     if request.observed is not None or request.events:
         return None
     node_id, applied, now = claimed_node_id(authorization), request.applied_revision, timezone.now()
-    nodes = Node.objects.filter(
-        pk=node_id,
-        token_digest=token_digest_of(authorization),
-        token_expires_at__gt=now,
-        epoch=request.epoch,
-        status=NodeStatus.ONLINE,
-        observed_hash=request.observed_hash,
-        revision=applied,
-        restored_at=None,
-        holding_since=None,
-    )
-    nodes = nodes.filter(~Exists(to_be_removed(OuterRef("pk"), applied)))
-    if not nodes.update(**_contact_columns(now), applied_revision=applied):
+    as_called = (node_id, token_digest_of(authorization), request.epoch, request.observed_hash)
+    if not _QUIET.write(*as_called, applied, now, _lease_until(now)):
         return None
     return SyncState(
         node_id=node_id,
         epoch=request.epoch,
-        acked_seq=Node.objects.values_list("acked_seq", flat=True).get(pk=node_id),
+        acked_seq=_ACKED.rows(node_id)[0],
         applied_revision=applied,
         revision=applied,
         full_required=False,
     )
 
 
-def _contact_columns(now: datetime) -> dict[str, datetime]:
-    lease = timedelta(seconds=settings.PLATFORM.lease_seconds)
-    return {"last_seen_at": now, "lease_until": now + lease}
+def _quiet_nodes(
+    pk: Any, digest: Any, epoch: Any, observed: Any, applied: Any, now: Any, _: Any
+) -> QuerySet[Node]:
+    nodes = Node.objects.filter(
+        pk=pk,
+        token_digest=digest,
+        token_expires_at__gt=now,
+        epoch=epoch,
+        status=NodeStatus.ONLINE,
+        observed_hash=observed,
+        revision=applied,
+        restored_at=None,
+        holding_since=None,
+    )
+    return nodes.filter(~Exists(to_be_removed(OuterRef("pk"), applied)))
+
+
+def _quiet_columns(*values: Any) -> dict[str, Any]:
+    *_, applied, now, lease_until = values
+    return {"last_seen_at": now, "lease_until": lease_until, "applied_revision": applied}
+
+
+def _column(name: str) -> Any:
+    return Node._meta.get_field(name)
+
+
+_QUIET = KeptUpdate(
+    _quiet_nodes,
+    _quiet_columns,
+    *map(_column, ("id", "token_digest", "epoch", "observed_hash")),
+    *map(_column, ("applied_revision", "last_seen_at", "lease_until")),
+)
+_ACKED = KeptSelect(
+    lambda node: Node.objects.filter(pk=node).values_list("acked_seq", flat=True), PK
+)
+
+
+def _lease_until(now: datetime) -> datetime:
+    return now + timedelta(seconds=settings.PLATFORM.lease_seconds)
+
+
+def _locked_node(node: Any) -> NodeQuerySet:
+    return Node.objects.filter(pk=node).defer("desired").locking()
+
+
+# With a report, what it is compared with is read as well.
+_REPORTING = KeptSelect(_locked_node, PK)
+_CALLING = KeptSelect(lambda node: _locked_node(node).defer("facts", "topology"), PK)
+_REVISIONS = KeptSelect(lambda node: Node.objects.filter(pk=node).only(*REVISION_COLUMNS), PK)
 
 
 def _contact(authorization: str, request: SyncRequest) -> tuple[Node, set[str]]:
     """The calling node, locked, with its contact and its events; the columns that these change.
     Raises ContractError."""
-    nodes = Node.objects.defer("desired")
-    if request.observed is None:
-        nodes = nodes.defer("facts", "topology")
-    nodes = nodes.select_for_update(no_key=True, of=("self",))
+    nodes = _CALLING if request.observed is None else _REPORTING
     node = node_authenticate(nodes, authorization=authorization, epoch=request.epoch)
     _require_own(node, request.observed)
     columns = set(events_append(node, request.events))
@@ -142,14 +178,13 @@ def _contact(authorization: str, request: SyncRequest) -> tuple[Node, set[str]]:
         columns |= set(node_refuses(node))
     if request.applied_revision > node.revision:
         columns |= set(node_suspect(node))
-    contact = _contact_columns(timezone.now())
-    for name, value in contact.items():
-        setattr(node, name, value)
+    node.last_seen_at = now = timezone.now()
+    node.lease_until = _lease_until(now)
     # A revision that we never issued, or issued anew, says nothing about what was applied.
     is_ours = request.applied_revision <= node.revision and not node.is_document_withheld
     node.applied_revision = request.applied_revision if is_ours else 0
     node_mark_online(node)
-    return node, columns | {*contact, "applied_revision"}
+    return node, columns | {"last_seen_at", "lease_until", "applied_revision"}
 
 
 def _report(
@@ -216,19 +251,33 @@ def _origins(desired: DesiredDocument) -> tuple[ReplicaOrigin, ...]:
     new = [r.id for r in desired.replicas if r.rendezvous is None and r.wish is not stopped]
     if not new:
         return ()
-    rows = Replica.objects.filter(pk__in=new).order_by("pk")
-    columns = rows.values_list("pk", "attempt__job_id", "attempt__job__request_id")
-    return tuple(ReplicaOrigin(str(pk), f"J-{job}", request) for pk, job, request in columns)
+    rows = _ORIGINS.rows([UUID(pk) for pk in new])
+    return tuple(ReplicaOrigin(str(pk), f"J-{job}", request) for pk, job, request in rows)
+
+
+_ORIGINS = KeptSelect(
+    lambda replicas: (
+        Replica.objects.filter(pk__in=replicas)
+        .order_by("pk")
+        .values_list("pk", "attempt__job_id", "attempt__job__request_id")
+    ),
+    ListOf(Replica._meta.pk),
+)
 
 
 def _desired(node_id: UUID) -> DesiredDocument | None:
-    document = Node.objects.values_list("desired", flat=True).get(pk=node_id)
+    (document,) = _DESIRED.rows(node_id)
     return read_desired(document) if document else None
+
+
+_DESIRED = KeptSelect(
+    lambda node: Node.objects.filter(pk=node).values_list("desired", flat=True), PK
+)
 
 
 def _revision(node_id: UUID, epoch: int) -> int:
     """The revision that the node should have; WITHHELD while it gets no document."""
-    node = Node.objects.only(*REVISION_COLUMNS).get(pk=node_id)
+    (node,) = _REVISIONS.rows(node_id)
     require_not_retired(node)
     if node.epoch != epoch:
         raise epoch_stale(epoch)

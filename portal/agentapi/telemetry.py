@@ -10,9 +10,14 @@ from django.utils import timezone
 from agents.contract.codec import encode
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.telemetry import GpuSample, TelemetryRequest, TelemetryResponse
-from portal.inventory.credentials import node_authenticate
+from portal.database.kept_queries import KeptSelect
+from portal.inventory.credentials import PK, node_authenticate
 from portal.inventory.models import DisputedClaim, Gpu, LatestSample, Node
 from portal.telemetry.job_samples import samples_record
+
+_NODES = KeptSelect(
+    lambda node: Node.objects.filter(pk=node).defer("desired", "facts", "topology"), PK
+)
 
 
 def telemetry_accept(*, authorization: str, request: TelemetryRequest) -> TelemetryResponse:
@@ -23,8 +28,7 @@ def telemetry_accept(*, authorization: str, request: TelemetryRequest) -> Teleme
     """
     now = timezone.now()
     with transaction.atomic():
-        nodes = Node.objects.defer("desired", "facts", "topology")
-        node = node_authenticate(nodes, authorization=authorization, epoch=request.epoch)
+        node = node_authenticate(_NODES, authorization=authorization, epoch=request.epoch)
         samples = _once_each(request.samples)
         _turn_take(node, now)
         gpus = dict(Gpu.objects.filter(node=node, uuid__in=samples).values_list("uuid", "pk"))

@@ -11,7 +11,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Count, OuterRef
+from django.db.models import Count, OuterRef, PositiveBigIntegerField
 from django.utils import timezone
 
 from agents.contract.documents import SliceKind
@@ -25,6 +25,7 @@ from portal.audit.transitions import (
     advance,
 )
 from portal.database.intervals import SECOND
+from portal.database.kept_queries import KeptSelect, ListOf
 from portal.inventory.boards import quota_model_names
 from portal.inventory.models import Gpu, Node, Slice
 from portal.inventory.reports import slices_delete
@@ -167,20 +168,19 @@ def allocations_bind(
 ) -> None:
     """The replicas have their devices: their time counts from `at`. Gathered in `transitions`."""
     by_id = {replica.pk: replica for replica in replicas}
-    reserved = Allocation.objects.filter(replica__in=by_id, status=AllocationStatus.RESERVED)
-    for row in reserved.lock_rows():
+    for row in _RESERVED.rows(list(by_id)):
         row.replica = by_id[row.replica_id]
         transitions.advance(row, AllocationStatus.BOUND, at=at, bound_at=at)
 
 
 def is_release_due(*, node: Node) -> bool:
     """Whether replicas that the node was to remove still have allocations."""
-    return to_be_removed(node, node.applied_revision).exists()
+    return bool(_REMOVAL_DUE.rows(node.pk, node.applied_revision))
 
 
 def allocations_mark_releasing(*, node: Node, listed: set[str]) -> bool:
     """Mark the allocations of replicas that the node was to remove and no longer lists."""
-    rows = to_be_removed(node, node.applied_revision).select_related("replica__attempt").lock_rows()
+    rows = _TO_BE_REMOVED.rows(node.pk, node.applied_revision)
     gone = [row for row in rows if str(row.replica_id) not in listed]
     transitions = Transitions()
     for row in gone:
@@ -200,13 +200,31 @@ def attempt_allocations_mark_releasing(*, attempt: Attempt) -> bool:
     return bool(in_use)
 
 
-def to_be_removed(node: Node | OuterRef, applied_revision: int) -> AllocationQuerySet[Allocation]:
-    """Allocations in use of replicas that the node was to remove by the revision it has applied."""
+def to_be_removed(node: UUID | OuterRef, applied_revision: int) -> AllocationQuerySet[Allocation]:
+    """Allocations in use of replicas that the node was to remove by the revision it has applied.
+    `node`: its key."""
     return Allocation.objects.in_use().filter(
         replica__node=node,
         replica__desired_state=DesiredState.GONE,
         replica__gone_revision__lte=applied_revision,
     )
+
+
+_RESERVED = KeptSelect(
+    lambda replicas: Allocation.objects.filter(
+        replica__pk__in=replicas, status=AllocationStatus.RESERVED
+    ).locking(),
+    ListOf(Replica._meta.pk),
+)
+_REMOVED_BY = (Node._meta.pk, PositiveBigIntegerField())
+_REMOVAL_DUE = KeptSelect(
+    lambda node, applied: to_be_removed(node, applied).values_list("pk", flat=True)[:1],
+    *_REMOVED_BY,
+)
+_TO_BE_REMOVED = KeptSelect(
+    lambda node, applied: to_be_removed(node, applied).select_related("replica__attempt").locking(),
+    *_REMOVED_BY,
+)
 
 
 def allocations_release(*, limit: int = RELEASED_TOGETHER) -> int:

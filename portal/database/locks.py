@@ -5,7 +5,7 @@ the rows of each model in one call to `lock_rows`. On SQLite a transaction is th
 its BEGIN (IMMEDIATE), and the clause is left out.
 """
 
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from django.db.models import Model, QuerySet
 
@@ -14,11 +14,15 @@ Row = TypeVar("Row", bound=Model, covariant=True)
 
 class LockingQuerySet(QuerySet[Row, Row]):
     def lock_rows(self) -> list[Row]:
-        """The rows by primary key, locked until the transaction ends.
+        """The rows by primary key, locked until the transaction ends."""
+        return list(self.locking())
+
+    def locking(self) -> Self:
+        """The same, not asked yet: for a `KeptSelect`.
 
         `no_key` lets others insert rows that refer to a locked one.
         """
-        return list(self.order_by("pk").select_for_update(no_key=True, of=("self",)))
+        return self.order_by("pk").select_for_update(no_key=True, of=("self",))
 
     def lock_keys(self, *, skip_locked: bool = False) -> list[Any]:
         """The primary keys of the rows, locked in the same way, for callers that read nothing else

@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 from uuid import UUID
 
-from django.db.models import FilteredRelation, Q
+from django.db.models import FilteredRelation, Q, QuerySet
 
 from agents.contract.documents import (
     DesiredDocument,
@@ -23,6 +24,7 @@ from agents.contract.documents import (
     SliceKind,
 )
 from portal.allocations.models import Allocation
+from portal.database.kept_queries import KeptSelect, ListOf
 from portal.inventory.models import Gpu, Node
 from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import DesiredState, Replica
@@ -44,6 +46,27 @@ _COLUMNS = (
     *("slice__" + name for name in ("kind", "profile", "start", "size", "threads", "memory_mib")),
     *("slice__gpu_id", "slice__gpu__uuid", "slice__gpu__index"),
 )
+
+
+def _gpus_of(nodes: Any) -> QuerySet[Gpu, tuple[Any, ...]]:
+    carved = Q(slices__kind=SliceKind.MIG, slices__status__in=DESIRED_SLICES)
+    rows = Gpu.objects.filter(node__pk__in=nodes).annotate(
+        carved=FilteredRelation("slices", condition=carved)
+    )
+    columns = ("carved__id", "carved__profile", "carved__start", "carved__size")
+    return rows.order_by("uuid").values_list("node_id", "uuid", "desired_mode", *columns)
+
+
+def _devices_of(nodes: Any) -> QuerySet[Allocation]:
+    rows = Allocation.objects.live().filter(replica__node__pk__in=nodes)
+    rows = rows.select_related(
+        "slice__gpu", "replica__attempt__job__project", "replica__attempt__job__owner"
+    )
+    return rows.only(*_COLUMNS).order_by("replica_id", "slice__gpu__index", "slice__start")
+
+
+_GPUS = KeptSelect(_gpus_of, ListOf(Node._meta.pk))
+_DEVICES = KeptSelect(_devices_of, ListOf(Node._meta.pk))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +119,7 @@ def _gpus(
     """By node: its GPUs, and the MIG slices that it is to have."""
     gpus: dict[UUID, list[DesiredGpu]] = defaultdict(list)
     slices: dict[UUID, list[DesiredSlice]] = defaultdict(list)
-    carved = Q(slices__kind=SliceKind.MIG, slices__status__in=DESIRED_SLICES)
-    rows = Gpu.objects.filter(node__in=nodes).annotate(
-        carved=FilteredRelation("slices", condition=carved)
-    )
-    columns = ("carved__id", "carved__profile", "carved__start", "carved__size")
-    in_order = rows.order_by("uuid").values_list("node_id", "uuid", "desired_mode", *columns)
+    in_order = _GPUS.rows(nodes)
     for (node, uuid, mode), placed in groupby(in_order, key=lambda row: row[:3]):
         gpus[node].append(DesiredGpu(uuid=uuid, mode=GpuMode(mode)))
         slices[node] += [
@@ -114,12 +132,8 @@ def _gpus(
 
 def _devices(nodes: list[UUID]) -> dict[UUID, list[Allocation]]:
     """The live allocations of each replica on these nodes, each with all that a document names."""
-    rows = Allocation.objects.live().filter(replica__node__in=nodes)
-    rows = rows.select_related(
-        "slice__gpu", "replica__attempt__job__project", "replica__attempt__job__owner"
-    ).only(*_COLUMNS)
     devices: dict[UUID, list[Allocation]] = defaultdict(list)
-    for row in rows.order_by("replica_id", "slice__gpu__index", "slice__start"):
+    for row in _DEVICES.rows(nodes):
         devices[row.replica_id].append(row)
     return devices
 

@@ -9,14 +9,22 @@ from uuid import UUID
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from django.db.models import QuerySet
 from django.utils import timezone
 
 from agents.contract.errors import ContractError, ContractErrorCode
+from portal.database.kept_queries import KeptSelect
 from portal.inventory.models import Node
 from scheduler.core.model.states import NodeStatus
 
 SCHEME = "Agent "
+PK = Node._meta.pk
+# Nodes with the columns that `node_authenticate` needs, and no others.
+CREDENTIALS = KeptSelect(
+    lambda node: Node.objects.filter(pk=node).only(
+        "name", "status", "epoch", "token_digest", "replaced_token_digest", "token_expires_at"
+    ),
+    PK,
+)
 
 
 class TokenExpired(ContractError):
@@ -49,25 +57,18 @@ def claimed_node_id(authorization: str) -> UUID:
 
 def bearer_authenticate(*, authorization: str) -> UUID:
     """The id of the node whose token this is: one read by primary key. Raises ContractError."""
-    return node_authenticate(credentials(), authorization=authorization).pk
-
-
-def credentials() -> QuerySet[Node]:
-    """Nodes with the columns that `node_authenticate` needs, and no others."""
-    return Node.objects.only(
-        "name", "status", "epoch", "token_digest", "replaced_token_digest", "token_expires_at"
-    )
+    return node_authenticate(CREDENTIALS, authorization=authorization).pk
 
 
 def node_authenticate(
-    nodes: QuerySet[Node], *, authorization: str, epoch: int | None = None
+    nodes: KeptSelect[Node], *, authorization: str, epoch: int | None = None
 ) -> Node:
-    """The calling node, read from `nodes` (which may lock it). Raises ContractError.
+    """The calling node, read by `nodes` (which may lock it). Raises ContractError.
 
     Nothing is revealed without a token that was valid once: `epoch_stale` answers the token that
     the last hello replaced. `epoch`: of the call; None before its body is read.
     """
-    node = nodes.filter(pk=claimed_node_id(authorization)).first()
+    node = next(iter(nodes.rows(claimed_node_id(authorization))), None)
     if node is None:
         raise _token_invalid()
     digest = token_digest_of(authorization)

@@ -12,8 +12,17 @@ from agents.contract.message import Message
 from portal.audit.codes import AuditAction, EventCode
 from portal.audit.services import audit_record
 from portal.audit.transitions import event_record
+from portal.database.kept_queries import KeptSelect
 from portal.inventory.models import DisputedClaim, Gpu, Node
 from portal.live.bell import ring
+
+# The GPUs that a node claims.
+_CLAIMED = KeptSelect(
+    lambda node: (
+        DisputedClaim.objects.current().filter(claimant=node).values_list("pk", "gpu__uuid")
+    ),
+    Node._meta.pk,
+)
 
 
 def claim_dispute(*, gpu: Gpu, claimant: Node) -> None:
@@ -40,7 +49,7 @@ def claim_dispute(*, gpu: Gpu, claimant: Node) -> None:
 
 def claims_withdraw(*, claimant: Node, reported: Iterable[str]) -> None:
     """The node no longer reports these GPUs of other nodes."""
-    claims = DisputedClaim.objects.current().filter(claimant=claimant)
-    withdrawn = claims.exclude(gpu__uuid__in=list(reported))
-    if withdrawn.exists():
-        withdrawn.update(withdrawn_at=timezone.now())
+    claims, still = _CLAIMED.rows(claimant.pk), set(reported)
+    if withdrawn := [pk for pk, uuid in claims if uuid not in still]:
+        rows = DisputedClaim.objects.current().filter(pk__in=withdrawn)
+        rows.update(withdrawn_at=timezone.now())

@@ -20,6 +20,7 @@ from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.message import Message, verbatim
 from portal.audit.codes import EventCode
 from portal.audit.transitions import Transitions, event_record
+from portal.database.kept_queries import KeptSelect
 from portal.inventory.disputes import claim_dispute, claims_withdraw
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.live.bell import ring_drive
@@ -31,6 +32,18 @@ GPU_COLUMNS = (
     *("node", "uuid", "index", "board", "product_name", "memory_mib", "observed_mode"),
     *("pci_bus_id", "numa_node", "profiles", "busy", "health", "health_reason"),
 )
+_GPUS = KeptSelect(lambda node: Gpu.objects.filter(node=node).only(*GPU_COLUMNS), Node._meta.pk)
+# Nothing that a report has moves a device without a partition that is ready.
+_SLICES = KeptSelect(
+    lambda node: (
+        Slice.objects.live()
+        .filter(gpu__node=node)
+        .exclude(~Q(kind=SliceKind.MIG), status=SliceStatus.READY)
+        .select_related("gpu")
+        .locking()
+    ),
+    Node._meta.pk,
+)
 
 
 def gpu_reports_apply(node: Node, observed: ObservedDocument) -> bool:
@@ -40,7 +53,7 @@ def gpu_reports_apply(node: Node, observed: ObservedDocument) -> bool:
     if len(uuids) < len(observed.gpus):
         sentence = "the same GPU appears twice"
         raise ContractError(ContractErrorCode.INVALID_FIELD, sentence, "observed.gpus")
-    own = {gpu.uuid: gpu for gpu in node.gpus.only(*GPU_COLUMNS)}
+    own = {gpu.uuid: gpu for gpu in _GPUS.rows(node.pk)}
     if own.keys() == uuids and not any(_differs(own[seen.uuid], seen) for seen in observed.gpus):
         # As in most reports: no row is locked.
         claims_withdraw(claimant=node, reported=uuids)
@@ -75,14 +88,8 @@ def slice_reports_apply(node: Node, observed: ObservedDocument) -> bool:
     """Advance slices to what the node reports. Returns whether one was freed or became ready."""
     seen = {(s.gpu_uuid, s.profile, s.start, s.size): s for s in observed.slices}
     modes = {g.uuid: g.mode for g in observed.gpus}
-    live = Slice.objects.live().filter(gpu__node=node)
-    # Nothing that a report has moves a device without a partition that is ready.
-    live = live.exclude(~Q(kind=SliceKind.MIG), status=SliceStatus.READY)
     transitions, deleted = Transitions(), list[Slice]()
-    moved = [
-        _slice_report(row, seen, modes, transitions, deleted)
-        for row in live.select_related("gpu").lock_rows()
-    ]
+    moved = [_slice_report(row, seen, modes, transitions, deleted) for row in _SLICES.rows(node.pk)]
     transitions.write()
     slices_delete(deleted)
     return any(moved)

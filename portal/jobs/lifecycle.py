@@ -18,6 +18,7 @@ from portal.audit.codes import EventCode
 from portal.audit.models import Event
 from portal.audit.transitions import SYSTEM, Transitions, event_record
 from portal.database.intervals import SECOND
+from portal.database.kept_queries import KeptSelect, ListOf
 from portal.jobs.failures import failure_message
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
 from portal.live.bell import ring, ring_diagnoses, ring_drive, ring_plan, ring_site
@@ -90,12 +91,18 @@ def jobs_rollup(
     _ring_plan_after(rolled)
 
 
+_WAITING_FOR = KeptSelect(
+    lambda jobs: Job.objects.waiting().filter(after__pk__in=jobs).values_list("pk", flat=True)[:1],
+    ListOf(Job._meta.pk),
+)
+
+
 def _ring_plan_after(jobs: Iterable[Job]) -> None:
     """Ring planning if one of these is queued again, or if a job waits for the end of one. Devices
     are free later, when their node or site reports that nothing is left, which rings by itself."""
     ended = [job for job in jobs if JobStatus(job.status) not in JOB_ALLOCATED]
     is_queued = any(job.status == JobStatus.QUEUED for job in ended)
-    if is_queued or (ended and Job.objects.waiting().filter(after__in=ended).exists()):
+    if is_queued or (ended and _WAITING_FOR.rows([job.pk for job in ended])):
         ring_plan()
 
 

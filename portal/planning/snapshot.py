@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from portal.database.kept_queries import KeptSelect
 from portal.planning.node_views import node_records, node_views
 from portal.quotas.models import Quota
 from scheduler.core.model.snapshot import ClusterSnapshot, QuotaView
@@ -19,9 +20,8 @@ def cluster_snapshot(*, now: datetime, nodes: Iterable[UUID] | None = None) -> C
     )
 
 
-def quota_views() -> tuple[QuotaView, ...]:
-    """Every quota, and what is in use of it. One query."""
-    rows: Iterable[tuple[Any, ...]] = Quota.objects.order_by("id").values_list(
+_QUOTAS: KeptSelect[tuple[Any, ...]] = KeptSelect(
+    lambda: Quota.objects.order_by("id").values_list(
         "project__slug",
         "user__username",
         "limit_units",
@@ -30,4 +30,10 @@ def quota_views() -> tuple[QuotaView, ...]:
         "borrow_units",
         "lend_units",
     )
+)
+
+
+def quota_views() -> tuple[QuotaView, ...]:
+    """Every quota, and what is in use of it. One query."""
+    rows = _QUOTAS.rows()
     return tuple(QuotaView(project, user or "", *rest) for project, user, *rest in rows)

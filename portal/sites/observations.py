@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import CharField, Q, QuerySet
 from django.utils import timezone
 
 from agents.contract.codec import encode
@@ -22,13 +22,17 @@ from agents.contract.message import NO_MESSAGE, Message
 from agents.contract.pulls import ObservedPull
 from portal.allocations.services import allocations_bind
 from portal.audit.transitions import Transitions
+from portal.database.kept_queries import KeptSelect, ListOf
 from portal.inventory.models import Node
 from portal.jobs.lifecycle import jobs_rollup
-from portal.jobs.models import OWN_NODES, Job, Replica
+from portal.jobs.models import OWN_NODES, Attempt, Job, Replica
 from portal.live.bell import ring
 from scheduler.core.model.states import REPLICA_EDGES, REPLICA_ENDED, ReplicaStatus, is_allowed
 
 log = logging.getLogger(__name__)
+
+# Of a replica: its key, status and pull, its attempt, and its job.
+KnownReplica = tuple[UUID, str, Any, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +82,11 @@ def observations_apply(
     for observation in observations:
         by_replica[observation.replica].append(observation)
     result = ObservationResult()
-    own = Q(node=node) if node else Q(attempt__site=site)
     # No savepoint inside a report's own transaction.
     with transaction.atomic(savepoint=False):
-        seen = _news(own, by_replica, result)
+        replicas = list(by_replica)
+        columns = _OF_NODE.rows(node.pk, replicas) if node else _OF_SITE.rows(site, replicas)
+        seen = _news(columns, by_replica, result)
         if seen:
             _news_apply(seen, actor, result)
     result.refused += chain.from_iterable(by_replica.values())
@@ -102,16 +107,44 @@ class _News:
     """Its status is another one; otherwise, how far its pull is."""
 
 
+def _known(replicas: Any) -> QuerySet[Replica, KnownReplica]:
+    rows = Replica.objects.filter(pk__in=replicas).order_by()
+    return rows.values_list("pk", "status", "pull", "attempt_id", "attempt__job_id")
+
+
+# Of the replicas that are reported, those of the node or site.
+_OF_NODE = KeptSelect(
+    lambda node, replicas: _known(replicas).filter(node=node),
+    Node._meta.pk,
+    ListOf(Replica._meta.pk),
+)
+_OF_SITE = KeptSelect(
+    lambda site, replicas: _known(replicas).filter(attempt__site=site),
+    CharField(),
+    ListOf(Replica._meta.pk),
+)
+_JOBS = KeptSelect(lambda jobs: Job.objects.filter(pk__in=jobs).locking(), ListOf(Job._meta.pk))
+_GANGS = KeptSelect(
+    lambda replicas, attempts: (
+        Replica.objects.filter(Q(pk__in=replicas) | Q(attempt__pk__in=attempts))
+        .select_related("attempt")
+        .locking()
+    ),
+    ListOf(Replica._meta.pk),
+    ListOf(Attempt._meta.pk),
+)
+
+
 def _news(
-    own: Q, by_replica: dict[UUID, list[Observation]], result: ObservationResult
+    known: Iterable[KnownReplica],
+    by_replica: dict[UUID, list[Observation]],
+    result: ObservationResult,
 ) -> dict[UUID, _News]:
     """By replica, without a lock: a replica that would not move now will not once it is locked, as
     whatever edges reach in steps, they reach at once. Takes the known replicas from `by_replica`.
     """
-    rows = Replica.objects.filter(own, pk__in=list(by_replica)).order_by()
-    columns = rows.values_list("pk", "status", "pull", "attempt_id", "attempt__job_id")
     news = {}
-    for pk, status, pull, attempt, job in columns:
+    for pk, status, pull, attempt, job in known:
         reported = by_replica.pop(pk)
         valid = [seen for seen in reported if seen.fence == attempt]
         result.refused += [seen for seen in reported if seen.fence != attempt]
@@ -129,12 +162,8 @@ def _news(
 def _news_apply(news: Mapping[UUID, _News], actor: str, result: ObservationResult) -> None:
     """Lock the jobs that can change, and their gangs, and write what moves in one go."""
     moving = [row for row in news.values() if row.moves]
-    locked = Job.objects.filter(pk__in={row.job for row in moving}).lock_rows()
-    jobs = {job.pk: job for job in locked}
-    gangs = Replica.objects.filter(
-        Q(pk__in=list(news)) | Q(attempt__in={row.attempt for row in moving})
-    )
-    rows = gangs.select_related("attempt").lock_rows()
+    jobs = {job.pk: job for job in _JOBS.rows(sorted({row.job for row in moving}))}
+    rows = _GANGS.rows(list(news), sorted({row.attempt for row in moving}))
     for row in rows:
         if job := jobs.get(row.attempt.job_id):
             row.attempt.job = job

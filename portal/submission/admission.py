@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import CharField, QuerySet
 from django.utils import timezone
 
 from agents.contract.boards import Board
@@ -12,6 +12,7 @@ from agents.contract.message import Message
 from agents.contract.units import UNITS_PER_GPU
 from portal.accounts.models import Membership, Project, Role, User
 from portal.catalogue.selectors import require_image_allowed
+from portal.database.kept_queries import KeptSelect
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
@@ -49,6 +50,23 @@ class RequestCheck:
     @property
     def project(self) -> Project:
         return self.membership.project
+
+
+def _working_memberships(user: Any) -> QuerySet[Membership]:
+    """`user`: their key."""
+    roles = (Role.MEMBER, Role.ADMIN)
+    return Membership.objects.filter(user=user, role__in=roles, project__archived=False)
+
+
+_MEMBERSHIPS = KeptSelect(
+    lambda user, slug: (
+        _working_memberships(user)
+        .filter(project__slug=slug)
+        .select_related("project__image_policy")
+    ),
+    User._meta.pk,
+    CharField(),
+)
 
 
 class Admission:
@@ -105,11 +123,12 @@ class Admission:
         """In a project in which the user may start work. Unknown and foreign ones read the same."""
         if slug not in self._memberships:
             # With the project's image policy, which every check reads; there is one at most.
-            rows = self._own(project__slug=slug).select_related("project__image_policy")
+            rows = _MEMBERSHIPS.rows(self.user.pk, slug)
             self._memberships[slug] = next(iter(rows), None)
         membership = self._memberships[slug]
         if membership is None:
-            names = ", ".join(self._own().values_list("project__slug", flat=True)) or "none"
+            own = _working_memberships(self.user.pk)
+            names = ", ".join(own.values_list("project__slug", flat=True)) or "none"
             sentence = Message(
                 "%(slug)s is not a project you can start work in. Yours: %(names)s",
                 slug=repr(slug),
@@ -117,12 +136,6 @@ class Admission:
             )
             raise Refused(ErrorCode.PROJECT_UNKNOWN, sentence, "project")
         return membership
-
-    def _own(self, **of_project: Any) -> QuerySet[Membership]:
-        roles = (Role.MEMBER, Role.ADMIN)
-        return Membership.objects.filter(
-            user=self.user, role__in=roles, project__archived=False, **of_project
-        )
 
 
 @dataclass(slots=True)

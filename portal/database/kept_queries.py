@@ -1,0 +1,213 @@
+"""Queries whose text is made once, and which are asked with other values each time.
+
+    TOKENS = KeptSelect(lambda key: ApiToken.objects.filter(token_key=key), CharField())
+    TOKENS.rows("1a2b")  ─▶ list(ApiToken.objects.filter(token_key="1a2b"))
+
+Django makes the text of a query, and how its rows are read, anew each time: half of what a report
+of a node or a submit over REST cost the web process. The query set stays the one definition: with
+`Slot`s in place of the values it gives the text, which is kept for each number of values in a list.
+Only for what is asked many times a second, and only on PostgreSQL: elsewhere Django asks.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from django.db import DEFAULT_DB_ALIAS, connection
+from django.db.models import Expression, Field, Model, QuerySet
+from django.db.models.query import (
+    FlatValuesListIterable,
+    ModelIterable,
+    ValuesListIterable,
+    get_related_populators,
+)
+from django.db.models.sql import UpdateQuery
+from django.db.transaction import TransactionManagementError
+
+SelectedRow = TypeVar("SelectedRow")
+AnyField: TypeAlias = "Field[Any, Any]"
+Row: TypeAlias = Sequence[Any]
+# A longer list is asked by Django itself.
+LONGEST_LIST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """In place of a field: a list of values of that field."""
+
+    field: AnyField
+
+
+SlotField: TypeAlias = "AnyField | ListOf"
+
+
+class Slot(Expression):
+    """Stands for a value that each call brings: number `item` of the list at `place`, or the value
+    there."""
+
+    def __init__(self, place: int, item: int | None, output_field: AnyField) -> None:
+        super().__init__(output_field=output_field)
+        self.place, self.item = place, item
+
+    def as_sql(self, compiler: Any, connection: Any) -> Any:
+        return "%s", (self,)
+
+    def value(self, values: Row) -> Any:
+        value = values[self.place]
+        if self.item is not None:
+            # A text has room for more items than there are: the last one is there again.
+            value = value[min(self.item, len(value) - 1)]
+        return self.output_field.get_db_prep_value(value, connection)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A statement with its slots among its parameters."""
+
+    sql: str
+    parameters: tuple[Any, ...]
+
+    def with_values(self, values: Row) -> list[Any]:
+        return [p.value(values) if isinstance(p, Slot) else p for p in self.parameters]
+
+
+class _Kept:
+    """What selects and updates share: the slots, and a text for each number of them."""
+
+    def __init__(self, *fields: SlotField) -> None:
+        self._fields = fields
+
+    def _sizes(self, values: Row) -> tuple[int, ...] | None:
+        """How many slots the lists among the values have; None if no text is kept for these."""
+        if connection.vendor != "postgresql":
+            return None
+        sizes = []
+        for field, value in zip(self._fields, values, strict=True):
+            if isinstance(field, ListOf):
+                if not 0 < len(value) <= LONGEST_LIST:
+                    return None
+                # A power of two, so that there are few texts.
+                sizes.append(1 << (len(value) - 1).bit_length())
+        return tuple(sizes)
+
+    def _slots(self, sizes: tuple[int, ...]) -> list[Any]:
+        left = list(sizes)
+        return [
+            [Slot(place, item, field.field) for item in range(left.pop(0))]
+            if isinstance(field, ListOf)
+            else Slot(place, None, field)
+            for place, field in enumerate(self._fields)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Select(Generic[SelectedRow]):
+    text: _Text
+    is_locking: bool
+    read: Callable[[Iterable[Row]], list[SelectedRow]]
+
+
+class KeptSelect(_Kept, Generic[SelectedRow]):
+    def __init__(self, make: Callable[..., QuerySet[Any, SelectedRow]], *fields: SlotField) -> None:
+        """`make`: the query set for these values, or for slots in their place: of models, perhaps
+        with `select_related`, or of `values_list`. `fields`: of the values, in their order."""
+        super().__init__(*fields)
+        self._make = make
+        self._made: dict[tuple[int, ...], _Select[SelectedRow]] = {}
+
+    def rows(self, *values: Any) -> list[SelectedRow]:
+        sizes = self._sizes(values)
+        if sizes is None:
+            return list(self._make(*values))
+        kept = self._made.get(sizes)
+        if kept is None:
+            kept = self._made[sizes] = _select(self._make(*self._slots(sizes)))
+        if kept.is_locking and not connection.in_atomic_block:
+            raise TransactionManagementError("rows are locked within a transaction")
+        with connection.cursor() as cursor:
+            cursor.execute(kept.text.sql, kept.text.with_values(values))
+            return kept.read(cursor.fetchall())
+
+
+class KeptUpdate(_Kept):
+    """An UPDATE of the rows of a query set."""
+
+    def __init__(
+        self,
+        make: Callable[..., QuerySet[Any]],
+        columns: Callable[..., Mapping[str, Any]],
+        *fields: SlotField,
+    ) -> None:
+        """`make` and `columns` are given the same values: which rows, and what is written."""
+        super().__init__(*fields)
+        self._make, self._columns = make, columns
+        self._made: dict[tuple[int, ...], _Text] = {}
+
+    def write(self, *values: Any) -> int:
+        """Returns how many rows were written."""
+        sizes = self._sizes(values)
+        if sizes is None:
+            return self._make(*values).update(**self._columns(*values))
+        text = self._made.get(sizes)
+        if text is None:
+            slots = self._slots(sizes)
+            text = self._made[sizes] = _update(self._make(*slots), self._columns(*slots))
+        with connection.cursor() as cursor:
+            cursor.execute(text.sql, text.with_values(values))
+            return int(cursor.rowcount)
+
+
+def _update(rows: QuerySet[Any], columns: Mapping[str, Any]) -> _Text:
+    query: Any = rows.query.chain(UpdateQuery)
+    query.add_update_values(columns)
+    return _Text(*query.get_compiler(connection=connection).as_sql())
+
+
+def _select(rows: QuerySet[Any, SelectedRow]) -> _Select[SelectedRow]:
+    compiler: Any = rows.query.get_compiler(connection=connection)
+    text = _Text(*compiler.as_sql())
+    converters = compiler.get_converters([column[0] for column in compiler.select])
+    kind = rows._iterable_class
+    if kind is ModelIterable:
+        finish = _models(compiler)
+    elif kind is FlatValuesListIterable:
+        finish = lambda found: [row[0] for row in found]  # noqa: E731 - a line beside the others
+    elif kind is ValuesListIterable:
+        finish = lambda found: list(map(tuple, found))  # noqa: E731
+    else:
+        raise TypeError(f"rows of {kind.__name__} are not kept")
+
+    def read(found: Iterable[Row]) -> list[SelectedRow]:
+        return finish(_converted(found, converters) if converters else found)
+
+    return _Select(text, bool(rows.query.select_for_update), read)
+
+
+def _converted(found: Iterable[Row], converters: Mapping[int, Any]) -> Iterable[Row]:
+    for row in map(list, found):
+        for position, (convert_by, expression) in converters.items():
+            for convert in convert_by:
+                row[position] = convert(row[position], expression, connection)
+        yield row
+
+
+def _models(compiler: Any) -> Callable[[Iterable[Row]], list[Any]]:
+    """As Django's ModelIterable reads them, but prepared once."""
+    of_model = compiler.klass_info
+    model: type[Model] = of_model["model"]
+    first, end = of_model["select_fields"][0], of_model["select_fields"][-1] + 1
+    names = [column[0].target.attname for column in compiler.select[first:end]]
+    # The stubs are of a newer Django, which has one argument more.
+    populators: Any = get_related_populators
+    related = populators(of_model, compiler.select, DEFAULT_DB_ALIAS)
+
+    def read(found: Iterable[Row]) -> list[Any]:
+        rows = []
+        for row in found:
+            made = model.from_db(DEFAULT_DB_ALIAS, names, row[first:end])
+            for each in related:
+                each.populate(row, made)
+            rows.append(made)
+        return rows
+
+    return read
