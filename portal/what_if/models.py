@@ -48,8 +48,8 @@ class WhatIf(models.Model):
     # Percent.
     progress = models.PositiveSmallIntegerField(default=0)
     sentence = models.CharField(max_length=400, blank=True, default="")
-    said = models.JSONField(null=True, blank=True, editable=False)
-    """The message of `sentence`, for other languages."""
+    message = models.JSONField(null=True, blank=True, editable=False)
+    """That of `sentence`, for other languages."""
     # A Comparison, once it is done.
     outcome = models.JSONField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -87,7 +87,7 @@ class WhatIf(models.Model):
     @property
     def shown_message(self) -> Message | None:
         """What it waits for, or why it failed."""
-        return CUT_OFF if self.is_cut_off else read_message(self.said, self.sentence)
+        return CUT_OFF if self.is_cut_off else read_message(self.message, self.sentence)
 
     @property
     def shown_sentence(self) -> str:

@@ -52,7 +52,7 @@ def what_if_create(*, user: User, days: int, changes: Iterable[Any]) -> WhatIf:
             raise Refused(ErrorCode.BUSY, busy)
         stored = [write_change(change) for change in read]
         row = WhatIf.objects.create(
-            requester=user, days=days, changes=stored, **_said(_waits_for(ahead))
+            requester=user, days=days, changes=stored, **_message_columns(_waits_for(ahead))
         )
         _audit(user.username, row.pk, days, read)
         ring_what_if(row.pk)
@@ -114,15 +114,15 @@ def what_if_run(*, what_if_id: int) -> bool:
     except WhatIfCancelled:
         log.info("what-if %s was cancelled", row.pk)
     except (Refused, ChangeRefusedError) as refused:
-        _finish(row, WhatIfStatus.FAILED, **_said(refused.message))
+        _finish(row, WhatIfStatus.FAILED, **_message_columns(refused.message))
     except (KeyboardInterrupt, SystemExit):
         stopped = Message("Its worker was stopped before it was done. Submit it again")
-        _finish(row, WhatIfStatus.FAILED, **_said(stopped))
+        _finish(row, WhatIfStatus.FAILED, **_message_columns(stopped))
         raise
     except Exception:
         log.exception("what-if %s failed", row.pk)
         failed = Message("It failed. See the worker's log")
-        _finish(row, WhatIfStatus.FAILED, **_said(failed))
+        _finish(row, WhatIfStatus.FAILED, **_message_columns(failed))
         raise
     else:
         _finish(row, WhatIfStatus.DONE, outcome=asdict(found), progress=100)
@@ -146,9 +146,9 @@ def _claimed(pk: int) -> WhatIf | None:
     waiting = WhatIf.objects.filter(status=WhatIfStatus.REQUESTED, pk=pk)
     try:
         with transaction.atomic():
-            dead.update(status=WhatIfStatus.FAILED, finished_at=now, **_said(CUT_OFF))
+            dead.update(status=WhatIfStatus.FAILED, finished_at=now, **_message_columns(CUT_OFF))
             taken = waiting.update(
-                status=WhatIfStatus.RUNNING, stamped_at=now, progress=0, **_said(None)
+                status=WhatIfStatus.RUNNING, stamped_at=now, progress=0, **_message_columns(None)
             )
     except IntegrityError:
         # The constraint `what_if_one_runs`.
@@ -163,11 +163,11 @@ def _waits_for(ahead: list[int]) -> Message | None:
     return Message("It waits for what-if %(numbers)s: one runs at a time", numbers=numbers)
 
 
-def _said(message: Message | None) -> dict[str, Any]:
+def _message_columns(message: Message | None) -> dict[str, Any]:
     """The columns of a message."""
     if message is None:
-        return {"sentence": "", "said": None}
-    return {"sentence": message.text[:MAX_CHARACTERS], "said": message.as_dict()}
+        return {"sentence": "", "message": None}
+    return {"sentence": message.text[:MAX_CHARACTERS], "message": message.as_dict()}
 
 
 def _finish(row: WhatIf, status: WhatIfStatus, **columns: Any) -> None:

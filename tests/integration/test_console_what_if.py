@@ -72,7 +72,7 @@ def test_why_one_waits_is_in_the_readers_language(root):
     said = {"key": "It waits for what-if %(numbers)s: one runs at a time"}
     said["values"] = {"numbers": "7"}
     row = WhatIf.objects.create(
-        requester=boss, days=3, changes=[], sentence="It waits for what-if 7", said=said
+        requester=boss, days=3, changes=[], sentence="It waits for what-if 7", message=said
     )
     page = root.get(f"{PAGE}{row.pk}/", headers={"accept-language": "zh-hans"})
     assert "正在等待假设分析 7" in text(page)

@@ -12,7 +12,7 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField(
             model_name='whatif',
-            name='said',
+            name='message',
             field=models.JSONField(blank=True, editable=False, null=True),
         ),
     ]
