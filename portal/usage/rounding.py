@@ -12,6 +12,11 @@ def format_gpu_hours(unit_seconds: int) -> str:
     return f"{hours:,}.{fraction:02}"
 
 
+def short_gpu_hours(unit_seconds: int) -> str:
+    """The same, without decimals where it is whole: a limit, a grid line."""
+    return format_gpu_hours(unit_seconds).removesuffix(".00")
+
+
 def percent(part: int, total: int) -> int:
     """`part` of `total`, to the nearest whole number; 0 if the total is 0."""
     return (part * 200 + total) // (total * 2) if total else 0

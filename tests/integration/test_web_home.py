@@ -140,7 +140,7 @@ def test_the_miniature_draws_a_gang_as_tall_as_the_gpus_that_it_holds(page, olga
 
 
 def test_held_gpus_are_not_free_and_made_slices_are_ready(page, running):
-    assert "<span>1 of 2 GPUs free, 0.71 GPU in parts of others</span>" in page()
+    assert "<span>1 of 2 GPUs free, 0.71 more in parts of GPUs</span>" in page()
 
 
 def test_who_has_no_jobs_finds_three_starts_that_open_a_filled_form_that_can_be_sent(

@@ -71,6 +71,7 @@ class JobGenerator:
             self._add_live_job(*place)
 
     def add_waiting(self, count: int) -> None:
+        position = 0
         for nth in range(count):
             owner, project = self._owner_and_project(nth)
             gpus = self.rng.random.choice(GANGS)
@@ -96,7 +97,8 @@ class JobGenerator:
             if nth % 100 == 77:
                 job.status, job.reason = JobStatus.SUBMITTED, None
             if job.status == JobStatus.QUEUED:
-                job.position = nth + 1
+                position += 1
+                job.position = position
             if code.kind.is_simulated and job.reason:
                 job.estimate = random_estimate(self.rng, self.rng.now)
             if code is ReasonCode.HELD:

@@ -41,6 +41,10 @@ class RunningRow:
     may_stop: bool = False
     use: list[UseLine] = field(default_factory=list)
 
+    @property
+    def is_measured(self) -> bool:
+        return any(line.chart for line in self.use)
+
 
 @dataclass(frozen=True, slots=True)
 class WaitingRow:

@@ -20,6 +20,7 @@ from portal.web.job.extension import can_extend
 from portal.web.job.log_tab import job_log, log_end
 from portal.web.job.metrics import job_metrics
 from portal.web.job.place import job_place
+from portal.web.job.request_card import request_card
 from portal.web.job.request_tab import job_spec
 from portal.web.job.result import job_result
 from portal.web.job.start_progress import start_progress
@@ -56,6 +57,7 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
     return {
         "job": job,
         "steps": timeline(events, start_progress(job, replicas)),
+        "card": request_card(job),
         "gauge": time_gauge(job, timezone.now()),
         "may_extend": can_extend(user, job),
         "place": job_place(user, job, placed, is_final=is_final),

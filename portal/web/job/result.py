@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
-from portal.allocations.selectors import gpu_hours, usage_of
+from portal.allocations.selectors import usage_of
 from portal.jobs.models import Attempt, Job, Replica
+from portal.usage.rounding import format_gpu_hours
 from portal.web.job.diagnosis import ShownFinding, shown_finding
 from portal.web.job.log_tab import LogEnd, log_end
 from portal.web.wording.messages import failure_text
@@ -36,13 +36,14 @@ class JobResult:
     """The newest first."""
     log: LogEnd
     """Of the newest attempt."""
-    gpu_hours: Decimal
+    gpu_hours: str
 
 
 def job_result(job: Job, attempts: Sequence[Attempt]) -> JobResult:
     last = list(attempts[-1].replicas.all()) if attempts else []
     results = [_attempt_result(job, attempt) for attempt in reversed(attempts)]
-    return JobResult(results, log_end(last, LAST_LINES), gpu_hours(usage_of([job]).get(job.pk, 0)))
+    used = format_gpu_hours(usage_of([job]).get(job.pk, 0))
+    return JobResult(results, log_end(last, LAST_LINES), used)
 
 
 def _attempt_result(job: Job, attempt: Attempt) -> AttemptResult:

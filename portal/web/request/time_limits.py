@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from django.utils import timezone
 from django.utils.translation import ngettext
 
-from portal.web.wording.labels import NBSP
+from portal.web.wording.labels import duration
 from scheduler.core.request import RequestLimits
 from scheduler.core.request.quantities import read_seconds, write_seconds
 from scheduler.core.request.typed_text import read_typed
@@ -44,9 +44,7 @@ def _label(seconds: int) -> str:
     if seconds % SECONDS_PER_DAY == 0:
         days = seconds // SECONDS_PER_DAY
         return ngettext("%(n)s day", "%(n)s days", days) % {"n": days}
-    if seconds % 3_600 == 0:
-        return f"{seconds // 3_600}{NBSP}h"
-    return f"{seconds // 60}{NBSP}min" if seconds % 60 == 0 else write_seconds(seconds)
+    return duration(seconds) if seconds % 60 == 0 else write_seconds(seconds)
 
 
 def _seconds(typed: str) -> int:

@@ -59,13 +59,13 @@ def _groups(user: User, words: list[str]) -> Iterable[MatchGroup]:
     if not words:
         own = newest_jobs_of(user, MAX_MATCHES // 2)
         yield MatchGroup("jobs", _("Your newest jobs"), [_job_match(job) for job in own])
-        yield MatchGroup("pages", _("Pages"), _page_matches(user, words))
+        yield MatchGroup("pages", _("Portal pages"), _page_matches(user, words))
         return
     jobs = jobs_matching(user, words, MAX_MATCHES)
     more = f"{reverse('web:jobs')}?{urlencode({'name': ' '.join(words)})}"
     has_more = len(jobs) == MAX_MATCHES and len(words) == 1
     yield MatchGroup("jobs", _("Jobs"), [_job_match(job) for job in jobs], more if has_more else "")
-    yield MatchGroup("pages", _("Pages"), _page_matches(user, words))
+    yield MatchGroup("pages", _("Portal pages"), _page_matches(user, words))
     projects = projects_matching(user, words)[:MAX_MATCHES]
     yield MatchGroup(
         "projects",

@@ -2,6 +2,7 @@
 
     {{ job.started_at|moment }}            14:31, "yesterday 14:31", "22 Nov 14:31"
     {{ event.at|moment_seconds }}          14:31:40
+    {{ latest|moment_after:earliest }}     the end of a range: its day only if that differs
     {{ token.expiry|day }}                 today, "22 Nov"
     {{ job.submitted_at|at_moment }}       "at 14:31", "on 22 Nov at 14:31": the end of a sentence
     {% moment_words at %}in about 4 min{% endmoment_words %}
@@ -26,6 +27,11 @@ NOTHING = SafeString("")
 @register.filter
 def moment(at: datetime | None) -> SafeString:
     return times.moment_element(at) if at else NOTHING
+
+
+@register.filter
+def moment_after(at: datetime | None, first: datetime | None) -> SafeString:
+    return times.moment_element_after(at, first) if at and first else moment(at)
 
 
 @register.filter

@@ -5,7 +5,8 @@ from datetime import date, timedelta
 
 from django.utils.translation import gettext as _
 
-from portal.usage.rounding import UNIT_SECONDS_PER_GPU_HOUR, format_gpu_hours
+from portal.usage.rounding import UNIT_SECONDS_PER_GPU_HOUR, format_gpu_hours, short_gpu_hours
+from portal.web.wording.times import date_text
 
 WIDTH, HEIGHT, LEFT, TOP, FOOT = 1184, 176, 48, 12, 22
 # Approximate width of a label under a bar.
@@ -65,13 +66,13 @@ def usage_bars(days: list[date], used: list[int]) -> Bars:
                 height=round(height, 1),
                 title=_("%(when)s: %(hours)s GPU-hours")
                 % {"when": when, "hours": format_gpu_hours(units)},
-                label=_short(days[number]) if number % every == 0 else "",
+                label=date_text(days[number]) if number % every == 0 else "",
                 middle=round(x + pitch / 2, 1),
             )
         )
         rows.append((when, format_gpu_hours(units)))
     ticks = tuple(
-        Tick(round(floor - tall * at / top, 1), format_gpu_hours(at).removesuffix(".00"))
+        Tick(round(floor - tall * at / top, 1), short_gpu_hours(at))
         for at in range(0, top + 1, step)
     )
     sentence = _("No GPU-hours in this period")
@@ -96,9 +97,5 @@ def _scale(peak: int) -> tuple[int, int]:
 def _when(first: date, after: date) -> str:
     last = after - timedelta(days=1)
     if last == first:
-        return f"{first:%Y-%m-%d}"
-    return f"{first:%Y-%m-%d} – {last:%Y-%m-%d}"
-
-
-def _short(day: date) -> str:
-    return f"{day:%m-%d}"
+        return date_text(first)
+    return f"{date_text(first)} – {date_text(last)}"

@@ -14,7 +14,7 @@ from portal.quotas.figures import QuotaFigures, limit_parts
 from portal.quotas.models import Quota
 from portal.usage.budgets import BudgetStatus
 from portal.usage.current import ActivityGap, CurrentAllocation
-from portal.usage.rounding import format_gpu_hours
+from portal.usage.rounding import format_gpu_hours, short_gpu_hours
 from portal.usage.selectors import ALL, ME, UsageScope
 from portal.web.cluster.sensors import UNMEASURED_REASONS
 from portal.web.wording.labels import NBSP, duration
@@ -102,8 +102,12 @@ def period_sentence(days: tuple[date, date], now: datetime) -> str:
     """The days shown, and up to when running jobs are counted."""
     if days[0] <= timezone.localtime(now).date() <= days[1]:
         text = _("%(first)s to %(last)s, up to %(clock)s today")
-        return text % {"first": days[0], "last": days[1], "clock": write_moment(now)}
-    return _("%(first)s to %(last)s") % {"first": days[0], "last": days[1]}
+        return text % {
+            "first": date_text(days[0]),
+            "last": date_text(days[1]),
+            "clock": write_moment(now),
+        }
+    return _("%(first)s to %(last)s") % {"first": date_text(days[0]), "last": date_text(days[1])}
 
 
 def budget_summary(line: BudgetStatus) -> BudgetSummary:
@@ -113,7 +117,7 @@ def budget_summary(line: BudgetStatus) -> BudgetSummary:
         line=line,
         owner=_("%(user)s in %(project)s") % names if line.user else line.project,
         used=format_gpu_hours(line.used_unit_seconds),
-        limit=format_gpu_hours(line.limit_unit_seconds),
+        limit=short_gpu_hours(line.limit_unit_seconds),
         left=format_gpu_hours(max(0, line.limit_unit_seconds - line.used_unit_seconds)),
         used_permille=min(1000, line.used_unit_seconds * 1000 // line.limit_unit_seconds)
         if line.limit_unit_seconds

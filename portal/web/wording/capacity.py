@@ -59,5 +59,5 @@ def _with_parts(line: str, total: Availability) -> str:
     units = open_part_units(total)
     if not units:
         return line
-    parts = _("%(gpus)s GPU in parts of others") % {"gpus": as_gpus(units, round_up=False)}
+    parts = _("%(gpus)s more in parts of GPUs") % {"gpus": as_gpus(units, round_up=False)}
     return _("%(one)s, %(other)s") % {"one": line, "other": parts}

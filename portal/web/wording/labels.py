@@ -84,16 +84,23 @@ def node_badge(status: str, *, schedulable: bool, blocked: bool, holding: bool =
 
 
 def duration(seconds: float) -> str:
-    """ "2 h 38 min", "4 min", "10 s": at most two parts, with no-break spaces."""
+    """ "2 h 38 min", "4 min", "10 s": at most two parts, with no-break spaces, in the reader's
+    language."""
     total = max(0, int(seconds))
     if total < 60:
-        return f"{total}{NBSP}s"
+        return _amount(_("%(n)s s"), total)
     if total < 3600:
-        return f"{total // 60}{NBSP}min"
+        return _amount(_("%(n)s min"), total // 60)
     hours, minutes = divmod(total // 60, 60)
     if hours >= 48:
-        return f"{hours // 24}{NBSP}d {hours % 24}{NBSP}h"
-    return f"{hours}{NBSP}h {minutes:02}{NBSP}min" if minutes else f"{hours}{NBSP}h"
+        days = _amount(_("%(n)s d"), hours // 24)
+        return f"{days} {_amount(_('%(n)s h'), hours % 24)}" if hours % 24 else days
+    text = _amount(_("%(n)s h"), hours)
+    return f"{text} {_amount(_('%(n)s min'), f'{minutes:02}')}" if minutes else text
+
+
+def _amount(unit: str, number: int | str) -> str:
+    return unit.replace(" ", NBSP) % {"n": number}
 
 
 def elapsed(start: datetime | None, end: datetime | None) -> str:

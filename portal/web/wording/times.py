@@ -112,6 +112,14 @@ def moment_element(at: datetime, *, seconds: bool = False) -> SafeString:
     return time_element(at, moment_text(at, seconds=seconds))
 
 
+def moment_element_after(at: datetime, first: datetime) -> SafeString:
+    """The end of a range: without its day where `first` has named it."""
+    local = timezone.localtime(at)
+    if local.date() == timezone.localtime(first).date():
+        return time_element(at, clock_text(local))
+    return moment_element(at)
+
+
 def text_with_elements(text: str) -> SafeString:
     """A sentence with the moments in it (`agents.contract.moments`) as `<time>` elements."""
     return SafeString(replace_moments(conditional_escape(text), _element))
