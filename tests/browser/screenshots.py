@@ -1,7 +1,8 @@
 """`make screenshots`: every page of a seeded cluster as pictures under docs/screenshots/.
 
 Each page in light, in dark, in Chinese and as on a phone, and an index of all of them. Pictures
-show the first screen as WebP, so that all together stay small.
+show the first screen as WebP, so that all together stay small. Chinese needs Debian's
+fonts-noto-cjk: without it, its pictures would show empty boxes.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from playwright.sync_api import Page, sync_playwright
 from tests.browser.people import NARROW
 from tests.browser.seeded_web import REPOSITORY, WIDE, Web, seeded_web, signed_in
 from tests.environment.chromium import CHROMIUM_ARGS
-from tests.environment.debian import CHROMIUM
+from tests.environment.debian import CHINESE_FONT, CHROMIUM
 
 FOLDER = REPOSITORY / "docs" / "screenshots"
 MOST_BYTES = 6 * 1024 * 1024
-QUALITY = 70
+QUALITY = 60
 # A page is loaded once in each language.
 LOOKS = {
     "en": {"light": (WIDE, "light"), "dark": (WIDE, "dark"), "narrow": (NARROW, "light")},
@@ -36,6 +37,9 @@ def main() -> int:
     path = CHROMIUM.path()
     if path is None:
         print("Chromium is not installed: `make test` as root installs it")
+        return 1
+    if not CHINESE_FONT.path():
+        print(f"No Chinese font: `apt-get install {CHINESE_FONT.package}` first")
         return 1
     with (
         tempfile.TemporaryDirectory() as var,

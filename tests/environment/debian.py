@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 POSTGRES_HOME = Path("/usr/lib/postgresql")
+FONTS = Path("/usr/share/fonts")
 CAP_SYS_ADMIN = 21
 
 
@@ -27,6 +28,8 @@ class Tool:
             return max(map(str, POSTGRES_HOME.glob(f"*/bin/{self.program}")), default=None)
         if self.package == "libfaketime":
             return min(map(str, Path("/usr/lib").glob(f"*/faketime/{self.program}")), default=None)
+        if self.package == "fonts-noto-cjk":
+            return min(map(str, FONTS.glob(f"*/*/{self.program}")), default=None)
         return shutil.which(self.program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
@@ -34,6 +37,8 @@ POSTGRES = Tool("postgresql", "initdb")
 PGBOUNCER = Tool("pgbouncer", "pgbouncer")
 REDIS = Tool("redis-server", "redis-server")
 CHROMIUM = Tool("chromium", "chromium")
+# Not of a level: the pictures of pages in Chinese need it.
+CHINESE_FONT = Tool("fonts-noto-cjk", "NotoSansCJK-Regular.ttc")
 SWIFT = Tool("swift-proxy", "swift-proxy-server")
 SWIFT_BACKENDS = tuple(
     Tool(f"swift-{kind}", f"swift-{kind}-server") for kind in ("account", "container", "object")
