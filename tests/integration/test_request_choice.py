@@ -208,6 +208,15 @@ def test_allowed_images_stand_in_words_and_earlier_ones_are_suggested(client, ol
     ]
 
 
+def test_the_allowed_images_follow_the_project_that_is_chosen(client, olga, team):
+    a_node("n1")
+    speech = a_project("speech", olga)
+    ImagePolicy.objects.create(project=speech, rule=ImageRule.LISTED, patterns=["python:3"])
+    assert "Any image that the nodes can pull." in preview(client)
+    text = preview(client, project="speech")
+    assert "speech may use python:3." in text and '<option value="python:3">' in text
+
+
 def test_a_gang_that_lacks_cpus_is_told_so_in_words(client, team):
     a_node("n1", gpus=8)
     text = preview(client, amount="gpus", replicas="8", topology="any", cpu="20")

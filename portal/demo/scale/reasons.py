@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from agents.contract.message import Message, join_clauses
+from agents.contract.moments import write_moment
 from portal.demo.scale.size import SeededRandom
 from portal.planning.estimates import estimate_as_dict
 from portal.planning.reason_additions import BOUND
@@ -12,6 +13,7 @@ from scheduler.core.model.decisions import Estimate
 from scheduler.core.model.message_templates import NODE_HOLDING, make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 
+SECONDS_PER_DAY = 86_400
 # How frequent each code is among waiting jobs that need no approval. A job that can never run is
 # not queued.
 WEIGHTS = {
@@ -65,7 +67,7 @@ def random_reason(
         ReasonCode.TOPOLOGY: make_message("topology.apart", device=device, free=need),
         ReasonCode.DEPENDENCY: make_message("dependency", jobs=f"J-{rng.random.randint(1, 900)}"),
         ReasonCode.BUDGET: make_message(
-            "budget.used_up", whose=project, day="2026-12-31 00:00 UTC", **limits
+            "budget.used_up", whose=project, day=write_moment(_budget_end(rng.now)), **limits
         ),
         ReasonCode.BEGIN_TIME: make_message("begin_time"),
         ReasonCode.HELD: make_message("held", because="data is still copied"),
@@ -94,12 +96,18 @@ def _bound(code: ReasonCode, project: str, now: datetime, need: int) -> dict[str
                 at, "bound.quota_shared", job="J-12 (train)", is_certain=False
             )
         case ReasonCode.BUDGET:
-            bound = WaitBound.by_time(at, "bound.budget", whose=project)
+            bound = WaitBound.by_time(_budget_end(now), "bound.budget", whose=project)
         case ReasonCode.DEPENDENCY:
             bound = WaitBound.by_time(at, "bound.dependency", job="J-12")
         case _:
             return {}
     return {BOUND: bound.as_dict()}
+
+
+def _budget_end(now: datetime) -> int:
+    """In a month, at the end of a day."""
+    day = int(now.timestamp()) // SECONDS_PER_DAY
+    return (day + 30) * SECONDS_PER_DAY
 
 
 def random_estimate(rng: SeededRandom, now: datetime) -> dict[str, Any]:

@@ -91,6 +91,7 @@ def request_preview(request: AuthenticatedHttpRequest) -> HttpResponse:
     context: dict[str, Any] = {}
     if of != "cards":
         context |= _preview_context(request, form, preview_request(request.user, form))
+        context |= _images_context(request.user, form, _projects(request.user), limits)
         context |= {
             "readings": [(name, form.readings.get(name, "")) for name in READ_FIELDS],
             "time_choices": time_choices(form.values["time_limit"], limits),
@@ -184,7 +185,7 @@ def _page(
     )
     panel = preview_request(user, form) if is_immediate else pending_preview(form)
     context = _preview_context(request, form, panel) | dict(notices or {})
-    project = next((p for p in projects if p.slug == form.values["project"]), None)
+    context |= _images_context(user, form, projects, limits)
     context |= {
         "values": form.values,
         "errors": {name: form.errors[name] for name in (form.first_error, *form.errors) if name},
@@ -196,8 +197,6 @@ def _page(
         "is_open": not ADVANCED_FIELDS.isdisjoint(form.errors),
         "advanced": advanced_inputs(form, limits),
         "time_choices": time_choices(form.values["time_limit"], limits),
-        "allowed_images": allowed_images(project, limits.image_allow),
-        "image_suggestions": image_suggestions(user, project, limits.image_allow),
         "isolations": choice_labels(BY_NAME["device.isolation"]),
         "time_limit_default": write_seconds(limits.default_time_limit_seconds),
         "time_limit_help": input_help(BY_NAME["time_limit"], limits),
@@ -207,6 +206,17 @@ def _page(
         "for_everybody": user.is_platform_admin,
     }
     return render(request, "web/request.html", context, status=status)
+
+
+def _images_context(
+    user: User, form: FilledForm, projects: Sequence[Project], limits: RequestLimits
+) -> dict[str, Any]:
+    """Which images the project of the form allows, and which to suggest."""
+    project = next((p for p in projects if p.slug == form.values["project"]), None)
+    return {
+        "allowed_images": allowed_images(project, limits.image_allow),
+        "image_suggestions": image_suggestions(user, project, limits.image_allow),
+    }
 
 
 def _preview_context(

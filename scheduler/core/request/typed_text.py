@@ -100,8 +100,11 @@ def meant_count(text: object) -> int | None:
 
 def _duration(text: str, now: datetime) -> TypedValue | None:
     if _NUMBER.fullmatch(text):
-        seconds = int(text) * 60
-        message = Message("%(number)s minutes", number=int(text))
+        number = int(text)
+        seconds = number * 60
+        message = (
+            Message("1 minute") if number == 1 else Message("%(number)s minutes", number=number)
+        )
     elif (ends := read_day_and_clock(text, now)) is not None:
         left = int((ends.astimezone(UTC) - now.astimezone(UTC)).total_seconds())
         if left <= 0:

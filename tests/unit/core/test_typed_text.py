@@ -60,6 +60,7 @@ def test_a_text_is_read_as_it_is_meant(kind, text, written):
     ("kind", "text", "said"),
     [
         (DURATION, "90", "90 minutes"),
+        (DURATION, "1", "1 minute"),
         (DURATION, "tomorrow 9:00", "until 2026-11-26 01:00 UTC, 14h40m from now"),
         (DURATION, "2 hours", None),
         (SIZE, "16", "16 GB"),
