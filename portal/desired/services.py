@@ -8,6 +8,7 @@ from django.db import transaction
 from django.db.models import Case, Expression, PositiveBigIntegerField, Value, When
 
 from agents.contract.codec import encode
+from portal.database.kept_queries import KeptSelect, ListOf
 from portal.database.row_writes import rows_update
 from portal.desired.documents import documents_compile
 from portal.inventory.models import Node
@@ -64,6 +65,7 @@ def documents_renew(
     it leaves is noted by the drive that the change of the others has rung.
     """
     compiled = documents_compile(nodes)
+    _read_stored(nodes)
     changed = set[UUID]()
     for node in nodes:
         body = encode(compiled[node.pk].document)
@@ -78,6 +80,20 @@ def documents_renew(
         {node.pk: node.revision for node in nodes},
     )
     return frozenset(changed)
+
+
+_STORED = KeptSelect(
+    lambda nodes: Node.objects.filter(pk__in=nodes).order_by().values_list("pk", "desired"),
+    ListOf(Node._meta.pk),
+)
+
+
+def _read_stored(nodes: Collection[Node]) -> None:
+    """The documents of those nodes that were read without theirs."""
+    without = {node.pk: node for node in nodes if "desired" in node.get_deferred_fields()}
+    if without:
+        for pk, desired in _STORED.rows(list(without)):
+            without[pk].desired = desired
 
 
 def _same(body: dict[str, Any], stored: dict[str, Any]) -> bool:

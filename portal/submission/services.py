@@ -16,6 +16,7 @@ from agents.contract.message import Message
 from portal.accounts.models import User
 from portal.audit.codes import EventCode
 from portal.audit.transitions import Transitions
+from portal.database.row_writes import rows_insert
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
@@ -160,7 +161,9 @@ def _create(
         for each, _ in admitted
     ]
     if len(jobs) == 1:
-        jobs[0].save(force_insert=True)
+        (job,) = jobs
+        job.pk = rows_insert(Job, jobs)
+        job._state.adding = False
     else:
         Job.objects.bulk_create(jobs)
     _depend(jobs, [before for _, before in admitted])
