@@ -21,6 +21,7 @@ function isInUse(part) {
   return part.contains(activeElement) && (part.hasAttribute("data-calm") || activeElement.matches("input, select, textarea"));
 }
 
+// Not at once: the focus may have left for a button of the same part, which must still be there when it is pressed.
 document.addEventListener("focusout", () => setTimeout(() => {
   for (const [name, fresh] of late) {
     const old = present(name);
@@ -28,7 +29,7 @@ document.addEventListener("focusout", () => setTimeout(() => {
     late.delete(name);
     if (old) swap(old, document.importNode(fresh, true));
   }
-}));
+}, 500));
 
 // A box scrolled to its end stays at its end; otherwise it keeps its place. What is unfolded or typed stays so.
 function swap(old, fresh) {

@@ -1,13 +1,14 @@
 """Read usage as far as a user may see it: their own, that of a project, or that of all."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
 from agents.contract.boards import known_boards
 from portal.accounts.models import Membership, Project, Role, User
+from portal.accounts.selectors import memberships_of
 from portal.allocations.models import Allocation
 from portal.allocations.querysets import AllocationQuerySet
 from portal.error_codes import ErrorCode
@@ -74,13 +75,16 @@ def visible_allocations(user: User) -> AllocationQuerySet[Allocation]:
     return Allocation.objects.filter(project_id__in=_project_ids(user))
 
 
-def visible_projects(user: User) -> VisibleProjects:
-    """The projects whose usage the user may see, archived ones included. One query."""
+def visible_projects(
+    user: User, memberships: Sequence[Membership] | None = None
+) -> VisibleProjects:
+    """The projects whose usage the user may see, archived ones included. One query; for a user who
+    is no platform admin none with `memberships`, all of theirs."""
     if user.is_platform_admin:
         projects = {row.slug: row for row in Project.objects.order_by("slug")}
         return VisibleProjects(user, projects, frozenset(projects))
-    rows = Membership.objects.filter(user=user).select_related("project")
-    projects = {row.project.slug: row.project for row in rows.order_by("project__slug")}
+    rows = memberships_of(user) if memberships is None else memberships
+    projects = {row.project.slug: row.project for row in rows}
     administered = frozenset(r.project.slug for r in rows if r.role == Role.ADMIN)
     return VisibleProjects(user, projects, administered)
 

@@ -137,7 +137,7 @@ def test_a_project_is_chosen_in_the_bar_by_keyboard(signed_in, stack):
     expect(page.get_by_role("heading", name="Nothing matches")).to_be_visible()
     no_serious_findings(page)
     page.get_by_role("link", name="Clear filters").click()
-    expect(page.get_by_role("link", name="sweep-0")).to_be_visible()
+    expect(page.get_by_role("link", name="sweep-0", exact=True)).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

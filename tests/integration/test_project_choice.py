@@ -106,6 +106,14 @@ def test_the_bar_says_what_the_page_is_about(page, choose, both):
     assert shown_in_bar(page("/request/?like=J-1")) == "vision"
 
 
+def test_of_many_projects_the_queue_marks_the_chosen_one(page, choose, olga):
+    for number in range(1, 7):
+        a_project(f"p{number}", olga)
+    choose("p6")
+    marked = re.findall(r'<a href="\?[^"]*" aria-current="true">([^<]+)</a>', page("/queue/"))
+    assert marked == ["p6"]
+
+
 def test_it_is_a_filter_and_no_right(client, page, choose, olga, both):
     eve = a_user("eve")
     a_job(eve, a_project("secret", eve), name="zebra")

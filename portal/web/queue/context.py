@@ -43,6 +43,8 @@ from portal.web.wording.capacity import capacity_line
 from portal.web.wording.reason_badges import REASONS
 
 MAX_ENDING_JOBS = 8
+# Of the links beside the filter; the bar has all projects.
+MAX_PROJECTS = 4
 # Lists neighbouring jobs of other projects one by one.
 EACH = "each"
 
@@ -148,11 +150,13 @@ def summary(counts: QueueCounts) -> str:
 def _scope_links(
     filters: QueueFilterForm, kept: list[tuple[str, str]]
 ) -> list[tuple[str, str, bool]]:
-    """Links to the queue of all, of the user and of their projects: address, label, is current."""
+    """Links to the queue of all, of the user, of their first projects and of the one that is shown:
+    address, label, is current."""
     others = [(name, value) for name, value in kept if name != "whose"]
     current = dict(kept).get("whose", "")
     scopes = [("", _("All")), (MINE, _("Mine"))]
-    scopes += [(PROJECT.query(slug)[1], slug) for slug in filters.projects[:4]]
+    slugs = dict.fromkeys([*filters.projects[:MAX_PROJECTS], PROJECT.slug(current)])
+    scopes += [(PROJECT.query(slug)[1], slug) for slug in slugs if slug in filters.projects]
     return [
         ("?" + urlencode([("whose", value), *others]), word, value == current)
         for value, word in scopes

@@ -43,7 +43,7 @@ from portal.usage.selectors import (
 )
 from portal.usage.window import RequestedDays, bar_edges, midnight, parse_days, usage_window
 from portal.web.http import AuthenticatedHttpRequest
-from portal.web.project_choice import follows_project_choice
+from portal.web.project_choice import follows_project_choice, project_choice
 from portal.web.usage.bars import usage_bars
 from portal.web.usage.labels import (
     ERRORS,
@@ -90,7 +90,7 @@ class UsageTable:
 @follows_project_choice
 def usage_page(request: AuthenticatedHttpRequest) -> HttpResponse:
     user, now = request.user, timezone.now()
-    projects = visible_projects(user)
+    projects = visible_projects(user, project_choice(request).memberships)
     scope = _scope(projects, request.GET.get("of", ME))
     requested = parse_days(request.GET, timezone.localtime(now).date())
     limits = visible_limits(user, scope)
