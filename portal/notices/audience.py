@@ -5,15 +5,18 @@ The questions are asked once for a batch of events, so their number does not gro
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from portal.accounts.models import Membership, Role, User
+from portal.accounts.selectors import platform_admins
 from portal.jobs.models import Job
 from portal.notices.kinds import KINDS_OF_JOBS, NoticeKind
 from portal.notices.models import Notice, NoticeSettings, default_settings
+from portal.quotas.models import Budget
 from portal.webhooks.chat import ChatFormat
 from portal.webhooks.models import Endpoint
 from scheduler.core.model.states import JobStatus
@@ -32,6 +35,8 @@ class Audience:
     chats: list[Endpoint] = field(default_factory=list)
     # Users and the projects that they are in.
     memberships: set[tuple[int, int]] = field(default_factory=set)
+    # Admins of projects, for what concerns a whole project.
+    admins: dict[int, list[User]] = field(default_factory=dict)
 
     def settings_of(self, user: User) -> NoticeSettings:
         return self.settings.get(user.pk) or default_settings(user)
@@ -41,19 +46,28 @@ class Audience:
         who left the project of the job is told no more."""
         if not user.email or not user.is_active:
             return False
-        if job is not None and (user.pk, job.project_id) not in self.memberships:
+        if job is not None and not self.is_member(user.pk, job.project_id):
             return False
         if job is not None and kind in KINDS_OF_JOBS and MAIL in notify_of(job):
             return True
         return kind in self.settings_of(user).kinds
 
+    def is_member(self, user: int, project: int) -> bool:
+        return (user, project) in self.memberships
+
     def chats_for(self, job: Job) -> Iterable[Endpoint]:
-        """Chats of its project or of its owner, with those that the job names first."""
+        """Chats of its project, and its owner's own as long as the owner is in the project."""
+        is_theirs = self.is_member(job.owner_id, job.project_id)
         for chat in self.chats:
-            of_project = chat.project_id == job.project_id
             of_owner = chat.project_id is None and chat.owner_id == job.owner_id
-            if of_project or of_owner:
+            if chat.project_id == job.project_id or (of_owner and is_theirs):
                 yield chat
+
+    def people_of(self, budget: Budget) -> list[User]:
+        """Whom a budget concerns: its user, or the admins of its project."""
+        if budget.user is None:
+            return self.admins.get(budget.project_id, [])
+        return [budget.user] if self.is_member(budget.user.pk, budget.project_id) else []
 
 
 def audience_of_jobs(jobs: Collection[Job]) -> Audience:
@@ -75,24 +89,32 @@ def audience_of_jobs(jobs: Collection[Job]) -> Audience:
     )
 
 
-def audience_of_people(users: Iterable[User]) -> Audience:
-    """One query."""
-    return Audience(settings=_settings({user.pk for user in users}))
+def audience_of_budgets(budgets: Collection[Budget]) -> Audience:
+    """Three queries, or none without budgets."""
+    if not budgets:
+        return Audience()
+    found = Audience(admins=defaultdict(list), chats=chats_on())
+    members = Membership.objects.filter(project_id__in={budget.project_id for budget in budgets})
+    for row in members.select_related("user"):
+        found.memberships.add((row.user_id, row.project_id))
+        if row.role == Role.ADMIN:
+            found.admins[row.project_id].append(row.user)
+    users = {budget.user_id for budget in budgets if budget.user_id is not None}
+    admins = {user.pk for each in found.admins.values() for user in each}
+    found.settings = _settings(users | admins)
+    return found
+
+
+def audience_of_nodes() -> tuple[Audience, list[User]]:
+    """The platform admins. Two queries."""
+    admins = list(platform_admins())
+    return Audience(settings=_settings({admin.pk for admin in admins})), admins
 
 
 def chats_on() -> list[Endpoint]:
     """The endpoints of chat systems that are not switched off."""
     rows = Endpoint.objects.filter(off_reason="").exclude(format=ChatFormat.SIGNED)
     return list(rows.select_related("owner", "project"))
-
-
-def project_admins(project_id: int) -> list[User]:
-    rows = Membership.objects.filter(project_id=project_id, role=Role.ADMIN)
-    return [row.user for row in rows.select_related("user")]
-
-
-def platform_admins() -> list[User]:
-    return list(User.objects.filter(is_superuser=True, is_active=True).exclude(email=""))
 
 
 def notify_of(job: Job) -> list[str]:

@@ -11,18 +11,17 @@ from django.db.models import Max, Q, QuerySet
 
 from portal.allocations.budgets import budget_views, is_nearly_used
 from portal.audit.codes import EventCode
+from portal.audit.event_overlap import events_after, is_settled
 from portal.audit.models import Event
 from portal.jobs.models import Job
 from portal.leases.services import continuation_read, continuation_write
 from portal.notices.audience import (
     Audience,
     a_notice,
+    audience_of_budgets,
     audience_of_jobs,
-    audience_of_people,
+    audience_of_nodes,
     chat_wants,
-    chats_on,
-    platform_admins,
-    project_admins,
 )
 from portal.notices.kinds import NoticeKind
 from portal.notices.models import DEFAULT_LEAD_MINUTES, Notice, NoticeSettings
@@ -32,8 +31,6 @@ from scheduler.core.model.states import JobStatus, NodeStatus
 LEASE = "notices"
 EVENT_BATCH = 500
 MAX_BATCHES = 20
-# Events of concurrent transactions may be committed out of order: read this many again.
-EVENT_OVERLAP = 200
 LOOK_EVERY = timedelta(seconds=30)
 KIND_OF_STATUS = {
     JobStatus.RUNNING: NoticeKind.STARTED,
@@ -42,6 +39,8 @@ KIND_OF_STATUS = {
     JobStatus.SUCCEEDED: NoticeKind.ENDED,
     JobStatus.CANCELLED: NoticeKind.ENDED,
 }
+# A job that goes back to the queue from one of these had started.
+RAN = (JobStatus.RUNNING, JobStatus.STOPPING)
 # A node or a GPU of it breaks.
 NODE_CODES = (
     EventCode.HEALTH_FAULTED,
@@ -79,10 +78,10 @@ def _events_collect(now: datetime, mails: bool) -> bool:
     ids = list(
         Event.objects.filter(id__gt=seen).order_by("id").values_list("id", flat=True)[:EVENT_BATCH]
     )
-    if not ids:
+    if not ids and is_settled(seen, now):
         return False
-    again = max(place.get("first", 0), seen - EVENT_OVERLAP)
-    rows = Event.objects.filter(id__gt=again, id__lte=ids[-1])
+    last = ids[-1] if ids else seen
+    rows = events_after(seen, now, first=place.get("first", 0)).filter(id__lte=last)
     jobs = list(
         rows.filter(noun="job", new__in=[str(status) for status in KIND_OF_STATUS])
         .select_related("job__owner", "job__project")
@@ -92,21 +91,24 @@ def _events_collect(now: datetime, mails: bool) -> bool:
         Q(noun="node", new=NodeStatus.LOST) | Q(code__in=[str(code) for code in NODE_CODES])
     )
     _store([*_of_jobs(jobs, now), *_of_nodes(nodes, now)], mails)
-    continuation_write(LEASE, place | {"event": ids[-1]})
+    continuation_write(LEASE, place | {"event": last})
     return len(ids) == EVENT_BATCH
 
 
 def _of_jobs(events: Sequence[Event], now: datetime) -> Iterable[Notice]:
     jobs = [event.job for event in events if event.job]
     audience = audience_of_jobs(jobs)
+    waits = _waits([event for event in events if event.new == JobStatus.RUNNING])
     for event in events:
         if event.job:
-            yield from _of_job(event, event.job, audience, now)
+            waited = waits.get(event.pk, timedelta())
+            yield from _of_job(event, event.job, audience, waited, now)
 
 
-def _of_job(event: Event, job: Job, audience: Audience, now: datetime) -> Iterable[Notice]:
+def _of_job(
+    event: Event, job: Job, audience: Audience, waited: timedelta, now: datetime
+) -> Iterable[Notice]:
     kind = KIND_OF_STATUS[JobStatus(event.new)]
-    waited = _waited(job, event) if kind is NoticeKind.STARTED else timedelta()
     data = {"status": event.new, "actor": event.actor, "minutes": int(waited.total_seconds() // 60)}
     key = f"event:{event.pk}"
     settings = audience.settings_of(job.owner)
@@ -119,18 +121,28 @@ def _of_job(event: Event, job: Job, audience: Audience, now: datetime) -> Iterab
                 yield a_notice(kind, key, now=now, endpoint=chat, job=job, data=data)
 
 
-def _waited(job: Job, event: Event) -> timedelta:
-    """How long it could have started and did not, before this start."""
-    since = max(at for at in (job.queued_at or job.submitted_at, job.begin_at) if at)
-    return max(timedelta(), event.at - since)
+def _waits(starts: Sequence[Event]) -> dict[int, timedelta]:
+    """By start: how long the job could have started and did not. A job that ran before has waited
+    since it was stopped. One query, or none."""
+    jobs = {event.job.pk for event in starts if event.job}
+    if not jobs:
+        return {}
+    stops = Event.objects.filter(job_id__in=jobs, new=JobStatus.QUEUED, old__in=RAN)
+    stopped = list(stops.order_by("id").values_list("job_id", "id", "at"))
+    waits = {}
+    for start in starts:
+        if (job := start.job) is not None:
+            again = [at for pk, event, at in stopped if pk == job.pk and event < start.pk]
+            since = [job.queued_at or job.submitted_at, job.begin_at, *again]
+            waits[start.pk] = max(timedelta(), start.at - max(at for at in since if at))
+    return waits
 
 
 def _of_nodes(events: QuerySet[Event], now: datetime) -> Iterable[Notice]:
     rows = list(events.select_related("node"))
     if not rows:
         return
-    admins = platform_admins()
-    audience = audience_of_people(admins)
+    audience, admins = audience_of_nodes()
     for event in rows:
         for admin in admins:
             if event.node and audience.wants_mail(admin, NoticeKind.NODE):
@@ -141,12 +153,17 @@ def _of_nodes(events: QuerySet[Event], now: datetime) -> Iterable[Notice]:
 
 def _endings(now: datetime) -> Iterable[Notice]:
     """Running jobs that reach their time limit soon. An extended one is told of again."""
-    longest = NoticeSettings.objects.aggregate(n=Max("lead_minutes"))["n"] or 0
+    early = NoticeSettings.objects.filter(lead_minutes__gt=DEFAULT_LEAD_MINUTES)
+    longest = early.aggregate(n=Max("lead_minutes"))["n"] or 0
     jobs = list(
         Job.objects.filter(
+            # Of most owners only jobs that end soon are read, however early a few are told.
+            Q(deadline_at__lte=now + timedelta(minutes=DEFAULT_LEAD_MINUTES))
+            | Q(
+                deadline_at__lte=now + timedelta(minutes=longest), owner__in=early.values("user_id")
+            ),
             status=JobStatus.RUNNING,
             deadline_at__gt=now,
-            deadline_at__lte=now + timedelta(minutes=max(longest, DEFAULT_LEAD_MINUTES)),
             time_limit_seconds__gte=MIN_LIMIT.total_seconds(),
         )
         .select_related("owner", "project")
@@ -177,18 +194,16 @@ def _budgets(now: datetime) -> Iterable[Notice]:
     rows = list(Budget.objects.current(now).select_related("project", "user").order_by("id"))
     views = zip(rows, budget_views(rows, now), strict=True)
     near = [(row, view) for row, view in views if is_nearly_used(view)]
-    chats = chats_on() if near else []
+    audience = audience_of_budgets([row for row, _ in near])
     for row, view in near:
         percent = (view.used_unit_seconds + view.reserved_unit_seconds) * 100
         data = {"project": row.project.slug, "user": row.user.username if row.user else ""}
         data["percent"] = str(percent // view.limit_unit_seconds)
         kind, key = NoticeKind.BUDGET, f"budget:{row.pk}:{row.limit_unit_seconds}"
-        people = [row.user] if row.user else project_admins(row.project_id)
-        audience = audience_of_people(people)
-        for user in people:
+        for user in audience.people_of(row):
             if audience.wants_mail(user, kind):
                 yield a_notice(kind, key, now=now, recipient=user, data=data)
-        for chat in chats:
+        for chat in audience.chats:
             if chat.project_id == row.project_id and row.user is None:
                 yield a_notice(kind, key, now=now, endpoint=chat, data=data)
 

@@ -6,21 +6,23 @@ due again: at least once, and twice only then. No network call is made inside a 
 
 import logging
 import time
-from collections.abc import Iterable
 from datetime import datetime, timedelta
-from smtplib import SMTPException, SMTPRecipientsRefused
+from smtplib import SMTPException
+from typing import Any
 
 from django.core.mail import get_connection
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Min, QuerySet
 from django.utils import timezone
 
 from portal.accounts.models import User
 from portal.notices.kinds import NoticeKind
 from portal.notices.mail import notice_mail
+from portal.notices.mail_problems import MailProblem, error_text, mail_problem
 from portal.notices.models import Notice, NoticeMail
 from portal.notices.reader import in_reader_terms
-from portal.notices.sentences import digest
+from portal.notices.selectors import readable_notices
+from portal.notices.sentences import Digest, digest
 from portal.webhooks.chat import ChatFormat, ChatLine, chat_body
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.values import DeliveryStatus, retry_delay
@@ -40,43 +42,38 @@ RETENTION = timedelta(days=30)
 # A budget is told of once, however long it lasts.
 BUDGET_RETENTION = timedelta(days=400)
 NOTICE_DELIVERY = "notice"
-NO_SERVER = "This portal has no mail server: an admin sets TESSERA_EMAIL_URL"
-PERMANENT_CODES = range(500, 600)
 
 
 def notices_gather(now: datetime, *, base_url: str) -> None:
     """Make messages of the notices whose readers are due for one."""
     waiting = Notice.objects.filter(gathered_at__isnull=True, created_at__lte=now - GATHER)
-    people = list(_due(waiting, "recipient_id"))
-    paused = NoticeMail.objects.filter(
-        recipient_id__in=people, is_test=False, created_at__gt=now - PAUSE
-    )
-    for pk in set(people) - set(paused.values_list("recipient_id", flat=True)):
+    mails = NoticeMail.objects.filter(is_test=False, created_at__gt=now - PAUSE)
+    for pk in _due(waiting, "recipient_id", mails.values("recipient_id")):
         _gather_mail(pk, now)
-    chats = list(_due(waiting, "endpoint_id"))
-    busy = Delivery.objects.filter(
-        endpoint_id__in=chats, kind=NOTICE_DELIVERY, created_at__gt=now - PAUSE
-    )
-    for pk in set(chats) - set(busy.values_list("endpoint_id", flat=True)):
+    messages = Delivery.objects.filter(kind=NOTICE_DELIVERY, created_at__gt=now - PAUSE)
+    for pk in _due(waiting, "endpoint_id", messages.values("endpoint_id")):
         _gather_chat(pk, now, base_url)
 
 
 def mails_send(now: datetime, *, sender: str, base_url: str) -> None:
-    """Send the mails that are due, one after the other, for at most SEND_SECONDS."""
+    """Send the mails that are due, one after the other, for at most SEND_SECONDS. A server that
+    does not answer one is not asked for the next ones in this round."""
     due = NoticeMail.objects.filter(status=DeliveryStatus.WAITING, next_at__lte=now)
     rows = list(due.select_related("recipient").order_by("next_at", "id")[:SEND_BATCH])
     end = time.monotonic() + SEND_SECONDS
     for row in rows:
+        if row.tries and retry_delay(row.tries) is None:
+            _record(row, DeliveryStatus.FAILED, problem=row.problem or MailProblem.CUT_OFF)
+        elif _claim(row) and _send(row, sender, base_url) is MailProblem.NO_ANSWER:
+            break
         if time.monotonic() > end:
             break
-        if _claim(row):
-            _send(row, sender, base_url)
 
 
 def mails_refuse() -> None:
     """Without a mail server: a test says so, instead of waiting for ever."""
     NoticeMail.objects.filter(status=DeliveryStatus.WAITING).update(
-        status=DeliveryStatus.FAILED, next_at=None, problem=NO_SERVER
+        status=DeliveryStatus.FAILED, next_at=None, problem=MailProblem.NO_SERVER
     )
 
 
@@ -88,10 +85,11 @@ def notices_forget(now: datetime) -> None:
     NoticeMail.objects.filter(created_at__lt=now - RETENTION).delete()
 
 
-def _due(waiting: QuerySet[Notice], column: str) -> Iterable[int]:
-    """The people, or the chats, of these notices."""
-    rows = waiting.filter(**{f"{column}__isnull": False}).order_by(column)
-    return rows.values_list(column, flat=True).distinct()[:RECIPIENTS]
+def _due(waiting: QuerySet[Notice], column: str, paused: QuerySet[Any, Any]) -> list[int]:
+    """The people, or the chats, whose turn it is: those with the oldest notices first."""
+    rows = waiting.filter(**{f"{column}__isnull": False}).exclude(**{f"{column}__in": paused})
+    oldest = rows.values(column).annotate(oldest=Min("created_at")).order_by("oldest", column)
+    return list(oldest.values_list(column, flat=True)[:RECIPIENTS])
 
 
 def _gather_mail(recipient: int, now: datetime) -> None:
@@ -106,21 +104,27 @@ def _gather_mail(recipient: int, now: datetime) -> None:
 def _gather_chat(endpoint: int, now: datetime, base_url: str) -> None:
     """One message of the chat's notices, which the webhooks deliver."""
     with transaction.atomic():
-        chat = Endpoint.objects.select_related("owner").get(pk=endpoint)
+        chat = Endpoint.objects.select_related("owner").filter(pk=endpoint).first()
+        if chat is None:
+            return
         pks = _lock_waiting(endpoint_id=endpoint)
-        notices = list(Notice.objects.filter(pk__in=pks).select_related("job").order_by("id"))
+        notices = Notice.objects.filter(pk__in=pks)
+        if chat.project_id is None:
+            notices = readable_notices(notices, chat.owner)
         with in_reader_terms(chat.owner):
             found = digest(notices, base_url)
-        if found is not None:
-            lines = [ChatLine(line.text, line.href) for line in found.lines]
-            if len(notices) > 1:
-                lines.insert(0, ChatLine(found.headline))
-            if found.hidden:
-                lines.append(ChatLine(f"+ {found.hidden}"))
-            body = chat_body(ChatFormat(chat.format), lines)
+            body = _chat_body(chat, found) if found else ""
+        if body:
             due = timezone.now()
             Delivery.objects.create(endpoint=chat, kind=NOTICE_DELIVERY, body=body, next_at=due)
         Notice.objects.filter(pk__in=pks).update(gathered_at=now)
+
+
+def _chat_body(chat: Endpoint, found: Digest) -> str:
+    lines = [ChatLine(line.text, line.href) for line in found.lines]
+    if found.notice_count > 1:
+        lines.insert(0, ChatLine(found.headline))
+    return chat_body(ChatFormat(chat.format), lines, found.hidden)
 
 
 def _lock_waiting(**owner: int) -> list[int]:
@@ -129,41 +133,39 @@ def _lock_waiting(**owner: int) -> list[int]:
 
 
 def _claim(row: NoticeMail) -> bool:
-    """Claim a mail; False if another worker was quicker."""
+    """Claim a mail; False if another worker was quicker. The try counts from here on, so that one
+    that ends its worker is not made for ever."""
     unclaimed = NoticeMail.objects.filter(
         pk=row.pk, next_at=row.next_at, status=DeliveryStatus.WAITING
     )
-    return unclaimed.update(next_at=timezone.now() + CLAIM_DURATION) == 1
+    row.tries += 1
+    return unclaimed.update(next_at=timezone.now() + CLAIM_DURATION, tries=row.tries) == 1
 
 
-def _send(row: NoticeMail, sender: str, base_url: str) -> None:
-    notices = list(row.notices.select_related("job").order_by("id"))
+def _send(row: NoticeMail, sender: str, base_url: str) -> MailProblem | None:
+    """What kept the mail from being sent, if anything did."""
+    notices = readable_notices(Notice.objects.filter(mail=row), row.recipient)
     message = None
     if _may_receive(row.recipient):
         message = notice_mail(row, notices, sender=sender, base_url=base_url)
     if message is None:
-        _record(row, DeliveryStatus.DELIVERED)
-        return
+        # Nothing is left to tell: it was never sent, and no page says that it was.
+        row.delete()
+        return None
     try:
         get_connection().send_messages([message])
-    except (OSError, SMTPException) as error:
-        problem = f"{type(error).__name__}: {error}"[:200]
-        log.warning("a notice was not mailed: %s", type(error).__name__)
-        delay = None if _is_permanent(error) else retry_delay(row.tries + 1)
+    except (OSError, SMTPException, ValueError) as error:
+        problem = mail_problem(error)
+        log.warning("a notice was not mailed: %s", error_text(error))
+        delay = None if problem.is_permanent else retry_delay(row.tries)
         _record(row, DeliveryStatus.WAITING if delay else DeliveryStatus.FAILED, delay, problem)
-        return
+        return problem
     _record(row, DeliveryStatus.DELIVERED)
+    return None
 
 
 def _may_receive(user: User) -> bool:
     return user.is_active and bool(user.email)
-
-
-def _is_permanent(error: Exception) -> bool:
-    """The server will never take a mail to this address."""
-    if not isinstance(error, SMTPRecipientsRefused):
-        return False
-    return all(code in PERMANENT_CODES for code, _ in error.recipients.values())
 
 
 def _record(
@@ -172,7 +174,6 @@ def _record(
     now = timezone.now()
     NoticeMail.objects.filter(pk=row.pk).update(
         status=status,
-        tries=row.tries + 1,
         next_at=now + delay if delay else None,
         sent_at=now if status is DeliveryStatus.DELIVERED else None,
         problem=problem,

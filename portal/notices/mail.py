@@ -1,11 +1,11 @@
 """A mail of notices: text and plain HTML, in the reader's language and time zone."""
 
 import hashlib
-from collections.abc import Sequence
 from email.utils import parseaddr
 from typing import Any
 
 from django.core.mail import EmailMultiAlternatives
+from django.db.models import QuerySet
 from django.template.loader import render_to_string
 from django.utils import timezone, translation
 from django.utils.translation import gettext as _
@@ -18,7 +18,7 @@ from portal.notices.unsubscribing import stop_token
 
 
 def notice_mail(
-    mail: NoticeMail, notices: Sequence[Notice], *, sender: str, base_url: str
+    mail: NoticeMail, notices: QuerySet[Notice], *, sender: str, base_url: str
 ) -> EmailMultiAlternatives | None:
     """The mail, ready to be sent; None if nothing in it is worth one any more. What is sent again
     has the same Message-ID, by which most readers show it once."""

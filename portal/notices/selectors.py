@@ -1,15 +1,17 @@
-"""What a person has chosen, the last mail to them, and the webhooks that a request may name."""
+"""What a person has chosen, the last mail to them, what they may be told, and the webhooks that a
+request may name."""
 
 from collections.abc import Iterable
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from agents.contract.message import Message
-from portal.accounts.models import Project, User
+from portal.accounts.models import Membership, Project, User
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.notices.audience import WEBHOOK_PREFIX
-from portal.notices.models import NoticeMail, NoticeSettings, default_settings
+from portal.notices.kinds import ADMIN_KINDS
+from portal.notices.models import Notice, NoticeMail, NoticeSettings, default_settings
 from portal.webhooks.models import Endpoint
 
 
@@ -20,6 +22,15 @@ def notice_settings(user: User) -> NoticeSettings:
 
 def latest_mail(user: User) -> NoticeMail | None:
     return NoticeMail.objects.filter(recipient=user).order_by("-id").first()
+
+
+def readable_notices(notices: QuerySet[Notice], reader: User) -> QuerySet[Notice]:
+    """Those that the reader may still be told: about jobs of their projects, and about nodes as a
+    platform admin. A mail may wait for hours."""
+    rows = notices.filter(
+        Q(job=None) | Q(job__project__in=Membership.objects.filter(user=reader).values("project"))
+    )
+    return rows if reader.is_platform_admin else rows.exclude(kind__in=ADMIN_KINDS)
 
 
 def require_webhook_names(user: User, project: Project, notify: Iterable[str]) -> None:

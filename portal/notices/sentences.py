@@ -1,9 +1,10 @@
 """What a notice says, in the language and time zone that are active."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import Count, QuerySet
 from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -41,15 +42,22 @@ class Digest:
     hidden: int
     """Notices without a line of their own."""
 
+    @property
+    def notice_count(self) -> int:
+        return len(self.lines) + self.hidden
 
-def digest(notices: Sequence[Notice], base_url: str) -> Digest | None:
-    """One message about these notices; None if none of them is worth one any more."""
-    current = [notice for notice in notices if _is_current(notice)]
-    if not current:
+
+def digest(notices: QuerySet[Notice], base_url: str) -> Digest | None:
+    """One message about these notices; None if none of them is worth one any more. However many
+    they are, only those with a line are read whole."""
+    current = notices.exclude(pk__in=_outdated(notices)).order_by("id")
+    lines = [notice_line(row, base_url) for row in current.select_related("job")[:MAX_LINES]]
+    if not lines:
         return None
-    lines = [notice_line(notice, base_url) for notice in current[:MAX_LINES]]
-    headline = lines[0].title if len(current) == 1 else _counts(current)
-    return Digest(headline, lines, len(current) - len(lines))
+    if len(lines) == 1:
+        return Digest(lines[0].title, lines, 0)
+    counts = dict(current.order_by().values_list("kind").annotate(Count("pk")))
+    return Digest(_counts(counts), lines, sum(counts.values()) - len(lines))
 
 
 def notice_line(notice: Notice, base_url: str) -> NoticeLine:
@@ -114,9 +122,9 @@ def _of_node(notice: Notice) -> str:
     return f"{notice.data['node']}: {said}" if said else str(notice.data["node"])
 
 
-def _counts(notices: Sequence[Notice]) -> str:
+def _counts(found: Mapping[str, int]) -> str:
     """ "12 jobs failed, 2 jobs end soon"."""
-    counts = {str(kind): sum(n.kind == kind for n in notices) for kind in NoticeKind}
+    counts = {str(kind): found.get(kind, 0) for kind in NoticeKind}
     sentences: dict[str, str] = {
         NoticeKind.FAILED: ngettext("%(n)s job failed", "%(n)s jobs failed", counts["failed"]),
         NoticeKind.ENDING: ngettext("%(n)s job ends soon", "%(n)s jobs end soon", counts["ending"]),
@@ -133,8 +141,12 @@ def _counts(notices: Sequence[Notice]) -> str:
     return _(", ").join(parts)
 
 
-def _is_current(notice: Notice) -> bool:
-    """A job that ended meanwhile is not about to end."""
-    if notice.kind != NoticeKind.ENDING:
-        return True
-    return notice.job is not None and notice.job.status == JobStatus.RUNNING
+def _outdated(notices: QuerySet[Notice]) -> list[int]:
+    """Of time limits that come near: the job has ended meanwhile, or has another limit."""
+    columns = ("pk", "data", "job__status", "job__deadline_at")
+    rows = notices.filter(kind=NoticeKind.ENDING).values_list(*columns)
+    return [
+        pk
+        for pk, data, status, deadline_at in rows
+        if status != JobStatus.RUNNING or deadline_at != datetime.fromisoformat(data["deadline_at"])
+    ]

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
-# The shortest limit of the systems is Discord's 2,000 characters.
+from django.utils.translation import gettext as _
+
+# The shortest limit of the systems is Discord's 2,000 characters; the count of the rest follows.
 MAX_TEXT = 1_900
 ZERO_WIDTH_SPACE = "\u200b"
 MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~])")
@@ -35,14 +37,17 @@ class ChatLine:
     href: str = ""
 
 
-def chat_body(chat: ChatFormat, lines: Sequence[ChatLine]) -> str:
-    """The JSON body of one message. Lines that do not fit are left out."""
+def chat_body(chat: ChatFormat, lines: Sequence[ChatLine], hidden: int = 0) -> str:
+    """The JSON body of one message. Lines that do not fit are counted with the hidden ones."""
     text = ""
-    for line in lines:
-        written = _line(chat, line)
-        if len(text) + len(written) + 1 > MAX_TEXT:
+    for number, line in enumerate(lines):
+        written = f"\n{_line(chat, line)}" if text else _line(chat, line)
+        if len(text) + len(written) > MAX_TEXT:
+            hidden += len(lines) - number
             break
-        text = f"{text}\n{written}" if text else written
+        text += written
+    if hidden:
+        text += "\n" + _("and %(n)s more") % {"n": hidden}
     return json.dumps(_envelope(chat, text), ensure_ascii=False)
 
 
@@ -67,10 +72,11 @@ def _envelope(chat: ChatFormat, text: str) -> dict[str, object]:
 
 
 def _line(chat: ChatFormat, line: ChatLine) -> str:
-    text = " ".join(line.text.split())
+    # What takes Slack's form may know mentions that Slack does not: @all.
+    text = " ".join(line.text.split()).replace("@", f"@{ZERO_WIDTH_SPACE}")
     if chat is ChatFormat.SLACK:
         # Slack's own three, which are also those of its mentions: <!channel>, <@U1>.
         text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         return f"<{line.href}|{text.replace('|', '/')}>" if line.href else text
-    text = MARKDOWN.sub(r"\\\1", text).replace("@", f"@{ZERO_WIDTH_SPACE}")
+    text = MARKDOWN.sub(r"\\\1", text)
     return f"[{text}]({line.href})" if line.href else text

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from portal.accounts.models import Membership
 from portal.accounts.selectors import is_project_admin
+from portal.audit.event_overlap import events_after, is_settled
 from portal.audit.models import Event
 from portal.jobs.models import Job
 from portal.webhooks.addresses import Network, Resolver, parse_networks, resolve_host
@@ -28,8 +29,6 @@ SEND_BATCH = 16
 # Longer than any attempt takes. After that, another worker may send the message.
 CLAIM_DURATION = timedelta(seconds=60)
 RETENTION = timedelta(days=30)
-# Events of concurrent transactions may be committed out of order: read this many again.
-EVENT_OVERLAP = 200
 
 
 def webhooks_deliver(look_up: Resolver = resolve_host) -> None:
@@ -43,14 +42,16 @@ def webhooks_deliver(look_up: Resolver = resolve_host) -> None:
 
 def deliveries_collect(endpoint: Endpoint) -> None:
     """Create deliveries for new events."""
-    start = max(endpoint.first_event, endpoint.seen_event - EVENT_OVERLAP)
-    rows = Event.objects.filter(noun="job", id__gt=start).order_by("id")
+    now = timezone.now()
+    rows = events_after(endpoint.seen_event, now, first=endpoint.first_event)
+    rows = rows.filter(noun="job").order_by("id")
     new = list(rows.filter(id__gt=endpoint.seen_event).values_list("id", flat=True)[:EVENT_BATCH])
-    if not new:
+    if not new and is_settled(endpoint.seen_event, now):
         return
-    events = _visible_events(endpoint, rows.filter(id__lte=new[-1])).select_related(
-        "job__project", "job__owner"
-    )
+    last = new[-1] if new else endpoint.seen_event
+    events = _visible_events(endpoint, rows.filter(id__lte=last))
+    events = events.exclude(pk__in=endpoint.deliveries.filter(event__gt=0).values("event"))
+    events = events.select_related("job__project", "job__owner")
     Delivery.objects.bulk_create(
         [
             Delivery(
@@ -58,14 +59,14 @@ def deliveries_collect(endpoint: Endpoint) -> None:
                 event=event.pk,
                 kind=f"job.{event.new}",
                 body=message_body(event, event.job),
-                next_at=timezone.now(),
+                next_at=now,
             )
             for event in events
             if event.job
         ],
         ignore_conflicts=True,
     )
-    Endpoint.objects.filter(pk=endpoint.pk).update(seen_event=new[-1])
+    Endpoint.objects.filter(pk=endpoint.pk).update(seen_event=last)
 
 
 def message_body(event: Event, job: Job) -> str:

@@ -60,7 +60,8 @@ def add(user, chat: JsonSink, **more) -> Endpoint:
     return Endpoint.objects.get(uid=answer.json()["id"])
 
 
-def told() -> None:
+def chat_round() -> None:
+    """What has happened reaches the chats."""
     tell()
     webhooks_deliver()
 
@@ -71,7 +72,7 @@ def test_a_failure_of_a_member_is_told_in_slacks_form_with_a_link(paul, vision, 
     Membership.objects.create(project=vision, user=olga, role=Role.MEMBER)
     job = a_job(olga, vision, name="train")
     end(job, JobStatus.FAILED)
-    told()
+    chat_round()
     assert chat.bodies == [{"text": f"<{URL}/jobs/{job.label}/|{job.label} train failed>"}]
     assert "Tessera-Signature" not in chat.headers[0]
 
@@ -80,10 +81,10 @@ def test_a_burst_is_one_message_with_a_headline(paul, vision, chat):
     add(paul, chat)
     for _ in range(14):
         end(a_job(paul, vision), JobStatus.FAILED)
-    told()
+    chat_round()
     (body,) = chat.bodies
     lines = body["text"].splitlines()
-    assert lines[0] == "14 jobs failed" and lines[-1] == "+ 2" and len(lines) == 14
+    assert lines[0] == "14 jobs failed" and lines[-1] == "and 2 more" and len(lines) == 14
 
 
 def test_a_chat_is_quiet_unless_it_asks_for_more(paul, vision, chat):
@@ -91,28 +92,37 @@ def test_a_chat_is_quiet_unless_it_asks_for_more(paul, vision, chat):
     done = a_job(paul, vision)
     end(done, JobStatus.SUCCEEDED)
     start(a_job(paul, vision, name="late", time_limit="4h"), left=timedelta(minutes=5))
-    told()
+    chat_round()
     (body,) = chat.bodies
     assert "late reaches its time limit at" in body["text"] and done.label not in body["text"]
 
     add(paul, chat, name="all", kinds=["succeeded"])
     end(a_job(paul, vision, name="fine"), JobStatus.SUCCEEDED)
-    told()
+    chat_round()
     assert "fine succeeded" in chat.bodies[1]["text"]
 
 
 def test_a_job_names_a_chat_in_its_request(paul, vision, chat):
     add(paul, chat)
     end(a_job(paul, vision, name="asks", notify=["webhook:team"]), JobStatus.SUCCEEDED)
-    told()
+    chat_round()
     assert "asks succeeded" in chat.bodies[0]["text"]
 
 
-def test_a_chat_that_answers_late_gets_the_same_message_again(paul, vision, chat):
-    add(paul, chat)
+@pytest.mark.parametrize("status", [302, 404, 429, 500])
+def test_a_chat_that_does_not_take_a_message_gets_the_same_again(paul, vision, chat, status):
+    """Redirects are not followed; a chat that asks for a pause gets it by the growing delays."""
+    row = add(paul, chat)
     end(a_job(paul, vision), JobStatus.FAILED)
-    chat.answers.append(500)
-    told()
+    chat.answers.append(status)
+    chat_round()
+    delivery = Delivery.objects.get()
+    assert (delivery.status, delivery.answer) == ("waiting", status)
+    assert delivery.next_at > timezone.now()
+    client = Client()
+    client.force_login(paul)
+    page = client.get(f"/account/webhooks/{row.uid}/").content.decode()
+    assert f"It answered {status}" in page
     Delivery.objects.update(next_at=timezone.now())
     webhooks_deliver()
     assert len(chat.bodies) == 2 and chat.bodies[0] == chat.bodies[1]
@@ -155,14 +165,23 @@ def test_who_no_longer_runs_the_project_sends_nothing_to_the_chat(paul, vision, 
     Membership.objects.update(role=Role.MEMBER)
     end(a_job(paul, vision), JobStatus.FAILED)
     webhooks_deliver()
-    told()
+    chat_round()
     assert chat.bodies == [] and "no longer an admin" in Endpoint.objects.get().off_reason
+
+
+def test_ones_own_chat_is_told_of_no_project_that_one_left(paul, vision, chat):
+    add(paul, chat, project="")
+    left = a_job(paul, vision)
+    end(left, JobStatus.FAILED)
+    Membership.objects.all().delete()
+    chat_round()
+    assert chat.bodies == []
 
 
 def test_another_project_is_not_told(paul, vision, chat):
     add(paul, chat)
     end(a_job(paul, a_project("audio", paul)), JobStatus.FAILED)
-    told()
+    chat_round()
     assert chat.bodies == []
 
 
@@ -171,23 +190,25 @@ def test_a_chat_speaks_the_language_of_its_owner(paul, vision, chat):
     paul.save(update_fields=["language"])
     add(paul, chat)
     end(a_job(paul, vision, name="train"), JobStatus.FAILED)
-    told()
+    chat_round()
     assert "train 失败" in chat.bodies[0]["text"]
 
 
 @pytest.mark.parametrize("chat_format", CHATS)
 def test_nothing_of_a_user_is_markup_or_a_mention(chat_format):
+    """Others than Slack take Slack's form, too, and know more mentions."""
     hostile = "<!channel> @all @everyone [x](http://evil) *b* `c` </b> a|b\nnew"
     body = chat_body(chat_format, [ChatLine(hostile, f"{URL}/jobs/J-1/"), ChatLine(hostile)])
     text = json.dumps(json.loads(body), ensure_ascii=False)
-    markups = ["<!channel>"]
-    if chat_format is not ChatFormat.SLACK:  # its mentions are those in angles
-        markups += ["@all", "@everyone", "[x](http", "*b*"]
+    markups = ["<!channel>", "@all", "@everyone"]
+    if chat_format is not ChatFormat.SLACK:
+        markups += ["[x](http", "*b*"]
     assert not [markup for markup in markups if markup in text]
     assert "evil" in text
 
 
 @pytest.mark.parametrize("chat_format", CHATS)
-def test_a_long_message_fits(chat_format):
-    body = chat_body(chat_format, [ChatLine("x" * 500) for _ in range(12)])
+def test_a_long_message_fits_and_counts_what_it_leaves_out(chat_format):
+    body = chat_body(chat_format, [ChatLine("x" * 500) for _ in range(12)], hidden=5)
     assert 500 < len(body) < MAX_TEXT + 400
+    assert "and 14 more" in body

@@ -12,8 +12,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from portal.accounts.models import Membership, Role
+from portal.audit.models import Event
 from portal.audit.transitions import advance
 from portal.inventory.models import Gpu, Node
+from portal.jobs.models import Job
+from portal.notices import dispatch
+from portal.notices.audience import audience_of_budgets
 from portal.notices.dispatch import GATHER, PAUSE, notices_forget
 from portal.notices.kinds import NoticeKind
 from portal.notices.models import Notice, NoticeMail, NoticeSettings
@@ -157,7 +161,47 @@ def test_a_job_that_ended_meanwhile_is_not_about_to_end(alice, vision):
     tell(later=timedelta())
     end(job, JobStatus.SUCCEEDED)
     send(timezone.now() + GATHER)
-    assert mail.outbox == [] and NoticeMail.objects.get().status == "delivered"
+    assert mail.outbox == [] and not NoticeMail.objects.exists(), "nothing was sent"
+
+
+def test_a_limit_that_was_extended_meanwhile_is_not_told(alice, vision):
+    job = a_job(alice, vision, time_limit="4h")
+    start(job, left=timedelta(minutes=10))
+    tell(later=timedelta())
+    Job.objects.update(deadline_at=timezone.now() + 2 * HOUR)
+    send(timezone.now() + GATHER)
+    assert mail.outbox == []
+
+
+def test_a_job_that_ran_before_has_waited_since_it_was_stopped(alice, vision):
+    notice_settings_set(user=alice, kinds=["started"], wait_minutes=10, lead_minutes=15)
+    job = a_job(alice, vision)
+    start(job, waited=5 * HOUR)
+    for status in (JobStatus.STOPPING, JobStatus.QUEUED):
+        advance(job, status)
+    Event.objects.filter(new=JobStatus.QUEUED, old=JobStatus.STOPPING).update(
+        at=timezone.now() - timedelta(minutes=20)
+    )
+    start(job, waited=5 * HOUR)
+    tell()
+    (message,) = mail.outbox
+    assert message.body.count("minutes of waiting") == 2
+    assert "after 20 minutes of waiting" in message.body
+
+
+def test_an_event_that_is_committed_late_is_told(alice, vision):
+    """Its number is older than those that were read, as of a report that waited for a lock."""
+    end(a_job(alice, vision), JobStatus.FAILED)
+    late = Event.objects.get(new=JobStatus.FAILED)
+    Event.objects.filter(pk=late.pk).delete()
+    Event.objects.bulk_create(
+        Event(id=late.pk + number, at=late.at, noun="slice", noun_id="1", actor="system")
+        for number in range(1, 600)
+    )
+    tell()
+    late.save(force_insert=True)
+    tell()
+    assert len(mail.outbox) == 1
 
 
 def test_the_lead_is_at_most_a_quarter_of_the_limit(alice, vision):
@@ -235,6 +279,43 @@ def test_a_project_admin_is_told_of_a_budget_once(alice, vision):
     tell()
     tell()
     assert len(mail.outbox) == 1 and "of the budget of vision is used" in mail.outbox[0].subject
+
+
+def test_a_budget_of_a_project_that_one_left_is_not_told(alice, vision):
+    notice_settings_set(user=alice, kinds=["budget"], wait_minutes=10, lead_minutes=15)
+    now = timezone.now()
+    Budget.objects.create(
+        project=vision, user=alice, limit_unit_seconds=1, starts_at=now - HOUR, ends_at=now + HOUR
+    )
+    lease(a_job(alice, vision), Gpu.objects.first(), now - HOUR, now)
+    Membership.objects.all().delete()
+    tell()
+    assert mail.outbox == []
+
+
+def test_the_people_of_many_budgets_are_read_at_once(django_assert_max_num_queries, alice):
+    now = timezone.now()
+    projects = [a_project(f"p{number}", alice, role=Role.ADMIN) for number in range(6)]
+    rows = [
+        Budget(project=project, limit_unit_seconds=1, starts_at=now - HOUR, ends_at=now + HOUR)
+        for project in projects
+    ]
+    with django_assert_max_num_queries(3):
+        audience = audience_of_budgets(rows)
+    assert [user for row in rows for user in audience.people_of(row)] == [alice] * 6
+
+
+def test_who_waits_longest_is_mailed_first_however_many_are_in_their_pause(monkeypatch, alice):
+    monkeypatch.setattr(dispatch, "RECIPIENTS", 1)
+    bob = a_user("bob", email="bob@example.org")
+    shared = a_project("shared", alice, bob)
+    tell()
+    end(a_job(alice, shared), JobStatus.FAILED)
+    tell()
+    for user in (alice, bob):
+        end(a_job(user, shared), JobStatus.FAILED)
+    tell()
+    assert [message.to[0] for message in mail.outbox] == ["alice@example.org", "bob@example.org"]
 
 
 def test_a_platform_admin_is_told_of_a_lost_node_and_nobody_else(alice, vision):
