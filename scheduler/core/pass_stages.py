@@ -217,7 +217,7 @@ def _keep_place(
 
 
 def explain_shortage(state: PassState, turn: Turn) -> StageResult:
-    return explain(turn.job, turn.options[0], state.ledger, _can_place)
+    return explain(turn.job, turn.options, state.ledger, _can_place)
 
 
 STAGES: tuple[Stage, ...] = (

@@ -263,7 +263,7 @@ def test_results_say_how_each_replica_ended_and_what_failed_first(page, olga, te
     text = page(f"/jobs/{job.label}/results")
     assert "Memory kill: its memory was not enough (exit 137)" in text
     assert '<td class="num">137</td>' in text
-    assert "First failure: r0." in text
+    assert "It was killed (SIGKILL), most likely because host memory ran out" in text
     assert text.count("<span>line 30</span>") == 2  # in the failure at the head and in the results
     assert "<span>line 10</span>" not in text
     assert "GPU-hours used" in text

@@ -1,7 +1,7 @@
 """Why a job was not placed: one dominant reason, and the numbers behind it."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any
@@ -27,11 +27,13 @@ CanPlace = Callable[[WaitingJob, DeviceOption, Ledger], bool]
 
 def explain(
     job: WaitingJob,
-    want: DeviceOption,
+    options: Sequence[DeviceOption],
     ledger: Ledger,
     can_place: CanPlace,
 ) -> Reason:
-    """The dominant reason why the gang cannot get this option at this point of the pass."""
+    """The dominant reason why the gang cannot get any of its options at this point of the pass: of
+    the cheapest one that some node takes work for."""
+    want = next((option for option in options if _usable(job, option, ledger)), options[0])
     usable = _usable(job, want, ledger)
     if not usable:
         outs = (

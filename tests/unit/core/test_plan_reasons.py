@@ -88,6 +88,13 @@ def test_nodes_that_are_away_are_named_with_what_keeps_them():
     assert said.sentence == "No node that could run it accepts jobs: a lost; b is lost"
 
 
+def test_a_cheaper_gpu_on_a_node_that_is_away_is_not_the_reason_where_others_take_work():
+    full = a_node(a_gpu(a_slice("")), name="b")
+    said = why(a_job(gpus=1), away(a_gpu(board=A30), name="a"), full)
+    assert said.code is ReasonCode.RESOURCES
+    assert said.evidence["by_node"] == {"b": 0}
+
+
 def test_nothing_is_placed_on_a_node_that_takes_no_work():
     for because in ("n1 is cordoned: disk", "n1 is unreachable", "n1 is enrolled"):
         said = why(a_job(gpus=1), away(a_gpu(), because=because))
