@@ -11,7 +11,8 @@ from django.contrib.auth.tokens import default_token_generator
 from django.contrib.auth.validators import ASCIIUsernameValidator
 from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
-from django.db import transaction
+from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.utils.encoding import force_bytes
 from django.utils.http import urlsafe_base64_encode
 
@@ -46,10 +47,15 @@ def user_add(*, username: str, email: str = "", full_name: str = "", actor: str)
         sentence = "Enter an address such as ada@example.org, and a name of at most 150 characters"
         raise Refused(ErrorCode.EMAIL_INVALID, sentence, "email") from error
     with transaction.atomic():
+        taken = Message("There is an account %(name)s already", name=repr(username))
         if User.objects.filter(username__iexact=username).exists():
-            taken = Message("There is an account %(name)s already", name=repr(username))
             raise Refused(ErrorCode.NAME_TAKEN, taken, "username")
-        user.save(force_insert=True)
+        try:
+            with transaction.atomic():
+                user.save(force_insert=True)
+        except IntegrityError as error:
+            # Somebody added it at the same moment.
+            raise Refused(ErrorCode.NAME_TAKEN, taken, "username") from error
         user_audit(user, AuditAction.USER_ADD, actor=actor, after={"by": "admin", "projects": 0})
     return user
 
@@ -78,8 +84,7 @@ def user_deactivate(*, user: User, actor: str) -> None:
     Raises Refused(forbidden, last_admin).
     """
     with transaction.atomic():
-        row = _locked(user)
-        _require_other(row, actor)
+        row = _locked_beside_another_admin(user, actor)
         browsers = UserSession.objects.filter(user=row)
         Session.objects.filter(session_key__in=browsers.values("session_key")).delete()
         ended: dict[str, Any] = {"sessions": browsers.count()}
@@ -105,9 +110,7 @@ def user_activate(*, user: User, actor: str) -> None:
 def platform_admin_set(*, user: User, is_platform_admin: bool, actor: str) -> None:
     """Make somebody a platform admin, or end that. Raises Refused(forbidden, last_admin)."""
     with transaction.atomic():
-        row = _locked(user)
-        if not is_platform_admin:
-            _require_other(row, actor)
+        row = _locked(user) if is_platform_admin else _locked_beside_another_admin(user, actor)
         before = {"superuser": row.is_superuser, "staff": row.is_staff}
         row.is_superuser = row.is_staff = is_platform_admin
         row.save(update_fields=["is_superuser", "is_staff"])
@@ -119,15 +122,22 @@ def _locked(user: User) -> User:
     return User.objects.select_for_update(no_key=True).get(pk=user.pk)
 
 
-def _require_other(user: User, actor: str) -> None:
-    """Nobody locks themselves out, nor everybody."""
+def _locked_beside_another_admin(user: User, actor: str) -> User:
+    """The account, locked with all platform admins in one order, so that two admins who end each
+    other wait instead of deadlocking. Nobody locks themselves out, nor everybody."""
     if user.username == actor:
         sentence = "This is your own account. Ask another platform admin"
         raise Refused(ErrorCode.FORBIDDEN, sentence)
-    others = platform_admins().exclude(pk=user.pk).select_for_update(no_key=True)
-    if user.is_platform_admin and not list(others):
+    admins = Q(pk__in=platform_admins().order_by().values("pk"))
+    rows = list(
+        User.objects.filter(admins | Q(pk=user.pk)).order_by("pk").select_for_update(no_key=True)
+    )
+    row = next(each for each in rows if each.pk == user.pk)
+    others = [each for each in rows if each.is_platform_admin and each.pk != user.pk]
+    if row.is_platform_admin and not others:
         sentence = "The portal needs a platform admin. Make somebody else one first"
         raise Refused(ErrorCode.LAST_ADMIN, sentence)
+    return row
 
 
 def _audit(user: User, actor: str, before: dict[str, Any], after: dict[str, Any]) -> None:

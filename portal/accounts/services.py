@@ -181,11 +181,13 @@ def token_revoke(*, token: ApiToken, actor: str = "") -> None:
 def _members(project: Project) -> list[Membership]:
     """All memberships of a project, whose row is locked so that concurrent changes serialise."""
     Project.objects.select_for_update(no_key=True).get(pk=project.pk)
-    return list(Membership.objects.filter(project=project))
+    return list(Membership.objects.filter(project=project).select_related("user"))
 
 
 def _require_other_admin(rows: list[Membership], leaving: Membership) -> None:
-    if not any(row.role == Role.ADMIN and row.pk != leaving.pk for row in rows):
+    """One who may sign in: a deactivated admin runs nothing, and may leave."""
+    admins = [row for row in rows if row.role == Role.ADMIN and row.user.is_active]
+    if admins == [leaving]:
         sentence = "A project needs an admin. Make someone else an admin first"
         raise Refused(ErrorCode.LAST_ADMIN, sentence, "role")
 

@@ -29,11 +29,10 @@ GPU_PATTERNS: tuple[LogPattern, ...] = (
     ),
     LogPattern(
         FailureCause.GPU_MEMORY,
-        ("CUDA out of memory", "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation"),
-    ),
-    LogPattern(
-        FailureCause.GPU_MEMORY,
         (
+            "CUDA out of memory",
+            "CUDA_ERROR_OUT_OF_MEMORY",
+            "cudaErrorMemoryAllocation",
             "CUDA error: out of memory",
             "cudaMalloc failed: out of memory",
             "OutOfMemoryError: Out of memory allocating",
@@ -96,12 +95,9 @@ GPU_PATTERNS: tuple[LogPattern, ...] = (
     ),
     LogPattern(
         FailureCause.TOO_FEW_GPUS,
-        ("CUDA error: invalid device ordinal", "Duplicate GPU detected"),
-        "The program wants more GPUs than it has",
-    ),
-    LogPattern(
-        FailureCause.TOO_FEW_GPUS,
         (
+            "CUDA error: invalid device ordinal",
+            "Duplicate GPU detected",
             "is larger than the number of available GPUs",
             "world_size is greater than the number of GPUs",
         ),

@@ -43,11 +43,9 @@ MEMORY_PATTERNS: tuple[LogPattern, ...] = (
     ),
     LogPattern(
         FailureCause.HOST_MEMORY,
-        ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory"),
-    ),
-    LogPattern(
-        FailureCause.HOST_MEMORY,
         (
+            "DefaultCPUAllocator: can't allocate memory",
+            "DefaultCPUAllocator: not enough memory",
             "java.lang.OutOfMemoryError: Java heap space",
             "JavaScript heap out of memory",
             "fatal error: runtime: out of memory",
@@ -57,10 +55,7 @@ MEMORY_PATTERNS: tuple[LogPattern, ...] = (
     ),
     LogPattern(FailureCause.HOST_MEMORY, ("MemoryError",), in_exception=True),
     LogPattern(
-        FailureCause.HOST_MEMORY,
-        ("Cannot allocate memory",),
-        in_exception=True,
-        confidence=_LIKELY,
+        FailureCause.HOST_MEMORY, ("Cannot allocate memory",), in_exception=True, confidence=_LIKELY
     ),
     LogPattern(
         FailureCause.HOST_MEMORY,
@@ -231,9 +226,5 @@ PROGRAM_PATTERNS: tuple[LogPattern, ...] = (
         re.compile(r": error: (?P<words>(?:unrecognized|the following|argument|invalid).{1,160})"),
         exit_codes=(2,),
     ),
-    LogPattern(
-        FailureCause.ASSERTION,
-        ("AssertionError",),
-        in_exception=True,
-    ),
+    LogPattern(FailureCause.ASSERTION, ("AssertionError",), in_exception=True),
 )

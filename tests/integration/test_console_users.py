@@ -8,9 +8,9 @@ import pytest
 from allauth.mfa.models import Authenticator
 from django.test import Client
 
-from portal.accounts.models import ApiToken, Membership, TokenScope, User
+from portal.accounts.models import ApiToken, Membership, Role, TokenScope, User
 from portal.accounts.people import platform_admin_set, sign_in_link_create, user_deactivate
-from portal.accounts.services import token_create
+from portal.accounts.services import membership_remove, membership_set, token_create
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
 from tests.support.rows import a_node, a_project, a_user
@@ -113,7 +113,7 @@ def test_the_page_before_a_deactivation_says_what_ends_and_all_of_it_ends(root):
     assert browser.get("/").status_code == 200
     page = root.get("/console/users/ada/deactivate").content.decode()
     assert "1 browser is signed out." in page
-    assert "1 API token is deleted, for good." in page
+    assert "1 API token is deleted for good." in page
     root.post("/console/users/ada/deactivate")
     assert browser.get("/").status_code == 302
     assert not ApiToken.objects.exists()
@@ -168,6 +168,30 @@ def test_rights_and_second_steps_change_with_an_audit_line_each(root):
     assert not ada.is_platform_admin
     actions = list(AuditEntry.objects.filter(actor="root", noun_id="ada").values_list("action"))
     assert sorted(actions) == [("second_steps_remove",), ("user_change",), ("user_change",)]
+
+
+def test_an_admins_own_second_steps_do_not_end_without_one(root, boss):
+    Authenticator.objects.create(user=boss, type=Authenticator.Type.TOTP, data={"secret": "x"})
+    assert "Remove second steps" not in root.get("/console/users/root/").content.decode()
+    assert root.post("/console/users/root/second-steps").url == "/account/"
+    assert Authenticator.objects.exists()
+
+
+def test_a_project_keeps_an_admin_who_may_sign_in(boss):
+    ada, gone = a_user("ada"), a_user("gone", is_active=False)
+    project = a_project("vision", ada, role=Role.ADMIN)
+    membership_set(project=project, user=gone, role=Role.ADMIN, actor="root")
+    with pytest.raises(Refused, match="needs an admin"):
+        membership_remove(project=project, user=ada, actor="root")
+    membership_remove(project=project, user=gone, actor="root")
+    assert project.memberships.get().user == ada
+
+
+def test_a_project_that_went_away_meanwhile_is_not_passed_over(root):
+    answer = root.post("/console/users/new", {"username": "ada", "project": "gone"})
+    assert answer.status_code == 404
+    assert 'aria-describedby="project-error"' in answer.content.decode()
+    assert not User.objects.filter(username="ada").exists()
 
 
 def test_a_project_is_renamed_shared_and_archived_with_what_that_means(root, boss):

@@ -33,7 +33,6 @@ from portal.web.http import AuthenticatedHttpRequest, refusals_as_messages
 from portal.web.wording.messages import refusal_text
 
 MAX_NAME = 150
-MAX_JOBS = 20
 
 
 @platform_admins_only
@@ -53,8 +52,12 @@ def link(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
 @platform_admins_only
 @require_POST
 def second_steps_reset(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
-    """For an owner who lost phone and recovery codes."""
+    """For an owner who lost phone and recovery codes. One's own end on the account page, which asks
+    for them first."""
     row = user_or_404(name)
+    if row.pk == request.user.pk:
+        messages.error(request, _("Your own second steps are on your account page"))
+        return redirect("web:account")
     second_steps_remove(user=row, actor=request.user.username)
     messages.success(request, _("%(user)s signs in without a second step") % {"user": name})
     return redirect("web:user", row.username)

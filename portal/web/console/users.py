@@ -15,6 +15,7 @@ from portal.accounts.models import Project, Role, User
 from portal.accounts.people import platform_admin_set, user_add
 from portal.accounts.selectors import users
 from portal.accounts.services import membership_set
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.web.console.access import platform_admins_only
 from portal.web.console.projects import ROLES
@@ -77,13 +78,21 @@ def _add(values: dict[str, str], *, actor: str) -> User:
             full_name=values["full_name"],
             actor=actor,
         )
-        project = Project.objects.filter(slug=values["project"], archived=False).first()
-        if project is not None:
+        if values["project"]:
+            project = _project(values["project"])
             role = Role(values["role"]) if values["role"] in ROLES else Role.MEMBER
             membership_set(project=project, user=user, role=role, actor=actor)
         if values["is_platform_admin"] == "on":
             platform_admin_set(user=user, is_platform_admin=True, actor=actor)
     return user
+
+
+def _project(slug: str) -> Project:
+    row = Project.objects.filter(slug=slug, archived=False).first()
+    if row is None:
+        sentence = "There is no such project any more, or it is archived. Choose another one"
+        raise Refused(ErrorCode.NOT_FOUND, sentence, "project")
+    return row
 
 
 def _form(
