@@ -39,6 +39,7 @@ def figure_faces(fetch: Fetch, run: Callable[..., str], projects: list[str]) -> 
     for slug in projects:
         faces[f"home, {slug}"] = _bar(plain(fetch("/")), slug)
         faces[f"project {slug}"] = _project(fetch(f"/projects/{slug}/"), slug)
+        faces[f"projects, {slug}"] = _listed_project(fetch("/projects/"), slug)
         faces[f"usage of {slug}"] = _usage(plain(fetch(f"/usage/?of=project:{slug}")), slug)
         faces[f"panel of {slug}"] = _panel(
             plain(fetch(f"/request/?project={slug}&amount=gpus")), slug
@@ -180,6 +181,16 @@ def _project(text: str, slug: str) -> Facts:
     row = re.search(r'<th scope="row">whole project</th><td>–</td>(.*?)</tr>', text, re.DOTALL)
     assert row, text
     held, promised, free, limit, *_rest = (
+        plain(cell).strip().removesuffix(" GPU")
+        for cell in re.findall(r"<td[^>]*>(.*?)</td>", row[1], re.DOTALL)
+    )
+    return _quota(slug, held, limit, promised, free)
+
+
+def _listed_project(text: str, slug: str) -> Facts:
+    row = re.search(rf'<th scope="row"><a href="/projects/{slug}/">(.*?)</tr>', text, re.DOTALL)
+    assert row, text
+    _role, _members, held, promised, free, limit, *_rest = (
         plain(cell).strip().removesuffix(" GPU")
         for cell in re.findall(r"<td[^>]*>(.*?)</td>", row[1], re.DOTALL)
     )
