@@ -81,7 +81,7 @@ class Asked:
         self.server_ms.append((time.perf_counter() - began) * 1000)
         self.processor_ms.append((time.process_time() - used) * 1000)
 
-    def told(self, anchor_ms: float) -> dict[str, Any]:
+    def figures(self, anchor_ms: float) -> dict[str, Any]:
         """`times_empty`: its processor time beside the empty view's."""
         most = FASTER_MS.get(self.name, MOST_MS)
         p95 = _p95(self.server_ms)
@@ -120,7 +120,7 @@ def main() -> int:
                 page.take_time()
         say(f"asked {turn + 1} of {asked.runs} times")
     anchor = statistics.median(next(p for p in pages if p.name == ANCHOR).processor_ms)
-    found = {page.name: page.told(anchor) for page in pages}
+    found = {page.name: page.figures(anchor) for page in pages}
     result = {
         "size": {"jobs": Job.objects.count(), "nodes": Node.objects.count()}
         | {"gpus": Gpu.objects.count()},

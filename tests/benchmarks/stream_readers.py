@@ -54,10 +54,10 @@ class Readers:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        print(json.dumps(told(self.streams)), flush=True)
+        print(json.dumps(stream_figures(self.streams)), flush=True)
 
 
-def told(streams: list[Stream]) -> dict[str, int]:
+def stream_figures(streams: list[Stream]) -> dict[str, int]:
     logs = [stream.lines for stream in streams if "/J-" in stream.path]
     return {
         "fewest_events": min(stream.events for stream in streams),

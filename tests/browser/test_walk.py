@@ -39,7 +39,7 @@ class Walk:
 
     def click(self, role: str, name: str | re.Pattern[str]) -> None:
         target = self.page.get_by_role(role, name=name).first
-        self.clicks.append(told(target))
+        self.clicks.append(target_name(target))
         target.click()
 
     def picture(self, title: str) -> None:
@@ -48,7 +48,7 @@ class Walk:
             self.page.screenshot(path=PICTURES / f"{self.name}-{title}.png", animations="disabled")
 
 
-def told(target: Locator) -> str:
+def target_name(target: Locator) -> str:
     return target.get_attribute("aria-label") or target.inner_text()
 
 

@@ -22,7 +22,7 @@ def without_a_table(monkeypatch):
         monkeypatch.setattr(reader, "board_named", lambda *_: None)
 
 
-def as_told(board):
+def planning_profiles(board):
     """Profiles by what planning needs of them."""
     return {tuple(getattr(profile, name) for name in PLAIN) for profile in board.profiles}
 
@@ -34,7 +34,7 @@ def test_what_the_driver_tells_of_a_board_is_what_its_table_says(key, tmp_path):
         found = ProfileDiscovery().with_profiles(node.nvml.devices())[0].board
     table = known_boards()[key]
     assert found.key == table.product_names[0]
-    assert as_told(found) == as_told(table)
+    assert planning_profiles(found) == planning_profiles(table)
     shape = (table.memory_slices, table.compute_slices)
     assert (found.memory_slices, found.compute_slices) == shape
     twin = replace(table, key=found.key, profiles=found.profiles)

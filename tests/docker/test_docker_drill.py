@@ -114,19 +114,19 @@ def test_the_drill_tells_of_a_second_start(tmp_path, monkeypatch):
 def test_the_command_prints_one_json_object_and_says_where_no_engine_answers(tmp_path):
     drill = [sys.executable, "-m", "agents", "drill", "--runtime", "docker", "--json"]
 
-    def told(*more: str) -> subprocess.CompletedProcess[str]:
+    def drill_process(*more: str) -> subprocess.CompletedProcess[str]:
         root = Path(docker_crash.__file__).parents[2]
         return subprocess.run(
             [*drill, *more], cwd=root, capture_output=True, text=True, check=False
         )
 
-    done = told("--every", "100000")
+    done = drill_process("--every", "100000")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     wanted = {"points", "converged", "max_rounds", "orphans", "double_starts", "touched_running"}
     assert wanted <= report.keys()
     assert report["points"] == report["converged"] == 1
-    away = told("--engine", f"unix://{tmp_path}/nobody.sock")
+    away = drill_process("--engine", f"unix://{tmp_path}/nobody.sock")
     assert away.returncode == 2
     assert away.stdout == ""
     assert "no Docker Engine answers" in away.stderr

@@ -116,7 +116,7 @@ PROBES: dict[str, Question] = {
 }
 
 
-def asked(questions: dict[str, Question], gpu: Any) -> dict[str, Any]:
+def question_answers(questions: dict[str, Question], gpu: Any) -> dict[str, Any]:
     """The answer to each, by its name."""
     return {name: answer(question, gpu) for name, question in questions.items()}
 

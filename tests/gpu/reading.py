@@ -22,7 +22,7 @@ from agents.simdriver.install import install
 from agents.topology.pairs import GpuTopology, gpu_topology
 from agents.topology.reading import read_topology
 from tests.gpu import guard
-from tests.gpu.questions import FACTS, PROBES, SETTINGS, TELEMETRY, asked
+from tests.gpu.questions import FACTS, PROBES, SETTINGS, TELEMETRY, question_answers
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ def settings() -> dict[str, Any]:
     try:
         return {
             gpu.uuid: {
-                **asked(SETTINGS, pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)),
+                **question_answers(SETTINGS, pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)),
                 "instances": _instances(nvml, gpu, refusals),
             }
             for gpu in nvml.devices()
@@ -94,9 +94,9 @@ def _gpu(
         "board": known.key if known else None,
         "profiles": _profiles(facts, refusals),
         "instances": _instances(nvml, facts, refusals),
-        "facts": asked(FACTS, gpu),
-        "telemetry": asked(TELEMETRY, gpu),
-        "probes": {name: told["code"] for name, told in asked(PROBES, gpu).items()},
+        "facts": question_answers(FACTS, gpu),
+        "telemetry": question_answers(TELEMETRY, gpu),
+        "probes": {name: told["code"] for name, told in question_answers(PROBES, gpu).items()},
         "wiring": _wiring(wiring) if wiring else None,
     }
 

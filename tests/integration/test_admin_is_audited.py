@@ -104,7 +104,7 @@ def held(world: World) -> Job:
     return world.job
 
 
-def asked(world: World) -> Job:
+def job_for_approval(world: World) -> Job:
     """A job that waits for approval."""
     Project.objects.filter(pk=world.project.pk).update(approval_units=0)
     world.project.refresh_from_db()
@@ -133,8 +133,8 @@ def frozen(world: World) -> Node:
 
 ROWS: dict[tuple[str, str], Callable[[World], object]] = {
     ("jobs.Job", "release"): held,
-    ("jobs.Job", "approve"): asked,
-    ("jobs.Job", "refuse"): asked,
+    ("jobs.Job", "approve"): job_for_approval,
+    ("jobs.Job", "refuse"): job_for_approval,
     ("inventory.Gpu", "unpin"): pinned,
     ("inventory.Node", "retire"): idle,
     ("inventory.Node", "unfreeze"): frozen,

@@ -67,7 +67,9 @@ async def _messages(subscriber: EventSubscriber, wanted: int, change=None) -> li
     return found
 
 
-def told(subscriber: EventSubscriber, wanted: int = 999, change=None) -> list[tuple[int, dict]]:
+def stream_messages(
+    subscriber: EventSubscriber, wanted: int = 999, change=None
+) -> list[tuple[int, dict]]:
     """(id, data) of what is sent until `wanted` have come or nothing is left; after the first beat
     the change is made."""
     lines = [m.splitlines() for m in asyncio.run(_messages(subscriber, wanted, change))]
@@ -87,7 +89,9 @@ def ids(job: Job) -> list[int]:
 
 def test_a_stream_replays_what_was_missed_and_goes_on(job):
     wanted = len(ids(job)) + 1
-    found = told(of(job.owner), wanted, lambda: event_record(job, "later", verbatim("it happened")))
+    found = stream_messages(
+        of(job.owner), wanted, lambda: event_record(job, "later", verbatim("it happened"))
+    )
     assert [number for number, _ in found] == ids(job)
     assert found[-1][1]["code"] == "later"
     assert found[0][1]["id"] == found[0][0]
@@ -95,7 +99,7 @@ def test_a_stream_replays_what_was_missed_and_goes_on(job):
 
 def test_a_client_that_comes_back_gets_only_what_it_has_not_seen(job):
     first, *rest = ids(job)
-    assert [number for number, _ in told(of(job.owner, since=first))] == rest
+    assert [number for number, _ in stream_messages(of(job.owner, since=first))] == rest
 
 
 def test_an_event_that_was_numbered_earlier_but_committed_later_is_not_lost(job):
@@ -110,7 +114,7 @@ def test_an_event_that_was_numbered_earlier_but_committed_later_is_not_lost(job)
             id=number, at=job.submitted_at, noun="job", noun_id="1", job=job, code="late", actor="x"
         )
 
-    found = told(subscriber, len(ids(job)) + 1, commits)
+    found = stream_messages(subscriber, len(ids(job)) + 1, commits)
     assert [data["code"] for _, data in found][-2:] == ["early", "late"]
     assert len({number for number, _ in found}) == len(found)
 
@@ -118,14 +122,14 @@ def test_an_event_that_was_numbered_earlier_but_committed_later_is_not_lost(job)
 def test_nobody_is_told_of_another_project(job):
     ott = a_user("ott")
     a_project("speech", ott)
-    assert told(of(ott)) == []
+    assert stream_messages(of(ott)) == []
     root = a_user("root", is_superuser=True)
-    assert [number for number, _ in told(of(root))] == ids(job)
+    assert [number for number, _ in stream_messages(of(root))] == ids(job)
 
 
 def test_a_stream_of_one_job_tells_of_no_other(job):
     other = a_job(job.owner, job.project)
-    assert [number for number, _ in told(of(job.owner, job=other.pk))] == ids(other)
+    assert [number for number, _ in stream_messages(of(job.owner, job=other.pk))] == ids(other)
 
 
 def test_who_leaves_the_project_hears_nothing_more(job):
@@ -133,12 +137,14 @@ def test_who_leaves_the_project_hears_nothing_more(job):
         Membership.objects.filter(user=job.owner).delete()
         event_record(job, "secret", verbatim("after leaving"))
 
-    assert "secret" not in [data["code"] for _, data in told(of(job.owner), change=leave)]
+    assert "secret" not in [
+        data["code"] for _, data in stream_messages(of(job.owner), change=leave)
+    ]
 
 
 def test_a_stream_ends_when_its_caller_may_not_sign_in(job):
     User.objects.filter(pk=job.owner_id).update(is_active=False)
-    assert told(of(job.owner)) == []
+    assert stream_messages(of(job.owner)) == []
 
 
 def test_a_stream_is_opened_with_a_session_or_a_token_and_says_what_it_is(job):

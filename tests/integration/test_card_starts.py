@@ -29,7 +29,7 @@ def team(olga):
     return a_project("vision", olga)
 
 
-def told(text: str, kind: str) -> dict[str, str]:
+def card_texts(text: str, kind: str) -> dict[str, str]:
     """What the parts of this kind say, by amount."""
     parts = re.findall(rf'<span[^>]*data-part="{kind}-([^"]*)">(.*?)</span>', text, re.DOTALL)
     return {amount: re.sub(r"<[^>]*>", "", said).strip() for amount, said in parts}
@@ -46,10 +46,10 @@ def checked(client: Client, **fields) -> str:
 def test_an_idle_cluster_starts_every_card_now(client, team):
     a_node("n1", gpus=2)
     text = page(client)
-    starts = told(text, "start")
+    starts = card_texts(text, "start")
     assert set(starts.values()) == {"starts now"}
     assert starts.keys() == {*MEMORY, "memory", "gpus"}
-    stock = told(text, "stock")
+    stock = card_texts(text, "stock")
     assert stock["1g.18gb"] == "14 of 14 free: 14 to carve"
     assert (stock["memory:16GiB"], stock["memory:128GiB"], stock["gpus"]) == (
         "14 free",
@@ -63,9 +63,9 @@ def test_a_full_cluster_offers_every_card_and_hides_no_unknown(client, olga, tea
     a_job(olga, team, device={"gpus": 1})
     settle(node)
     text = page(client)
-    assert set(told(text, "start").values()) == {"no estimate yet: insufficient resources"}
-    assert told(text, "stock")["1g.18gb"] == "none of 7 free"
-    assert told(text, "stock")["memory:16GiB"] == "", "when one could start is said beside it"
+    assert set(card_texts(text, "start").values()) == {"no estimate yet: insufficient resources"}
+    assert card_texts(text, "stock")["1g.18gb"] == "none of 7 free"
+    assert card_texts(text, "stock")["memory:16GiB"] == "", "when one could start is said beside it"
     assert "disabled" not in text
 
 
@@ -75,52 +75,54 @@ def test_a_quota_is_why_a_free_card_waits(client, olga):
     a_job(olga, bio, device={"gpus": 1})
     settle(node)
     text = page(client)
-    assert told(text, "stock")["gpus"] == "1 free"
-    assert told(text, "start")["gpus"] == "no estimate yet: project quota"
+    assert card_texts(text, "stock")["gpus"] == "1 free"
+    assert card_texts(text, "start")["gpus"] == "no estimate yet: project quota"
 
 
 def test_the_cards_follow_what_is_typed(client, team):
     a_node("n1", gpus=2)
-    assert told(checked(client), "start")["gpus"] == "starts now"
-    assert told(checked(client, replicas="3"), "start")["gpus"] == "Cannot run on this cluster"
-    assert told(checked(client, replicas="3"), "start")["memory:16GiB"] == "starts now"
-    assert told(checked(client, replicas="none"), "start")["gpus"] == "no estimate yet"
+    assert card_texts(checked(client), "start")["gpus"] == "starts now"
+    assert (
+        card_texts(checked(client, replicas="3"), "start")["gpus"] == "Cannot run on this cluster"
+    )
+    assert card_texts(checked(client, replicas="3"), "start")["memory:16GiB"] == "starts now"
+    assert card_texts(checked(client, replicas="none"), "start")["gpus"] == "no estimate yet"
 
 
 def test_a_node_that_takes_no_work_is_told_and_not_counted(client, team):
     a_node("n1", gpus=2)
     Node.objects.update(schedulable=False)
     text = page(client)
-    assert told(text, "stock")["gpus"] == "none in service"
+    assert card_texts(text, "stock")["gpus"] == "none in service"
     assert "2 GPUs are not counted: they are out of service" in text
 
 
 def test_a_profile_that_cannot_be_made_here_is_not_offered(client, team):
     a_node("n1", board="L40S-48GB")
     text = page(client)
-    assert told(text, "stock").keys() == {"memory:40GiB", "gpus", "mps", "memory"}
+    assert card_texts(text, "stock").keys() == {"memory:40GiB", "gpus", "mps", "memory"}
     assert "such as one L40S" in text and "one or more L40S" in text
 
 
 def test_the_stream_counts_again_in_the_readers_language(olga, team):
     node = a_node("n1")
-    assert told(live_cards(olga).html, "stock")["gpus"] == "1 free"
+    assert card_texts(live_cards(olga).html, "stock")["gpus"] == "1 free"
     a_job(olga, team, device={"gpus": 1})
     settle(node)
-    stock = told(live_cards(olga).html, "stock")
+    stock = card_texts(live_cards(olga).html, "stock")
     assert (stock["gpus"], stock["3g.71gb"]) == ("", "none of 2 free")
     with translation.override("zh-hans"):
         in_chinese = live_cards(olga).html
-    assert told(in_chinese, "stock")["3g.71gb"] == "共 2，无空闲"
+    assert card_texts(in_chinese, "stock")["3g.71gb"] == "共 2，无空闲"
 
 
 def test_a_large_cluster_is_shown_before_the_planner_looked_at_each_card(client, team, monkeypatch):
     monkeypatch.setattr("portal.web.request.cards.LARGE_CLUSTER_GPUS", 2)
     a_node("n1", gpus=2)
     text = page(client)
-    assert set(told(text, "start").values()) == {"select to see when"}
+    assert set(card_texts(text, "start").values()) == {"select to see when"}
     assert "data-deferred" in text and "The planner is checking the request" in text
-    assert told(checked(client), "start")["gpus"] == "starts now"
+    assert card_texts(checked(client), "start")["gpus"] == "starts now"
 
 
 def test_the_answer_and_the_cards_can_be_asked_for_apart(client, team):
@@ -129,8 +131,8 @@ def test_the_answer_and_the_cards_can_be_asked_for_apart(client, team):
         client.post(f"/request/preview?of={of}", a_form()).content.decode()
         for of in ("preview", "cards")
     )
-    assert "Can start now" in answer and not told(answer, "start")
-    assert told(cards, "start")["gpus"] == "starts now" and "Can start now" not in cards
+    assert "Can start now" in answer and not card_texts(answer, "start")
+    assert card_texts(cards, "start")["gpus"] == "starts now" and "Can start now" not in cards
 
 
 def test_without_scripts_a_button_asks_the_planner_and_submits_nothing(client, team, monkeypatch):
@@ -150,9 +152,9 @@ def test_idle_slices_in_the_way_never_hide_what_starts_now(client, olga, team):
     node.finish()
     settle(node)
     text = page(client)
-    assert told(text, "start")["memory:64GiB"] == "starts now"
-    assert told(text, "stock")["memory:64GiB"] == "2 free"
-    assert "none" not in told(text, "stock")["3g.71gb"]
+    assert card_texts(text, "start")["memory:64GiB"] == "starts now"
+    assert card_texts(text, "stock")["memory:64GiB"] == "2 free"
+    assert "none" not in card_texts(text, "stock")["3g.71gb"]
 
 
 def test_the_first_question_is_memory_and_one_answer_is_recommended(client, team):

@@ -95,7 +95,7 @@ class Directory:
         command = [SLAPD, "-T", "add", "-f", self.folder / "slapd.conf"]
         subprocess.run(command, input="\n".join(entries), text=True, check=True)
 
-    def told(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """What an operator would set."""
         return {
             "TESSERA_LDAP_URL": f"ldap://127.0.0.1:{self.port}",
@@ -139,7 +139,7 @@ def configured(settings):
 
 @pytest.fixture
 def directory(running, configured):
-    configured(running.told())
+    configured(running.environment())
     return running
 
 
@@ -203,7 +203,7 @@ class TestSignInByTheDirectory:
         assert User.objects.get().last_name == "x" * 150
 
     def test_local_accounts_work_while_the_directory_is_away(self, client, running, configured):
-        configured(running.told() | {"TESSERA_LDAP_URL": "ldap://127.0.0.1:1"})
+        configured(running.environment() | {"TESSERA_LDAP_URL": "ldap://127.0.0.1:1"})
         a_user("ann")
         assert sign(client, "olga") == 200
         assert sign(client, "ann", "pw") == 302
@@ -213,7 +213,7 @@ class TestSignInByTheDirectory:
     ):
         other = tmp_path / "other.pem"
         other.write_text(pair("127.0.0.1").certificate)
-        configured(running.told() | {"TESSERA_LDAP_CERTIFICATES": str(other)})
+        configured(running.environment() | {"TESSERA_LDAP_CERTIFICATES": str(other)})
         assert sign(client, "olga") == 200
 
 

@@ -37,12 +37,12 @@ def vision(alice):
     return a_project("vision", alice, gpus=4)
 
 
-def asked(vision, **fields):
+def job_request(vision, **fields):
     return parse_request(a_request(vision, **fields), LIMITS)
 
 
 def foreseen(alice, vision, **fields):
-    return dry_run(user=alice, request=asked(vision, **fields))
+    return dry_run(user=alice, request=job_request(vision, **fields))
 
 
 def places_of(job):
@@ -163,7 +163,7 @@ def test_who_waits_is_told_when_and_what_would_start_now(alice, vision):
     assert {"gpus": 1} in changes
     one, two, many = expected_starts(
         user=alice,
-        requests=[asked(vision, device={"gpus": gpus}) for gpus in (1, 2, 64)],
+        requests=[job_request(vision, device={"gpus": gpus}) for gpus in (1, 2, 64)],
     )
     assert one.at_once and one.estimate is None
     assert not two.at_once and two.estimate.expected == found.estimate.expected
@@ -181,7 +181,7 @@ def test_the_answer_of_somebody_who_needs_a_yes_says_the_rest_too(alice, vision)
 def test_a_question_is_refused_as_its_submit_would_be(alice, vision):
     a_node("n1")
     with pytest.raises(Refused, match="project_unknown"):
-        dry_run(user=a_user("vera"), request=asked(vision))
+        dry_run(user=a_user("vera"), request=job_request(vision))
     with pytest.raises(Refused, match="after_unknown"):
         foreseen(alice, vision, after=["J-404"])
     vision.max_pending = 1

@@ -187,7 +187,7 @@ def test_home_costs_as_many_queries_with_ninety_jobs_as_with_nine(page, olga, vi
     sampled(first, 1, active_percent=5)
     jobs_with("failed", 1, olga, vision, finished_at=timezone.now())
 
-    def asked() -> int:
+    def query_count() -> int:
         page()  # it reads the planner's snapshot, which the process keeps
         with CaptureQueriesContext(connection) as queries:
             page()
@@ -195,10 +195,10 @@ def test_home_costs_as_many_queries_with_ninety_jobs_as_with_nine(page, olga, vi
 
     jobs_with("running", 4, olga, vision)
     jobs_with("queued", 4, olga, vision)
-    few = asked()
+    few = query_count()
     jobs_with("running", 59, olga, vision)
     jobs_with("queued", 22, olga, vision)
     # A submit plans, and places what waits.
     Job.objects.filter(name__startswith="queued").update(status="queued")
-    assert asked() == few < 20
+    assert query_count() == few < 20
     assert "<h1>64 jobs running, 26 waiting</h1>" in page()

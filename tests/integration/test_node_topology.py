@@ -48,7 +48,7 @@ SWITCHED = NodeTopology(
 )
 
 
-def told(name: str, topology: NodeTopology) -> Node:
+def node_with_topology(name: str, topology: NodeTopology) -> Node:
     node = a_node(name)
     node_report(node.row.pk, replace(node.observed(), topology=topology))
     return Node.objects.get(pk=node.row.pk)
@@ -71,7 +71,7 @@ def topologies() -> dict[str, NodeTopology]:
 
 
 def test_the_row_holds_what_the_node_told_last():
-    node = told("n1", SWITCHED)
+    node = node_with_topology("n1", SWITCHED)
     assert topology_of(node) == SWITCHED
     report = a_node("n2")
     node_report(report.row.pk, replace(report.observed(), topology=SWITCHED))
@@ -81,15 +81,15 @@ def test_the_row_holds_what_the_node_told_last():
 
 @pytest.mark.parametrize("kept", [{}, {"gpus": "all"}, {"rings": []}, None])
 def test_a_row_of_another_version_shows_nothing_instead_of_failing(page, kept):
-    node = told("n1", BRIDGED)
+    node = node_with_topology("n1", BRIDGED)
     Node.objects.filter(pk=node.pk).update(topology=kept or {})
     assert interconnects(topologies()) == {}
     assert "Paths between" not in page()
 
 
 def test_the_page_names_the_groups_of_gpus(page):
-    told("n1", BRIDGED)
-    told("n2", SWITCHED)
+    node_with_topology("n1", BRIDGED)
+    node_with_topology("n2", SWITCHED)
     text = page()
     for line in (
         "NVLink: GPUs 0-1, 100 GB/s per direction",
@@ -101,7 +101,7 @@ def test_the_page_names_the_groups_of_gpus(page):
 
 
 def test_the_page_says_it_in_chinese(page):
-    told("n1", BRIDGED)
+    node_with_topology("n1", BRIDGED)
     text = page("zh-hans")
     assert "NVLink：GPU 0-1，每方向 100 GB/s" in text
     assert "NUMA 1：GPU 2" in text
@@ -109,7 +109,7 @@ def test_the_page_says_it_in_chinese(page):
 
 
 def test_the_table_has_a_row_for_each_gpu_and_each_nic(page):
-    told("n1", BRIDGED)
+    node_with_topology("n1", BRIDGED)
     table = re.search(r"Paths between.*?</details>", page(path="/cluster/n1/"), re.S)
     assert table
     rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table[0], re.S)
@@ -126,8 +126,8 @@ def test_the_table_has_a_row_for_each_gpu_and_each_nic(page):
 
 def test_nodes_of_one_nvlink_domain_name_each_other(page):
     for name in ("rack1", "rack2"):
-        told(name, SWITCHED)
-    told("alone", replace(SWITCHED, cliques=(FabricClique("c-1", 4, (0,)),)))
+        node_with_topology(name, SWITCHED)
+    node_with_topology("alone", replace(SWITCHED, cliques=(FabricClique("c-1", 4, (0,)),)))
     found = {name: joined.lines[-1] for name, joined in interconnects(topologies()).items()}
     assert found["rack1"] == "Shares an NVLink domain with rack2: GPUs 0-7"
     assert found["rack2"] == "Shares an NVLink domain with rack1: GPUs 0-7"
@@ -135,14 +135,16 @@ def test_nodes_of_one_nvlink_domain_name_each_other(page):
 
 
 def test_closed_links_have_no_rate():
-    node = told("n1", NodeTopology(gpus=(0, 1), groups=(GpuGroup(GroupKind.NVLINK, (0, 1)),)))
+    node = node_with_topology(
+        "n1", NodeTopology(gpus=(0, 1), groups=(GpuGroup(GroupKind.NVLINK, (0, 1)),))
+    )
     with translation.override("en"):
         lines = interconnects({"n1": topology_of(node)})["n1"].lines
     assert lines == ("GPUs 0-1 are connected by NVLink, but the links are down",)
 
 
 def test_words_of_a_node_are_escaped(page):
-    told("n1", replace(BRIDGED, nics=(ReportedNic("<b>eth0"),)))
+    node_with_topology("n1", replace(BRIDGED, nics=(ReportedNic("<b>eth0"),)))
     assert "<b>eth0" not in page()
 
 
@@ -154,13 +156,13 @@ def test_more_nodes_take_no_more_queries(page):
             page()
         return len(seen)
 
-    told("n1", BRIDGED)
+    node_with_topology("n1", BRIDGED)
     for number in range(2, 6):
-        told(f"n{number}", SWITCHED)
+        node_with_topology(f"n{number}", SWITCHED)
     page()
     few = queries()
     for number in range(6, 12):
-        told(f"n{number}", SWITCHED)
+        node_with_topology(f"n{number}", SWITCHED)
     page()
     assert queries() <= few
 

@@ -91,12 +91,12 @@ def test_a_failure_of_rest_is_a_problem_with_the_name(client, monkeypatch):
 
 
 def test_requests_that_are_answered_at_once_keep_their_own_names():
-    async def asked() -> list[tuple[str, str]]:
+    async def request_ids() -> list[tuple[str, str]]:
         client = AsyncClient()
         answers = await asyncio.gather(*(client.get(LOST) for _ in range(4)))
         return [(answer["X-Request-Id"], answer.json()["request_id"]) for answer in answers]
 
-    told = asyncio.run(asked())
+    told = asyncio.run(request_ids())
     assert len(set(told)) == 4 and all(header == body for header, body in told)
 
 

@@ -92,14 +92,14 @@ def page(olga):
     return client
 
 
-def told(answer) -> list[str]:
+def error_texts(answer) -> list[str]:
     """What the page says is wrong."""
     found = [re.sub("<[^>]+>", "", text) for _, text in TOLD.findall(answer.content.decode())]
     return [unescape(text).strip() for text in found]
 
 
 def require_chinese(answer) -> None:
-    said = told(answer)
+    said = error_texts(answer)
     assert said, "nothing is said to be wrong"
     for sentence in said:
         assert CHINESE.search(sentence), sentence
@@ -117,14 +117,14 @@ def test_a_full_project_says_so_in_chinese(page, team):
     project_share_set(project=team, actor="root", max_pending=1)
     assert page.post("/request/", RIGHT).status_code == 302
     answer = page.post("/request/", RIGHT | {"key": "another"})
-    assert "vision 有 1 个作业在等待，已达到可同时等待的上限" in "".join(told(answer))
+    assert "vision 有 1 个作业在等待，已达到可同时等待的上限" in "".join(error_texts(answer))
     require_chinese(answer)
 
 
 def test_a_job_that_does_not_run_is_not_extended_in_chinese(page, olga, team):
     job = a_job(olga, team)
     answer = page.post(f"/jobs/{job.label}/extend", {"by": "1h"}, follow=True)
-    assert "只有运行中的作业可以延长" in "".join(told(answer))
+    assert "只有运行中的作业可以延长" in "".join(error_texts(answer))
     assert Job.objects.get().status == JobStatus.QUEUED
     require_chinese(answer)
 

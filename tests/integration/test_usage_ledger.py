@@ -223,13 +223,13 @@ def test_the_number_of_queries_does_not_grow_with_allocations_or_days(jobs, gpus
     rows = Allocation.objects.all()
     days = [NOW - timedelta(days=n) for n in range(31, -1, -1)]
 
-    def asked() -> int:
+    def query_count() -> int:
         with CaptureQueriesContext(connection) as queries:
             usage_report(rows, UsageWindow(days[0], NOW, NOW))
             unit_seconds_between(rows, days, NOW)
         return len(queries)
 
     many(jobs, gpus, seed=1, number=3)
-    few = asked()
+    few = query_count()
     many(jobs, gpus, seed=2)
-    assert asked() == few <= 6
+    assert query_count() == few <= 6

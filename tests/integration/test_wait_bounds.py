@@ -59,7 +59,7 @@ def rest(olga):
     return client
 
 
-def told(node, *jobs):
+def reasons_refresh(node, *jobs):
     settle(node)
     estimates_refresh()
     for job in jobs:
@@ -70,7 +70,7 @@ def told(node, *jobs):
 def fill(olga, team, node):
     """The whole quota of the team, for two hours; the other GPU of the node is free."""
     job = a_job(olga, team, name="fill3", time_limit="2h", **WHOLE)
-    told(node, job)
+    reasons_refresh(node, job)
     assert job.status == JobStatus.RUNNING
     return job
 
@@ -78,7 +78,7 @@ def fill(olga, team, node):
 @pytest.fixture
 def waits(fill, olga, team, node):
     job = a_job(olga, team, name="next", **WHOLE)
-    told(node, job)
+    reasons_refresh(node, job)
     assert job.status == JobStatus.QUEUED
     return job
 
@@ -111,7 +111,7 @@ def test_stopping_one_of_ones_own_starts_it_in_two_clicks(client, read, waits, f
     assert f'href="/jobs/{fill.label}/cancel"' in page
     assert "what it has not saved is lost" in page
     client.post(f"/jobs/{fill.label}/cancel")
-    told(node, waits, fill)
+    reasons_refresh(node, waits, fill)
     assert fill.status == JobStatus.CANCELLED
     assert waits.status == JobStatus.RUNNING
 
@@ -128,14 +128,14 @@ def test_from_a_wait_for_quota_to_a_started_smaller_job_in_two_clicks(
 ):
     a_job(olga, team, name="half", time_limit="2h", **HALF)
     waits = a_job(olga, team, name="next", **WHOLE)
-    told(node, waits)
+    reasons_refresh(node, waits)
     assert waits.reason["code"] == "quota_project"
     assert f'href="/jobs/{waits.label}/"' in read("/")
     page = read(f"/jobs/{waits.label}/")
     change = re.search(r'form="alternative" name="change" value=\'?"?({.*?})"?\'?>', page)
     assert change, "the page offers what the quota has room for"
     answer = client.post(f"/jobs/{waits.label}/alternative", {"change": change[1]})
-    told(node)
+    reasons_refresh(node)
     started = Job.objects.get(pk=int(re.search(r"J-(\d+)", answer.headers["Location"])[1]))
     assert started.status == JobStatus.RUNNING
     assert json.dumps(started.request["device"]) != json.dumps(waits.request["device"])
@@ -163,7 +163,7 @@ def test_no_button_leads_to_a_page_without_an_offer(read, olga, node):
     for _ in range(2):
         a_job(olga, team, time_limit="2h", **WHOLE)
     waits = a_job(olga, team, name="small", time_limit="15m", device={"mig": "1g.18gb"})
-    told(node, waits)
+    reasons_refresh(node, waits)
     assert waits.status == JobStatus.QUEUED
     assert waits.reason["alternatives"] == []
     assert "Start sooner" not in read("/")
@@ -171,7 +171,7 @@ def test_no_button_leads_to_a_page_without_an_offer(read, olga, node):
 
 def test_a_dependency_is_over_at_the_limit_of_the_other_job(olga, team, node, fill):
     job = a_job(olga, team, name="next", after=[fill.label], **WHOLE)
-    told(node, job)
+    reasons_refresh(node, job)
     bound = wait_bound(job)
     assert bound.jobs == (fill.label,)
     assert abs(bound.at - fill.deadline_at).total_seconds() < 1

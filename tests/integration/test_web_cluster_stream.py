@@ -27,7 +27,7 @@ def hurried(monkeypatch):
     )
 
 
-async def told(user, changes, language: str = "en") -> list[str]:
+async def stream_events(user, changes, language: str = "en") -> list[str]:
     """The first event, then one after each change."""
     found = []
     async with aclosing(stream.cluster_events(user, PageFace(language, ""), {})) as events:
@@ -60,7 +60,7 @@ def test_a_new_sample_and_a_new_fault_reach_an_open_page():
         node.faults = {0: "XID 79"}
         node.report()
 
-    first, second, third = asyncio.run(told(olga, [sample, fault]))
+    first, second, third = asyncio.run(stream_events(olga, [sample, fault]))
     assert "\nevent: page\n" in first
     assert "1 GPU free now" in first
     assert "°C" not in first
@@ -72,7 +72,7 @@ def test_a_new_sample_and_a_new_fault_reach_an_open_page():
 def test_where_nothing_changed_only_a_beat_is_sent():
     olga = a_user("olga")
     a_node("n1")
-    first, second = asyncio.run(told(olga, [lambda: None]))
+    first, second = asyncio.run(stream_events(olga, [lambda: None]))
     assert "\nevent: page\n" in first
     assert second.startswith("event: beat\n")
     assert "<" not in second
@@ -81,7 +81,7 @@ def test_where_nothing_changed_only_a_beat_is_sent():
 def test_the_stream_speaks_the_language_of_its_page():
     olga = a_user("olga")
     a_node("n1")
-    (first,) = asyncio.run(told(olga, [], language="zh-hans"))
+    (first,) = asyncio.run(stream_events(olga, [], language="zh-hans"))
     assert "空闲" in first
 
 
@@ -90,7 +90,7 @@ def test_every_part_of_the_stream_has_its_place_on_the_page(client):
     a_node("n1")
     client.force_login(olga)
     page = client.get("/cluster/").content.decode()
-    (first,) = asyncio.run(told(olga, []))
+    (first,) = asyncio.run(stream_events(olga, []))
     parts = [piece.split('"')[1] for piece in first.split(" data-part=")[1:]]
     assert parts == ["head", "summary", "badge-n1", "node-n1", "table"]
     for part in parts:

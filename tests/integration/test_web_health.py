@@ -26,7 +26,7 @@ def page(client, olga):
     return get
 
 
-def told(node, **facts) -> None:
+def node_facts_set(node, **facts) -> None:
     """Facts as the agent reported them last."""
     Node.objects.filter(pk=node.row.pk).update(facts={**node.row.facts, **facts})
 
@@ -56,7 +56,7 @@ def test_a_gpu_that_the_driver_no_longer_lists_has_a_reason_too(page):
 
 def test_a_warning_is_said_once_as_a_warning_with_its_remedy_and_breaks_nothing(page):
     node = a_node("n1")
-    told(node, problems=["warn: time is off Mend: chronyc makestep"] * 2)
+    node_facts_set(node, problems=["warn: time is off Mend: chronyc makestep"] * 2)
     text = page()
     assert text.count("time is off") == 1
     assert "warn: time" not in text

@@ -164,7 +164,7 @@ def test_who_is_in_no_project_is_told_so_and_offered_nothing_that_cannot_be_sent
 
 
 def test_a_large_cluster_costs_no_more_queries_than_a_small_one_and_is_not_drawn(client, page):
-    def asked() -> int:
+    def query_count() -> int:
         page()  # it reads the planner's snapshot, which the process keeps
         with CaptureQueriesContext(connection) as queries:
             page()
@@ -172,8 +172,8 @@ def test_a_large_cluster_costs_no_more_queries_than_a_small_one_and_is_not_drawn
 
     for n in range(5):
         a_node(f"n{n}", gpus=1)
-    few = asked()
+    few = query_count()
     for n in range(5, 12):
         a_node(f"n{n}", gpus=2)
-    assert asked() == few < 20
+    assert query_count() == few < 20
     assert "in miniature" not in page() and "n11" not in page()

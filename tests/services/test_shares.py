@@ -30,7 +30,7 @@ def a_share(threads, memory="8GiB"):
     return {"mps": {"threads": threads, "memory": memory}}
 
 
-def told(stack: Stack, job: str) -> dict[str, str]:
+def job_environment(stack: Stack, job: str) -> dict[str, str]:
     """What a job printed of its environment."""
     text = until(lambda: stack.call("GET", f"/jobs/{job}/logs"), what="the job's first line")
     return json.loads(text.splitlines()[0])
@@ -46,7 +46,7 @@ def test_shares_run_together_survive_the_agent_and_leave_nothing_behind(stack):
     large = stack.submit(["python3", "-c", TELL], device=a_share(50))
     for job in (small, large):
         stack.until_status(job, "running")
-    first, second = told(stack, small), told(stack, large)
+    first, second = job_environment(stack, small), job_environment(stack, large)
     assert first["CUDA_MPS_PIPE_DIRECTORY"] == second["CUDA_MPS_PIPE_DIRECTORY"]
     assert first["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
     assert second["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
@@ -74,4 +74,4 @@ def test_shares_run_together_survive_the_agent_and_leave_nothing_behind(stack):
 def test_a_gang_of_shares_meets_by_gloo(stack):
     job = stack.submit(["python3", "-c", TELL], device=a_share(30), replicas=3)
     stack.until_status(job, "running")
-    assert told(stack, job)["TESSERA_BACKEND"] == "gloo"
+    assert job_environment(stack, job)["TESSERA_BACKEND"] == "gloo"

@@ -1,7 +1,7 @@
 """Puts the same case to the portal's checks and to the agent's; each answers (code, sentence).
 
-`asked(privileged=True)` is the portal's refusal of a request, `sent(privileged=True)` the agent's
-refusal of a document.
+`portal_refusal(privileged=True)` is the portal's refusal of a request, `sent(privileged=True)` the
+agent's refusal of a document.
 """
 
 import pytest
@@ -37,7 +37,7 @@ REQUEST = {
 Told = tuple[str, str]
 
 
-def asked(**fields) -> Told:
+def portal_refusal(**fields) -> Told:
     """The portal's refusal of a request."""
     with pytest.raises(InvalidRequest) as caught:
         parse_request(REQUEST | fields, RequestLimits(image_allow=("registry.example/*",)))

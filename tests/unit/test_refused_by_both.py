@@ -26,7 +26,6 @@ from tests.support.both_sides import (
     WHOLE,
     Told,
     a_claim,
-    asked,
     built,
     carved,
     crowded,
@@ -34,6 +33,7 @@ from tests.support.both_sides import (
     mig,
     never,
     placed,
+    portal_refusal,
     sent,
     share,
     shared,
@@ -63,7 +63,7 @@ def gang_of(kind):
     device = (
         {"mig": "2g.35gb"} if kind is SliceKind.MIG else {"mps": {"threads": 9, "memory": "1GiB"}}
     )
-    return lambda: asked(backend="nccl", replicas=2, device=device)
+    return lambda: portal_refusal(backend="nccl", replicas=2, device=device)
 
 
 def ranks_on(kind):
@@ -118,7 +118,7 @@ TABLE = (
             ("no_such_profile", f"({H200}) has no profile 1g.5gb"),
         ),
         "a partial compute instance": Row(
-            lambda: asked(device={"mig": "1c.3g.71gb"}),
+            lambda: portal_refusal(device={"mig": "1c.3g.71gb"}),
             ("invalid_value", "device.mig: write a MIG profile"),
             lambda: carved(("1c.3g.71gb", 0, 4)),
             ("no_such_profile", "has no profile 1c.3g.71gb"),
@@ -148,7 +148,7 @@ TABLE = (
             ("mode_mps", "shared as a whole and have slices at once"),
         ),
         "a share of more than 100 %": Row(
-            lambda: asked(device={"mps": {"threads": 101, "memory": "1GiB"}}),
+            lambda: portal_refusal(device={"mps": {"threads": 101, "memory": "1GiB"}}),
             ("out_of_range", "device.mps.threads: write a percentage from 1 to 100"),
             lambda: shared(a_claim(threads=101)),
             ("mps_over_threads", "1 to 100 % of the SMs, this one has 101 %"),
@@ -160,7 +160,7 @@ TABLE = (
             ("mps_over_threads", "101 % of the SMs"),
         ),
         "a share of less than 1 % for each process": Row(
-            lambda: asked(device=thin("1GiB"), launcher="torchrun", processes=4),
+            lambda: portal_refusal(device=thin("1GiB"), launcher="torchrun", processes=4),
             ("invalid_combination", "processes: 3 % of the SMs is less than 1 % for each of 4"),
             lambda: shared(a_claim(threads=3, processes=4)),
             ("mps_over_threads", "3 % of the SMs is less than 1 % for each of 4 processes"),
@@ -223,61 +223,61 @@ TABLE = (
             ("backend", "NCCL cannot connect 2 processes on MPS shares"),
         ),
         "several NCCL processes on one slice": Row(
-            lambda: asked(backend="nccl", launcher="torchrun", processes=2),
+            lambda: portal_refusal(backend="nccl", launcher="torchrun", processes=2),
             ("invalid_combination", "backend: NCCL cannot connect 2 processes on MIG slices"),
             lambda: given(backend=CollectiveBackend.NCCL, world=1, rank=0, processes=2),
             ("backend", "NCCL cannot connect 2 processes on MIG slices"),
         ),
         "more processes than whole GPUs": Row(
-            lambda: asked(device={"gpus": 2}, launcher="torchrun", processes=3),
+            lambda: portal_refusal(device={"gpus": 2}, launcher="torchrun", processes=3),
             ("invalid_combination", "processes: 3 processes need 3 GPUs; device.gpus is 2"),
             lambda: given(devices=two_gpus(), processes=3),
             ("processes", "3 processes need 3 GPUs; this replica has 2"),
         ),
         "an image that is not allowed": Row(
-            lambda: asked(image="evil.example/sum:1"),
+            lambda: portal_refusal(image="evil.example/sum:1"),
             ("not_allowed", "evil.example/sum:1 is not allowed here"),
             lambda: given(NodePolicy(images=("registry.example/*",)), image="evil.example/sum:1"),
             ("policy", "evil.example/sum:1 is not allowed by this node's policy"),
         ),
         "privileged mode": Row(
-            lambda: asked(privileged=True),
+            lambda: portal_refusal(privileged=True),
             ("unknown_field", "privileged: unknown field"),
             lambda: sent(privileged=True),
             ("unknown_field", "replicas.0.privileged: 'privileged' is not a field here"),
         ),
         "a capability": Row(
-            lambda: asked(cap_add=["SYS_ADMIN"]),
+            lambda: portal_refusal(cap_add=["SYS_ADMIN"]),
             ("unknown_field", "cap_add: unknown field"),
             lambda: sent(cap_add=["SYS_ADMIN"]),
             ("unknown_field", "replicas.0.cap_add"),
         ),
         "a path of the host": Row(
-            lambda: asked(volumes=HOST_PATH),
+            lambda: portal_refusal(volumes=HOST_PATH),
             ("unsupported", "volumes is not supported yet"),
             lambda: sent(volumes=HOST_PATH),
             ("unknown_field", "replicas.0.volumes"),
         ),
         "a path of the host by another word": Row(
-            lambda: asked(mounts=HOST_PATH),
+            lambda: portal_refusal(mounts=HOST_PATH),
             ("unknown_field", "mounts: unknown field"),
             lambda: sent(mounts=HOST_PATH),
             ("unknown_field", "replicas.0.mounts"),
         ),
         "a symlink in a volume": Row(
-            lambda: asked(volumes=LINK),
+            lambda: portal_refusal(volumes=LINK),
             ("unsupported", "volumes is not supported yet"),
             lambda: sent(volumes=LINK),
             ("unknown_field", "replicas.0.volumes"),
         ),
         "a device of the host": Row(
-            lambda: asked(host_devices=["/dev/nvidia0"]),
+            lambda: portal_refusal(host_devices=["/dev/nvidia0"]),
             ("unknown_field", "host_devices: unknown field"),
             lambda: sent(host_devices=["/dev/nvidia0"]),
             ("unknown_field", "replicas.0.host_devices"),
         ),
         "a name that hides another": Row(
-            lambda: asked(env={"A=B": "c"}),
+            lambda: portal_refusal(env={"A=B": "c"}),
             ("invalid_value", "letters, digits and underscores only"),
             lambda: given(env={"A=B": "c"}),
             ("policy", "'A=B' is not a valid environment name"),
@@ -285,7 +285,7 @@ TABLE = (
     }
     | {
         f"{name} from a user": Row(
-            lambda name=name: asked(env={name: "all"}),
+            lambda name=name: portal_refusal(env={name: "all"}),
             ("reserved_name", f"{name} is set by Tessera"),
             lambda name=name: given(env={name: "all"}),
             ("policy", f"environment name {name} is reserved"),

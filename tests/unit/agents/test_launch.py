@@ -9,13 +9,13 @@ from tests.unit.agents.documents import a_replica
 MEETING = Rendezvous("10.0.0.1", 29_500, ("10.0.0.1", "10.0.0.2"))
 
 
-def told(devices=("MIG-1",), meeting=MEETING, **fields):
+def rank_environment(devices=("MIG-1",), meeting=MEETING, **fields):
     replica = a_replica(**{"launcher": "none", "rank": 1, "world": 2} | fields)
     return replica_environment(replica, devices, meeting, "/output")
 
 
 def test_a_plain_rank_knows_its_place_and_where_the_gang_meets():
-    env = told()
+    env = rank_environment()
     assert (env["RANK"], env["WORLD_SIZE"]) == ("1", "2")
     assert (env["LOCAL_RANK"], env["LOCAL_WORLD_SIZE"]) == ("0", "1")
     assert (env["NODE_RANK"], env["NNODES"]) == ("1", "2")
@@ -23,7 +23,7 @@ def test_a_plain_rank_knows_its_place_and_where_the_gang_meets():
 
 
 def test_every_rank_is_told_the_same_meeting_and_another_rank():
-    ranks = [told(rank=rank, world=3) for rank in range(3)]
+    ranks = [rank_environment(rank=rank, world=3) for rank in range(3)]
     same = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "TESSERA_PEERS", "TESSERA_JOB")
     assert {tuple(env[name] for name in same) for env in ranks} == {
         ("10.0.0.1", "29500", "3", "10.0.0.1,10.0.0.2", "j-1")
@@ -33,11 +33,13 @@ def test_every_rank_is_told_the_same_meeting_and_another_rank():
 
 def test_the_hosts_of_the_gang_are_told_in_rank_order():
     peers = tuple(f"10.0.0.{n}" for n in (9, 3, 7))
-    assert told(meeting=Rendezvous("10.0.0.9", 1, peers))["TESSERA_PEERS"].split(",") == [*peers]
+    assert rank_environment(meeting=Rendezvous("10.0.0.9", 1, peers))["TESSERA_PEERS"].split(
+        ","
+    ) == [*peers]
 
 
 def test_the_words_of_tessera_say_the_same_as_the_common_ones():
-    env = told(name="train", attempt=2)
+    env = rank_environment(name="train", attempt=2)
     assert (env["TESSERA_RANK"], env["TESSERA_WORLD_SIZE"]) == (env["RANK"], env["WORLD_SIZE"])
     assert env["TESSERA_MASTER_ADDR"] == env["MASTER_ADDR"]
     assert env["TESSERA_MASTER_PORT"] == env["MASTER_PORT"]
@@ -46,7 +48,7 @@ def test_the_words_of_tessera_say_the_same_as_the_common_ones():
 
 
 def test_torchrun_gets_its_flags_and_sets_the_ranks_itself():
-    env = told(launcher="torchrun", processes=4, attempt=3)
+    env = rank_environment(launcher="torchrun", processes=4, attempt=3)
     assert {name: value for name, value in env.items() if name.startswith("PET_")} == {
         "PET_NNODES": "2",
         "PET_NPROC_PER_NODE": "4",
@@ -60,25 +62,25 @@ def test_torchrun_gets_its_flags_and_sets_the_ranks_itself():
 
 
 def test_two_attempts_at_a_job_never_meet_each_other():
-    one, two = (told(launcher="torchrun", attempt=n)["PET_RDZV_ID"] for n in (1, 2))
+    one, two = (rank_environment(launcher="torchrun", attempt=n)["PET_RDZV_ID"] for n in (1, 2))
     assert one != two
 
 
 def test_a_replica_sees_the_devices_it_was_given_and_no_others():
-    assert told(devices=("MIG-1", "MIG-2"))["TESSERA_DEVICES"] == "MIG-1,MIG-2"
-    assert told(devices=())["TESSERA_DEVICES"] == ""
+    assert rank_environment(devices=("MIG-1", "MIG-2"))["TESSERA_DEVICES"] == "MIG-1,MIG-2"
+    assert rank_environment(devices=())["TESSERA_DEVICES"] == ""
 
 
 @pytest.mark.parametrize("launcher", ["none", "torchrun"])
 def test_the_users_variables_stay_but_never_win_over_ours(launcher):
-    ours = told(launcher=launcher)
-    env = told(launcher=launcher, env=dict.fromkeys(ours, "evil") | {"SEED": "1"})
+    ours = rank_environment(launcher=launcher)
+    env = rank_environment(launcher=launcher, env=dict.fromkeys(ours, "evil") | {"SEED": "1"})
     assert env == ours | {"SEED": "1"}
 
 
 def test_every_value_can_be_put_into_an_environment():
     for launcher in ("none", "torchrun"):
-        env = told(launcher=launcher)
+        env = rank_environment(launcher=launcher)
         assert all(type(name) is str and type(value) is str for name, value in env.items())
 
 

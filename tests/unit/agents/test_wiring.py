@@ -31,7 +31,7 @@ def a_gpu(index: int, *peers: int, numa: int = 0, fabric: NvlinkFabric | None = 
     )
 
 
-def told(*gpus: GpuWiring) -> NodeTopology:
+def topology_of(*gpus: GpuWiring) -> NodeTopology:
     paths = {
         (a.index, b.index): GpuPath(PathLevel.SYSTEM, PeerAccess()) for a in gpus for b in gpus
     }
@@ -43,17 +43,17 @@ def named(topology: NodeTopology, kind: GroupKind) -> list[tuple[tuple[int, ...]
 
 
 def test_bridged_gpus_are_groups_with_the_rate_of_their_slowest_links():
-    topology = told(a_gpu(0, 1, 1), a_gpu(1, 0, 0), a_gpu(2, 3), a_gpu(3, 2), a_gpu(4))
+    topology = topology_of(a_gpu(0, 1, 1), a_gpu(1, 0, 0), a_gpu(2, 3), a_gpu(3, 2), a_gpu(4))
     assert named(topology, GroupKind.NVLINK) == [((0, 1), 50_000, 0), ((2, 3), 25_000, 0)]
 
 
 def test_a_chain_of_links_is_one_group_by_its_links_and_not_its_pcie():
-    topology = told(a_gpu(0, 1), a_gpu(1, 0, 2), a_gpu(2, 1))
+    topology = topology_of(a_gpu(0, 1), a_gpu(1, 0, 2), a_gpu(2, 1))
     assert named(topology, GroupKind.NVLINK) == [((0, 1, 2), 25_000, 0)]
 
 
 def test_gpus_of_a_numa_node_are_a_group_even_one_alone():
-    topology = told(a_gpu(0), a_gpu(1), a_gpu(2, numa=1))
+    topology = topology_of(a_gpu(0), a_gpu(1), a_gpu(2, numa=1))
     assert named(topology, GroupKind.NUMA) == [((0, 1), 31_507, 0), ((2,), 0, 1)]
 
 
@@ -66,7 +66,7 @@ def test_links_that_the_driver_closes_have_no_rate_in_their_group():
 
 
 def test_gpus_join_a_clique_only_by_a_completed_fabric_with_a_cluster():
-    topology = told(
+    topology = topology_of(
         a_gpu(0, fabric=NvlinkFabric(FabricState.COMPLETED, CLUSTER, 7)),
         a_gpu(1, fabric=NvlinkFabric(FabricState.IN_PROGRESS, CLUSTER, 7)),
         a_gpu(2, fabric=NvlinkFabric(FabricState.COMPLETED)),

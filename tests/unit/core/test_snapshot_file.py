@@ -103,7 +103,7 @@ def test_a_file_that_cannot_be_read_ends_with_a_sentence_and_2(tmp_path, capsys)
 
 
 @pytest.fixture
-def told(tmp_path, capsys):
+def replay_lines(tmp_path, capsys):
     """What the replay of a pass says, line by line."""
 
     def said(snapshot, *options, policy=POLICY):
@@ -115,20 +115,20 @@ def told(tmp_path, capsys):
     return said
 
 
-def test_a_pass_says_first_what_was_there_and_by_which_policy(told):
-    lines = told(a_pass())
+def test_a_pass_says_first_what_was_there_and_by_which_policy(replay_lines):
+    lines = replay_lines(a_pass())
     assert lines[0] == (
         "As of 1970-01-12 13:46:40 UTC: 1 of 1 nodes with 3 GPUs, 3 jobs wait, 0 run"
     )
     assert lines[1] == "Policy: order fifo, backfill easy, preemption priority"
 
 
-def test_a_pass_without_a_queue_says_that_nothing_is_decided(told):
-    assert told(a_cluster(a_node(a_gpu())))[2:] == ["Nothing to decide: no job waits."]
+def test_a_pass_without_a_queue_says_that_nothing_is_decided(replay_lines):
+    assert replay_lines(a_cluster(a_node(a_gpu())))[2:] == ["Nothing to decide: no job waits."]
 
 
-def test_a_job_that_runs_is_told_with_its_devices_and_its_limit(told):
-    lines = told(a_running_pass(), "--job", "J-1")
+def test_a_job_that_runs_is_told_with_its_devices_and_its_limit(replay_lines):
+    lines = replay_lines(a_running_pass(), "--job", "J-1")
     assert (
         lines[2] == "J-1 job-1 (p/u) holds devices, for 10m 00s so far; its limit is over in 3h 50m"
     )
@@ -136,8 +136,8 @@ def test_a_job_that_runs_is_told_with_its_devices_and_its_limit(told):
     assert len(lines) == 4
 
 
-def test_evidence_is_told_of_one_job_with_times_as_people_read_them(told):
-    lines = told(a_running_pass(), "--job", "2")
+def test_evidence_is_told_of_one_job_with_times_as_people_read_them(replay_lines):
+    lines = replay_lines(a_running_pass(), "--job", "2")
     assert lines[2] == "J-2 job-2 (p/u) is sure to start in 3h 50m at the latest"
     assert lines[4].startswith("1. J-2 job-2 (p/u) waits for 1m 40s [resources]: 1 ")
     assert "   needed: 1" in lines
@@ -156,7 +156,7 @@ def a_running_pass():
     return replace(a_cluster(node, jobs=[a_job("2", gpus=1)]), running=(run,))
 
 
-def test_the_fair_order_knows_what_the_planner_knew_of_run_times(told):
+def test_the_fair_order_knows_what_the_planner_knew_of_run_times(replay_lines):
     """Both ask for the same; runs like the second's were short. By limits J-1 would be first."""
     past = [
         PastRun("p", "u", group, 1, 4 * 3_600, False, ran, True, NOW - 9_000 + number)
@@ -168,7 +168,7 @@ def test_the_fair_order_knows_what_the_planner_knew_of_run_times(told):
         for id, group in [("1", "long"), ("2", "short")]
     ]
     snapshot = replace(a_cluster(a_node(a_gpu()), jobs=jobs), history=tuple(past))
-    lines = told(snapshot, policy=Policy())
+    lines = replay_lines(snapshot, policy=Policy())
     assert lines[2].startswith("J-2 job-2 (p/u) starts")
 
 

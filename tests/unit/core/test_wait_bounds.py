@@ -40,17 +40,17 @@ def bounds_of(world, expected=None, **policy):
     return {each.job: bounds.of(each) for each in found.deferrals}, found, bounds
 
 
-def told(world, job="1", **options):
+def job_bound(world, job="1", **options):
     return bounds_of(world, **options)[0][job]
 
 
 def test_quota_is_free_when_the_last_holder_that_has_to_ends_by_its_limit():
     runs = [holds("90", "n1/0", left=HOUR), holds("91", "n1/1", left=2 * HOUR)]
-    one = told(a_world(runs, [waiting("1")]))
+    one = job_bound(a_world(runs, [waiting("1")]))
     assert (one.at, one.jobs, one.is_certain) == (NOW + HOUR, ("90",), True)
     words = "It waits until J-90 (job-90) ends and enough of the quota is free"
     assert one.message.text == f"{words}: {write_latest(NOW + HOUR)} at the latest"
-    both = told(a_world(runs, [waiting("1", gpus=2)]))
+    both = job_bound(a_world(runs, [waiting("1", gpus=2)]))
     assert (both.at, both.jobs) == (NOW + 2 * HOUR, ("91",))
 
 
@@ -58,7 +58,7 @@ def test_what_a_job_that_starts_in_this_pass_will_hold_counts():
     runs = [holds("90", "n1/0", left=5 * HOUR)]
     first = waiting("1", time_limit_seconds=HOUR, queued_at=1)
     world = a_world(runs, [first, waiting("2", gpus=2, queued_at=2)], limit=2)
-    assert told(world, "2").at == NOW + 5 * HOUR
+    assert job_bound(world, "2").at == NOW + 5 * HOUR
 
 
 def test_other_jobs_that_wait_for_the_same_quota_come_first_for_sure():
@@ -71,7 +71,7 @@ def test_other_jobs_that_wait_for_the_same_quota_come_first_for_sure():
 
 def test_where_not_all_fit_the_time_is_told_with_its_condition():
     runs = [holds("90", "n1/0", left=HOUR)]
-    bound = told(a_world(runs, [waiting("1"), waiting("2")], limit=1))
+    bound = job_bound(a_world(runs, [waiting("1"), waiting("2")], limit=1))
     assert (bound.at, bound.is_certain) == (NOW + HOUR, False)
     assert "unless another job that waits for it comes first" in bound.message.text
 
@@ -79,20 +79,20 @@ def test_where_not_all_fit_the_time_is_told_with_its_condition():
 def test_who_waits_for_a_person_takes_nothing_from_others():
     runs = [holds("90", "n1/0", left=HOUR)]
     held = waiting("2", hold_reason="wait for me")
-    assert told(a_world(runs, [waiting("1"), held], limit=1)).is_certain
+    assert job_bound(a_world(runs, [waiting("1"), held], limit=1)).is_certain
 
 
 def test_what_has_to_be_borrowed_has_no_time():
     runs = [holds("90", "n1/0")]
     lender = a_nominal("q", 8, used=8, lend=8)
-    bound = told(a_world(runs, [waiting("1", gpus=2)], limit=1, borrow=4, others=[lender]))
+    bound = job_bound(a_world(runs, [waiting("1", gpus=2)], limit=1, borrow=4, others=[lender]))
     assert (bound.at, bound.is_certain) == (None, False)
     assert "lend" in bound.message.text
 
 
 def test_the_users_own_quota_has_its_own_holders():
     runs = [holds("90", "n1/0", left=HOUR, user="v"), holds("91", "n1/1", left=3 * HOUR)]
-    bound = told(a_world(runs, [waiting("1")], limit=8, user_limit=1))
+    bound = job_bound(a_world(runs, [waiting("1")], limit=8, user_limit=1))
     assert (bound.at, bound.jobs) == (NOW + 3 * HOUR, ("91",))
 
 
@@ -100,20 +100,20 @@ def test_a_quota_for_one_model_counts_only_its_gpus():
     runs = [holds("90", "n1/0", left=HOUR)]
     only = a_nominal("p", 1, used=1, model="H200")
     world = a_world(runs, [waiting("1")], limit=8, others=[only])
-    assert told(world).at == NOW + HOUR
+    assert job_bound(world).at == NOW + HOUR
 
 
 def test_a_cap_is_met_when_the_first_of_the_running_jobs_ends():
     runs = [holds("90", "n1/0", left=2 * HOUR), holds("91", "n1/1", left=HOUR)]
     capped = (OwnerView("p", "u", max_running=2),)
-    bound = told(a_world(runs, [waiting("1")], limit=8, owners=capped))
+    bound = job_bound(a_world(runs, [waiting("1")], limit=8, owners=capped))
     assert (bound.at, bound.jobs) == (NOW + HOUR, ("91",))
     assert "J-91 (job-91) ends and one more job may run" in bound.message.text
 
 
 def test_a_budget_ends_at_its_end():
     budget = BudgetView("p", "", 10 * GPU, 0, 10 * GPU, NOW + 9 * HOUR)
-    bound = told(a_world([], [waiting("1")], limit=8, budgets=(budget,)))
+    bound = job_bound(a_world([], [waiting("1")], limit=8, budgets=(budget,)))
     assert bound.at == NOW + 9 * HOUR
     assert "until this budget of p ends" in bound.message.text
 
@@ -121,11 +121,11 @@ def test_a_budget_ends_at_its_end():
 def test_a_dependency_ends_by_its_limit_or_is_expected_to_start_or_nobody_knows():
     runs = [holds("90", "n1/0", left=HOUR), holds("91", "n1/1", left=2 * HOUR)]
     after = waiting("1", after=("90", "91"))
-    bound = told(a_world(runs, [after]))
+    bound = job_bound(a_world(runs, [after]))
     assert (bound.at, bound.jobs, bound.is_certain) == (NOW + 2 * HOUR, ("91",), True)
 
     waits = [waiting("2", hold_reason="later"), waiting("1", after=("2",))]
-    unknown = told(a_world(runs, waits))
+    unknown = job_bound(a_world(runs, waits))
     assert (unknown.at, unknown.is_certain) == (None, False)
     assert "until J-2 ends, which waits itself" in unknown.message.text
 
@@ -135,16 +135,18 @@ def test_a_dependency_that_is_expected_to_start_ends_a_time_limit_later():
     runs = [holds("90", "n1/0", left=HOUR), holds("91", "n1/1", left=2 * HOUR)]
     first = waiting("2", hold_reason="later", time_limit_seconds=HOUR)
     after = replace(waiting("1"), after=("2",))
-    bound = told(a_world(runs, [first, after]), expected={"2": NOW + 60})
+    bound = job_bound(a_world(runs, [first, after]), expected={"2": NOW + 60})
     assert (bound.at, bound.jobs, bound.is_certain) == (NOW + HOUR + 60, ("2",), False)
     assert "if jobs start when they are expected to" in bound.message.text
-    both = told(a_world(runs, [first, replace(after, after=("2", "91"))]), expected={"2": NOW + 60})
+    both = job_bound(
+        a_world(runs, [first, replace(after, after=("2", "91"))]), expected={"2": NOW + 60}
+    )
     assert (both.at, both.jobs, both.is_certain) == (NOW + 2 * HOUR, ("91",), False)
 
 
 def test_a_reservation_is_a_bound():
     runs = [holds(str(90 + n), f"n1/{n}", left=HOUR) for n in range(8)]
-    bound = told(a_world(runs, [waiting("1")], limit=99))
+    bound = job_bound(a_world(runs, [waiting("1")], limit=99))
     assert bound.at == NOW + HOUR
     assert bound.message.text.endswith("at the latest: a place is reserved for it")
 

@@ -17,7 +17,7 @@ def calibrate(own, records, kind=""):
     return Corrections.from_records(records, kind).apply(own)
 
 
-def asked(own, waited, *, started=True, calibrated=None, kind=""):
+def estimate_record(own, waited, *, started=True, calibrated=None, kind=""):
     return EstimateRecord(own, calibrated or own, waited, started, kind)
 
 
@@ -34,10 +34,12 @@ def online(owns, actuals, kind=""):
 def test_with_too_few_answers_a_forecast_is_told_as_it_is_with_a_wider_bound():
     own = WaitRange(100.0, 200.0, 300.0)
     wide = WaitRange(100.0, 200.0, 300.0 * UNTRIED_FACTOR)
-    history = [asked(own, 1_000.0)] * (MIN_RECORDS - 1)
+    history = [estimate_record(own, 1_000.0)] * (MIN_RECORDS - 1)
     assert calibrate(own, history).published == wide
     assert calibrate(own, []).published == wide
-    assert calibrate(own, [asked(own, 210.0)] * 40).published.pessimistic < own.pessimistic
+    assert (
+        calibrate(own, [estimate_record(own, 210.0)] * 40).published.pessimistic < own.pessimistic
+    )
 
 
 def test_a_forecast_that_is_off_by_a_factor_is_repaired():
@@ -74,16 +76,18 @@ def test_a_forecast_that_is_right_is_left_nearly_alone():
 
 def test_open_questions_beyond_their_bound_count_before_they_are_answered():
     own = WaitRange(100.0, 200.0, 300.0)
-    still = [asked(own, 3_000.0, started=False)] * 40
+    still = [estimate_record(own, 3_000.0, started=False)] * 40
     assert calibrate(own, still).published.pessimistic == pytest.approx(3_000)
-    young = [asked(own, 50.0, started=False)] * 40
+    young = [estimate_record(own, 50.0, started=False)] * 40
     assert calibrate(own, young).published.expected == own.expected
     assert calibrate(own, young).published.pessimistic == 300.0 * UNTRIED_FACTOR
 
 
 def test_each_kind_learns_from_its_own_answers():
     own = WaitRange(100.0, 200.0, 300.0)
-    history = [asked(own, 400.0, kind="fifo")] * 20 + [asked(own, 2_000.0, kind="fair")] * 20
+    history = [estimate_record(own, 400.0, kind="fifo")] * 20 + [
+        estimate_record(own, 2_000.0, kind="fair")
+    ] * 20
     assert calibrate(own, history, "fifo").published.expected == pytest.approx(400)
     assert calibrate(own, history, "fair").published.expected == pytest.approx(2_000)
 
@@ -91,7 +95,7 @@ def test_each_kind_learns_from_its_own_answers():
 def test_where_calibration_did_worse_lately_it_is_not_told():
     own = WaitRange(100.0, 200.0, 400.0)
     bad = WaitRange(1.0, 2.0, 3.0)
-    history = [asked(own, 200.0, calibrated=bad)] * 40
+    history = [estimate_record(own, 200.0, calibrated=bad)] * 40
     answer = calibrate(own, history)
     assert answer.published.expected == own.expected
     assert answer.published.pessimistic == own.pessimistic
@@ -99,7 +103,7 @@ def test_where_calibration_did_worse_lately_it_is_not_told():
 
 def test_the_three_values_stay_in_order():
     own = WaitRange(100.0, 200.0, 300.0)
-    history = [asked(own, waited) for waited in (10.0, 5_000.0) * 20]
+    history = [estimate_record(own, waited) for waited in (10.0, 5_000.0) * 20]
     told = calibrate(own, history).published
     assert told.optimistic <= told.expected <= told.pessimistic
 

@@ -45,20 +45,20 @@ def a_world(*jobs, limit=2 * HOUR, **fields):
     return replace(snapshot, history=past(40), **fields)
 
 
-def told(snapshot, policy=FIFO, questions=(), **fields):
+def start_estimates(snapshot, policy=FIFO, questions=(), **fields):
     model = RuntimeModel.from_snapshot(snapshot)
     return estimate_starts(
         snapshot, policy, model, plan(snapshot, policy, model), questions, **fields
     )
 
 
-def asked(kind, factor=1.0, count=MIN_RECORDS):
+def estimate_records(kind, factor=1.0, count=MIN_RECORDS):
     own = WaitRange(500.0, 1_000.0, 1_500.0)
     return [EstimateRecord(own, own, own.expected * factor, True, kind)] * count
 
 
 def test_every_job_that_waits_for_devices_is_told_an_ordered_estimate_in_the_future():
-    answers = told(a_world(waiting("1", 4), waiting("2", 2), waiting("3", 4)))
+    answers = start_estimates(a_world(waiting("1", 4), waiting("2", 2), waiting("3", 4)))
     assert set(answers) == {"1", "2", "3"}
     for found in answers.values():
         assert NOW <= found.optimistic <= found.expected <= found.pessimistic
@@ -71,7 +71,7 @@ def test_a_job_that_this_pass_places_is_told_nothing_and_takes_its_place_in_the_
     snapshot = replace(
         a_busy_cluster([4], jobs=[waiting("1", 4), waiting("2", 4)]), history=past(40)
     )
-    answers = told(snapshot)
+    answers = start_estimates(snapshot)
     assert set(answers) == {"2"}
     assert answers["2"].optimistic > NOW
 
@@ -81,7 +81,7 @@ def test_who_holds_a_reservation_starts_by_then_at_the_latest():
     model = RuntimeModel.from_snapshot(snapshot)
     found = plan(snapshot, FIFO, model)
     (promise,) = found.reservations
-    late = asked("fifo/off/normal", factor=50.0, count=40)
+    late = estimate_records("fifo/off/normal", factor=50.0, count=40)
     answers = estimate_starts(snapshot, FIFO, model, found, late)
     assert answers["1"].pessimistic <= promise.starts_at
     assert "reserved" in answers["1"].basis.text
@@ -90,8 +90,10 @@ def test_who_holds_a_reservation_starts_by_then_at_the_latest():
 
 def test_earlier_questions_of_the_same_kind_correct_the_answer_and_are_counted_in_the_basis():
     snapshot = a_world(waiting("1", 4), waiting("2", 4))
-    plain = told(snapshot)["2"]
-    found = told(snapshot, questions=asked("fifo/off/normal", factor=3.0, count=60))["2"]
+    plain = start_estimates(snapshot)["2"]
+    found = start_estimates(
+        snapshot, questions=estimate_records("fifo/off/normal", factor=3.0, count=60)
+    )["2"]
     assert found.expected - NOW > 2 * (plain.expected - NOW)
     assert found.own == plain.own
     assert "corrected by 60 earlier forecasts" in found.basis.text
@@ -108,21 +110,21 @@ def test_earlier_questions_of_the_same_kind_correct_the_answer_and_are_counted_i
     ids=["held", "after another", "after another and later", "never fits"],
 )
 def test_a_job_that_waits_for_what_is_not_simulated_is_told_nothing(blocked):
-    assert set(told(a_world(waiting("1", 4), blocked))) == {"1"}
+    assert set(start_estimates(a_world(waiting("1", 4), blocked))) == {"1"}
 
 
 def test_a_job_that_waits_for_quota_is_told_nothing():
     snapshot = a_world(waiting("1", 4, project="small"), waiting("2", 4))
     snapshot = replace(snapshot, quotas=(QuotaView("small", "", 1, 0),))
-    assert set(told(snapshot)) == {"2"}
+    assert set(start_estimates(snapshot)) == {"2"}
 
 
 @pytest.mark.parametrize("chosen", [True, False])
 def test_until_enough_runs_have_ended_nothing_is_told_whatever_the_limits_say(chosen):
     held = a_run(waiting("full", 4, limit_is_chosen=chosen), *(f"n1/{i}" for i in range(4)))
     snapshot = a_busy_cluster([4], running=[held], jobs=[waiting("1", 4, limit_is_chosen=chosen)])
-    assert told(replace(snapshot, history=past(MIN_ENDED_RUNS - 1))) == {}
-    assert set(told(replace(snapshot, history=past(MIN_ENDED_RUNS)))) == {"1"}
+    assert start_estimates(replace(snapshot, history=past(MIN_ENDED_RUNS - 1))) == {}
+    assert set(start_estimates(replace(snapshot, history=past(MIN_ENDED_RUNS)))) == {"1"}
 
 
 def test_a_job_with_a_begin_time_is_told_a_start_from_then_on_that_corrects_nobody():
@@ -130,7 +132,7 @@ def test_a_job_with_a_begin_time_is_told_a_start_from_then_on_that_corrects_nobo
     snapshot = a_world(
         waiting("1", 2), waiting("soon", 4, begin_at=short), waiting("late", 4, begin_at=late)
     )
-    answers = told(snapshot)
+    answers = start_estimates(snapshot)
     assert answers["soon"].optimistic > answers["1"].optimistic > short
     assert answers["late"].optimistic >= late
     assert (answers["1"].kind, answers["soon"].kind) == ("fifo/off/normal", "")
@@ -138,7 +140,7 @@ def test_a_job_with_a_begin_time_is_told_a_start_from_then_on_that_corrects_nobo
 
 def test_who_could_not_be_told_for_long_is_told_now_and_corrects_nobody():
     late = waiting("late", 4, queued_at=NOW - LATE_SECONDS - 1)
-    answers = told(a_world(late, waiting("new", 4, queued_at=NOW - LATE_SECONDS)))
+    answers = start_estimates(a_world(late, waiting("new", 4, queued_at=NOW - LATE_SECONDS)))
     assert (answers["late"].kind, answers["new"].kind) == ("", "fifo/off/normal")
 
 
@@ -146,12 +148,14 @@ def test_who_could_not_be_told_for_long_is_told_now_and_corrects_nobody():
 def test_only_the_wait_after_the_begin_time_is_corrected(factor):
     begins = 5 * HOUR
     snapshot = a_world(waiting("late", 4, begin_at=NOW + begins), waiting("long", 4))
-    plain = told(snapshot)["late"]
+    plain = start_estimates(snapshot)["late"]
     assert plain.expected - NOW > begins
-    found = told(snapshot, questions=asked("fifo/off/normal", factor=factor, count=60))["late"]
+    found = start_estimates(
+        snapshot, questions=estimate_records("fifo/off/normal", factor=factor, count=60)
+    )["late"]
     after, before = found.expected - NOW - begins, plain.expected - NOW - begins
     assert after == pytest.approx(factor * before, rel=0.05)
-    alone = told(a_world(waiting("late", 4, begin_at=NOW + 9 * HOUR)))["late"]
+    alone = start_estimates(a_world(waiting("late", 4, begin_at=NOW + 9 * HOUR)))["late"]
     assert alone.optimistic >= NOW + 9 * HOUR
 
 
@@ -160,20 +164,24 @@ def test_where_jobs_are_stopped_by_turn_estimates_wait_for_questions_that_say_wh
     kind = record_kind(snapshot.jobs[0], BY_TURN)
 
     def are_told(questions):
-        return {each.is_published for each in told(snapshot, BY_TURN, questions).values()}
+        return {
+            each.is_published for each in start_estimates(snapshot, BY_TURN, questions).values()
+        }
 
-    assert are_told(asked(kind, count=MIN_RECORDS - 1)) == {False}, "they are kept to learn from"
-    assert are_told(asked("fair/off/normal", count=60)) == {False}
-    assert are_told(asked(kind)) == {True}
+    assert are_told(estimate_records(kind, count=MIN_RECORDS - 1)) == {False}, (
+        "they are kept to learn from"
+    )
+    assert are_told(estimate_records("fair/off/normal", count=60)) == {False}
+    assert are_told(estimate_records(kind)) == {True}
 
 
 def test_the_answer_follows_from_the_seed_alone():
     snapshot = a_world(waiting("1", 4), waiting("2", 4))
-    assert told(snapshot, seed=3) == told(snapshot, seed=3)
+    assert start_estimates(snapshot, seed=3) == start_estimates(snapshot, seed=3)
 
 
 def test_what_is_kept_of_an_answer_is_a_question_that_can_be_asked_again():
-    found = told(a_world(waiting("1", 4)))["1"]
+    found = start_estimates(a_world(waiting("1", 4)))["1"]
     assert isinstance(found, PassEstimate)
     is_open = estimate_record(found.own, found.calibrated, NOW, None, found.kind, NOW + 90.0)
     assert (is_open.waited, is_open.started) == (90.0, False)

@@ -80,7 +80,7 @@ def states(machine):
     return {r.id: r.state for r in machine.reported[-1].replicas}
 
 
-def told(machine, replica):
+def replica_report(machine, replica):
     return next(r for r in machine.reported[-1].replicas if r.id == replica)
 
 
@@ -125,7 +125,7 @@ def test_a_contained_error_ends_the_replica_on_that_slice_and_no_other(machine, 
         inject(machine, 94, 0, instance_at(machine, start), 0)
         wait()
     obey(full)
-    hit = told(machine, f"r-0-{start}")
+    hit = replica_report(machine, f"r-0-{start}")
     assert (hit.state, hit.code) == (FAILED, CODE)
     assert "XID 94 on GPU 0" in hit.sentence
     others = {key: state for key, state in states(machine).items() if key != hit.id}
@@ -139,7 +139,7 @@ def test_a_contained_error_of_a_whole_gpu_ends_its_replica_and_leaves_the_gpu_in
 ):
     full.hardware.watch.record(DriverEvent(machine.gpus[1], EventKind.XID, 94, None, None))
     obey(full)
-    assert told(machine, "g-1").code == CODE
+    assert replica_report(machine, "g-1").code == CODE
     assert [r for r, state in states(machine).items() if state is FAILED] == ["g-1"]
     assert gpu(machine, 1).healthy
     obey(full, a_document(machine, on_gpu(machine, 1, id="g-9", job="j-9"), revision=2))
@@ -169,7 +169,10 @@ def test_a_row_to_be_replaced_gives_no_new_work_lets_go_on_and_ends_with_a_reset
     assert not gpu(machine, 1).healthy and "memory row" in gpu(machine, 1).health_reason
     later = on_gpu(machine, 1, id="g-2", job="jg-2")
     obey(full, a_document(machine, later, revision=2))
-    assert (told(machine, "g-2").state, told(machine, "g-2").code) == (FAILED, CODE)
+    assert (replica_report(machine, "g-2").state, replica_report(machine, "g-2").code) == (
+        FAILED,
+        CODE,
+    )
     assert ("prepare", "g-2") not in [step[:2] for step in machine.runtime.story]
     clear(machine, 1)
     obey(full, a_document(machine, on_gpu(machine, 1, id="g-3", job="jg-3"), revision=3))
@@ -204,8 +207,8 @@ def test_a_gpu_that_is_lost_without_a_word_is_noticed_at_the_next_look(machine, 
         inject_lost(state.gpus[1])
     obey(full)
     assert not gpu(machine, 1).healthy
-    assert told(machine, "g-1").code == CODE
-    assert "off the bus" in told(machine, "g-1").sentence
+    assert replica_report(machine, "g-1").code == CODE
+    assert "off the bus" in replica_report(machine, "g-1").sentence
 
 
 def test_an_event_makes_a_look_due_before_its_time(machine, full):
