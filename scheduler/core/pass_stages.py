@@ -81,7 +81,8 @@ def check_quota(state: PassState, turn: Turn) -> StageResult:
     if not state.has_limits:
         return NEXT
     options = turn.requirements.options
-    turn.options = [o for o in options if quota_shortage(state, turn.job, o) is None]
+    shortages = [quota_shortage(state, turn.job, option) for option in options]
+    turn.options = [o for o, short in zip(options, shortages, strict=True) if short is None]
     if turn.options:
         return NEXT
     state.bypasses.waits_for_quota(turn.job)
@@ -89,7 +90,7 @@ def check_quota(state: PassState, turn: Turn) -> StageResult:
         return waits
     if turn.is_overdue:
         state.quota_reservations.reserve(turn.job, options)
-    return quota_shortage(state, turn.job, options[0]) or NEXT
+    return shortages[0] or NEXT
 
 
 def stop_within_quota(state: PassState, turn: Turn) -> Reason | None:

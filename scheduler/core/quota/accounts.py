@@ -40,6 +40,8 @@ class QuotaAccounts:
         self._budgets = Budgets(snapshot.budgets, snapshot.now)
         self._caps = JobCaps(snapshot.owners, snapshot.running)
         self._holders = QuotaUsers(snapshot.running, snapshot.nodes)
+        # By project, units, and name of the quota's model.
+        self._project_reasons: dict[tuple[str, int, str], Reason] = {}
         if previous is not None:
             self._holders.reuse_counts(previous._holders)
 
@@ -111,6 +113,7 @@ class QuotaAccounts:
     ) -> Undo:
         """Count a job that was placed on `units` of a board for at most `seconds` more; negative
         units for one that ended. Returns the undo."""
+        self._project_reasons.clear()
         undos = [
             undo
             for name in self._known(model)
@@ -124,6 +127,7 @@ class QuotaAccounts:
         undos.append(self._caps.charge(project, user, 1 if units > 0 else -1))
 
         def undo_all() -> None:
+            self._project_reasons.clear()
             for undo in undos:
                 undo()
             for account in users:
@@ -136,13 +140,22 @@ class QuotaAccounts:
         for name in names:
             pool = self._pools.get(name)
             if pool is not None and not pool.may_allocate(job.project, units):
-                units_by_user = self._holders.units_by_user(job.project, name)
-                return project_quota_reason(job.project, units, name, pool, units_by_user)
+                return self._project_reason(job.project, units, name, pool)
         for name in names:
             own = self._users.get((job.project, job.user, name))
             if own is not None and own.in_use + units > own.limit + own.borrow:
                 return user_quota_reason(job.project, job.user, units, name, own)
         return None
+
+    def _project_reason(self, project: str, units: int, name: str, pool: QuotaPool) -> Reason:
+        """Every job of a project that waits for as many units has the same one, until an account
+        changes: a long queue would make it thousands of times."""
+        key = (project, units, name)
+        if key not in self._project_reasons:
+            units_by_user = self._holders.units_by_user(project, name)
+            reason = project_quota_reason(project, units, name, pool, units_by_user)
+            self._project_reasons[key] = reason
+        return self._project_reasons[key]
 
     def _of_project(self, project: str, model: str) -> Iterable[tuple[str, QuotaAccount]]:
         for name in self._known(model):
