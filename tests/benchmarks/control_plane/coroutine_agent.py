@@ -188,15 +188,15 @@ class CoroutineAgent:
             self._has_log.set()
 
     async def _ship_forever(self) -> None:
-        """The lines of all replicas in one call, at the agent's pace."""
+        """The lines of all replicas in one call, at the agent's pace: at once when one starts."""
         while True:
             await self._has_log.wait()
-            await asyncio.sleep(SHIP_SECONDS)
             self._has_log.clear()
             try:
                 await self._ship(sorted(self.replicas.unshipped)[:MAX_LOG_BATCH_CHUNKS])
             except (Unreachable, Refused) as failure:
                 await asyncio.sleep(self._failed(failure))
+                await asyncio.sleep(SHIP_SECONDS)
             if self.replicas.unshipped:
                 self._has_log.set()
 
