@@ -67,8 +67,9 @@ def job_submit(*, user: User, request: JobRequest, actor: str = "") -> Job:
     Raises what `Admission.check` raises, the code of a reason why the request can never run, and
     Refused(pending_limit, after_unknown, after_failed).
     """
-    checked = CheckedRequest(request, Admission(user).require_feasible(request))
+    # With the checks, though they lock nothing: read alone, each would be a transaction of its own.
     with transaction.atomic():
+        checked = CheckedRequest(request, Admission(user).require_feasible(request))
         pending_room(checked.check.membership).take()
         before = dependencies_of(request, checked.check.project)
         (job,) = _create(user, actor, [(checked, before)])
