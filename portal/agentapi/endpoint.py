@@ -211,12 +211,13 @@ async def _sync(scope: Scope, receive: Receive) -> object:
     # Registered before anything is read: a ring from here on is not missed.
     with subscribe(f"node:{node_id}") as bell:
         begun = time.monotonic()
-        state = await run_in_thread(sync.sync_accept, authorization=authorization, request=request)
+        state, answer = await run_in_thread(
+            sync.sync_exchange, authorization=authorization, request=request
+        )
         REPORT_SECONDS.observe(time.monotonic() - begun)
         with newest_poll(node_id, bell):
-            if state.has_news:
-                revision = state.revision
-                return await run_in_thread(sync.sync_answer, state=state, revision=revision)
+            if answer:
+                return answer
             seconds = min(request.hold_seconds, settings.PLATFORM.hold_seconds)
             return await long_poll(bell, state, seconds, receive)
 

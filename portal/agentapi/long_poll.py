@@ -60,7 +60,9 @@ async def long_poll(
             rung = await bell.wait(end - loop.time())
             if gone.done():
                 return None
-            revision = await run_in_thread(sync.current_revision, state=state)
+            revision, answer = await run_in_thread(sync.sync_news, state=state)
+            if answer and not bell.is_ended:
+                return answer
             if not rung:
                 break
         if bell.is_ended:

@@ -70,6 +70,15 @@ class SyncState:
         return self.revision > self.applied_revision or self.full_required
 
 
+def sync_exchange(
+    *, authorization: str, request: SyncRequest
+) -> tuple[SyncState, SyncResponse | None]:
+    """`sync_accept`, and the answer if there is one already, in the same thread: it does not queue
+    for another behind reports that wait for rows."""
+    state = sync_accept(authorization=authorization, request=request)
+    return state, sync_answer(state=state, revision=state.revision) if state.has_news else None
+
+
 def sync_accept(*, authorization: str, request: SyncRequest) -> SyncState:
     """Record contact and events, and apply the observed document, in one transaction.
 
@@ -218,9 +227,12 @@ def _needs_full(node: Node, request: SyncRequest) -> bool:
     return request.observed_hash != node.observed_hash or is_release_due(node=node)
 
 
-def current_revision(*, state: SyncState) -> int:
-    """The node's revision now: the cheap read after a bell. Raises as `sync_accept` does."""
-    return _revision(state.node_id, state.epoch)
+def sync_news(*, state: SyncState) -> tuple[int, SyncResponse | None]:
+    """The node's revision now, the cheap read after a bell; and the answer if that is news, in the
+    same thread. Raises as `sync_accept` does."""
+    revision = _revision(state.node_id, state.epoch)
+    is_news = revision > state.applied_revision
+    return revision, sync_answer(state=state, revision=revision) if is_news else None
 
 
 def sync_answer(*, state: SyncState, revision: int) -> SyncResponse:

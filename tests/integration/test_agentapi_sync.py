@@ -181,13 +181,13 @@ def test_a_ring_for_nothing_goes_on_holding():
         await start(agent, client)
         call = await held(agent, client)
         looks = []
-        look = sync.current_revision
-        sync.current_revision = lambda **arguments: (looks.append(1), look(**arguments))[1]
+        look = sync.sync_news
+        sync.sync_news = lambda **arguments: (looks.append(1), look(**arguments))[1]
         try:
             await asyncio.to_thread(ring, agent.bell)
             await until(lambda: bool(looks))
         finally:
-            sync.current_revision = look
+            sync.sync_news = look
         assert not call.done()
         await asyncio.to_thread(agent.desire, 1)
         await asyncio.to_thread(ring, agent.bell)
