@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -26,8 +27,9 @@ from portal.audit.transitions import (
 )
 from portal.database.intervals import SECOND
 from portal.database.kept_queries import KeptSelect, ListOf
+from portal.database.row_writes import rows_add
 from portal.inventory.boards import quota_model_names
-from portal.inventory.models import Gpu, Node, Slice
+from portal.inventory.models import Gpu, Node, Slice, SliceQuerySet
 from portal.inventory.reports import slices_delete
 from portal.jobs.models import Attempt, DesiredState, Job, Replica
 from portal.quotas.models import Quota
@@ -75,7 +77,7 @@ def gangs_allocate(
         for gang, attempt in zip(gangs, attempts, strict=True)
         for placed in gang.replicas
     ]
-    Replica.objects.bulk_create(row for _, _, row in replicas)
+    rows_add(Replica, [row for _, _, row in replicas])
     devices = [
         (gang, row, index, device)
         for gang, placed, row in replicas
@@ -96,7 +98,7 @@ def gangs_allocate(
         )
         for (gang, row, index, device), own_slice in zip(devices, own, strict=True)
     ]
-    Allocation.objects.bulk_create(rows)
+    rows_add(Allocation, rows)
     # A CHECK constraint refuses what the planner should have refused.
     by_slice = {own_slice.pk: gpu_by_id[str(own_slice.gpu_id)] for own_slice in own}
     quotas_take(_units_by_quota(quotas, rows, by_slice))
@@ -260,10 +262,9 @@ def _release(ids: Collection[UUID]) -> int:
         unlocked = Allocation.objects.filter(pk__in=ids)
         owners = list(unlocked.order_by().values_list("project", "user").distinct())
         quotas = Quota.objects.applying_to_any(owners).lock_rows()
-        held = Slice.objects.filter(allocations__in=ids)
-        Gpu.objects.filter(pk__in=held.values("gpu")).lock_rows()
-        slices = held.select_related("gpu").lock_rows()
-        rows = _marked(ids)
+        _HELD_GPUS.rows(list(ids))
+        slices = _HELD_SLICES.rows(list(ids))
+        rows = _MARKED.rows(list(ids))
         now, transitions = timezone.now(), Transitions()
         for row in rows:
             used = max(0, (now - row.bound_at) // SECOND) if row.bound_at else 0
@@ -278,9 +279,27 @@ def _release(ids: Collection[UUID]) -> int:
         return len(rows)
 
 
-def _marked(ids: Collection[UUID]) -> list[Allocation]:
-    marked = Allocation.objects.filter(pk__in=ids, status=AllocationStatus.RELEASING)
-    return marked.select_related("replica__attempt").lock_rows()
+def _held(allocations: Any) -> SliceQuerySet:
+    # By the allocations' own key: a slot stands for a value of that field.
+    return Slice.objects.filter(allocations__pk__in=allocations)
+
+
+# In the order of their locks.
+_HELD_GPUS = KeptSelect(
+    lambda ids: Gpu.objects.filter(pk__in=_held(ids).values("gpu")).only("pk").locking(),
+    ListOf(Allocation._meta.pk),
+)
+_HELD_SLICES = KeptSelect(
+    lambda ids: _held(ids).select_related("gpu").locking(), ListOf(Allocation._meta.pk)
+)
+_MARKED = KeptSelect(
+    lambda ids: (
+        Allocation.objects.filter(pk__in=ids, status=AllocationStatus.RELEASING)
+        .select_related("replica__attempt")
+        .locking()
+    ),
+    ListOf(Allocation._meta.pk),
+)
 
 
 def _units_by_quota(

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from agents.contract.documents import GpuMode, SliceKind
 from portal.accounts.models import Project
-from portal.database.row_writes import rows_update
+from portal.database.row_writes import rows_add, rows_update
 from portal.inventory.models import Gpu, Slice, SlotClaim
 from scheduler.core.model.decisions import DevicePlacement
 
@@ -43,13 +43,15 @@ def slices_create(orders: Sequence[SliceOrder]) -> list[Slice]:
     devices = [order for order in orders if not order.is_share]
     shares = [order for order in orders if order.is_share]
     _gpus_partition(devices)
-    rows = Slice.objects.bulk_create([_row(order) for order in orders])
+    rows = [_row(order) for order in orders]
+    rows_add(Slice, rows)
     claiming = [row for row in rows if row.kind != SliceKind.MPS]
-    SlotClaim.objects.bulk_create(
+    claims = [
         SlotClaim(gpu=row.gpu, slot=slot, slice=row)
         for row in claiming
         for slot in range(row.start, row.start + row.size)
-    )
+    ]
+    rows_add(SlotClaim, claims)
     # After the claims: a GPU that has any takes no share.
     _gpus_share(shares)
     return rows

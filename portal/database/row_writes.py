@@ -55,6 +55,23 @@ def rows_insert(model: type[Row], rows: Sequence[Row]) -> int:
         return max(int(key) for (key,) in cursor.fetchall())
 
 
+def rows_add(model: type[Row], rows: Sequence[Row]) -> None:
+    """Insert rows, as `bulk_create` does. The caller has given them their primary keys, or does not
+    need to know them."""
+    if not rows:
+        return
+    if connection.vendor != "postgresql":
+        model._default_manager.bulk_create(rows)
+        return
+    key = model._meta.pk
+    is_given = all(getattr(row, key.attname) is not None for row in rows)
+    fields = (key, *_inserted_fields(model)) if is_given else _inserted_fields(model)
+    with connection.cursor() as cursor:
+        cursor.execute(_add_text(model, fields), _arrays(rows, fields, is_added=True))
+    for row in rows:
+        row._state.adding, row._state.db = False, connection.alias
+
+
 def _update_by_django(written: QuerySet[Row], rows: list[Row], names: Sequence[str]) -> int:
     """One plain UPDATE if all rows get the same values."""
     first, *others = rows
@@ -108,11 +125,16 @@ def _update_text(
 
 @cache
 def _insert_text(model: type[Model], fields: tuple[AnyField, ...]) -> str:
+    return f"{_add_text(model, fields)} RETURNING {_column(model._meta.pk)}"
+
+
+@cache
+def _add_text(model: type[Model], fields: tuple[AnyField, ...]) -> str:
     columns = ", ".join(map(_column, fields))
     # Names of our own tables and columns, no values.
     return (
         f"INSERT INTO {_table(model)} ({columns})"  # noqa: S608
-        f" SELECT * FROM UNNEST({_array_types(fields)}) RETURNING {_column(model._meta.pk)}"
+        f" SELECT * FROM UNNEST({_array_types(fields)})"
     )
 
 

@@ -1,6 +1,6 @@
 """Which nodes the planner has to read again: `changes_since(mark)`.
 
-A node's view (`portal.planning.node_views`) depends on columns of several tables. Triggers of the
+A node's view (`portal.planning.node_rows`) depends on columns of several tables. Triggers of the
 database write a row of `NodeChange` for each change of one of them, in its transaction and beside
 the row that changed: nobody waits for anybody, and a change that is rolled back was never there.
 

@@ -4,7 +4,7 @@
     node_records(some)      ─▶ of some
     node_views(records)     ─▶ as the planner sees them together
 
-Every column that is read here is watched by `portal.planning.changes`.
+The rows are read by `portal.planning.node_rows`.
 """
 
 import json
@@ -16,19 +16,12 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, OuterRef, Subquery, Sum, TextField
-from django.db.models.fields.json import KT
-from django.db.models.functions import Cast
-
 from agents.contract.codec import decode
 from agents.contract.documents import FIRST_LAUNCHERS, GpuMode, SliceKind
 from agents.contract.errors import ContractError
 from agents.contract.topology import NodeTopology
-from portal.allocations.models import Allocation
-from portal.allocations.selectors import allocated_replicas
 from portal.inventory.boards import profiles_of
-from portal.inventory.models import Gpu, Node, Slice
-from portal.jobs.models import Replica
+from portal.planning.node_rows import read_gpus, read_nodes, read_slices, read_sums
 from portal.planning.requests import epoch_seconds
 from portal.planning.running import LiveAllocation, live_allocations
 from scheduler.core.model.links import UNKNOWN, Links, links_of
@@ -36,21 +29,6 @@ from scheduler.core.model.message_templates import NODE_AWAITED, NODE_HOLDING
 from scheduler.core.model.snapshot import GpuView, NodeView, SliceView
 from scheduler.core.model.states import NODE_SILENT, GpuHealth, NodeStatus, SliceStatus
 
-NODE_COLUMNS = (
-    *("id", "name", "status", "schedulable", "cordon_reason", "holding_since", "restored_at"),
-    *("fabric", "cpu_milli", "memory_mib", "disk_mib", "labels", "taints"),
-    *("facts__blocks", "facts__launchers", "facts__share_clients"),
-)
-# JSON as text: a version that looks like a number stays a string.
-TEXTS = (KT("facts__agent_version"), Cast("topology", TextField()))
-GPU_COLUMNS = (
-    *("node_id", "id", "index", "board", "product_name", "memory_mib", "desired_mode", "health"),
-    *("busy", "numa_node", "profiles", "pinned", "settles_at"),
-)
-SLICE_COLUMNS = (
-    *("gpu_id", "id", "kind", "profile", "start", "size", "status", "busy", "threads"),
-    *("memory_mib", "clients"),
-)
 Amounts = tuple[int, int, int]
 
 
@@ -71,10 +49,7 @@ class NodeRecord:
 
 def node_records(only: Collection[UUID] | None = None) -> dict[UUID, NodeRecord]:
     """Of all nodes, or of `only`. Five queries."""
-    nodes = Node.objects.order_by()
-    if only is not None:
-        nodes = nodes.filter(pk__in=only)
-    rows: list[Any] = list(nodes.values_list(*NODE_COLUMNS, *TEXTS))
+    rows = read_nodes(only)
     gpus, allocated, live = _gpus(only), _allocated(only), _live(only)
     return {
         row[0]: _record(row, gpus.get(row[0], ()), allocated.get(row[0], (0, 0, 0)), live[row[0]])
@@ -161,18 +136,7 @@ def _links(topology: str) -> Links:
 
 def _allocated(only: Collection[UUID] | None) -> dict[UUID, Amounts]:
     """CPU, memory and disk allocated to replicas, by node."""
-    live = allocated_replicas()
-    if only is not None:
-        live = live.filter(node_id__in=only)
-    amounts = ("cpu_milli", "memory_mib", "disk_mib")
-    sums = (
-        Replica.objects.filter(pk__in=live.values("pk"))
-        .order_by()
-        .values("node_id")
-        .annotate(**{f"all_{name}": Sum(f"attempt__job__{name}") for name in amounts})
-        .values_list("node_id", *(f"all_{name}" for name in amounts))
-    )
-    return {node: (cpu, memory, disk) for node, cpu, memory, disk in sums}
+    return {node: (cpu, memory, disk) for node, cpu, memory, disk in read_sums(only)}
 
 
 def _live(only: Collection[UUID] | None) -> dict[UUID, list[LiveAllocation]]:
@@ -183,13 +147,9 @@ def _live(only: Collection[UUID] | None) -> dict[UUID, list[LiveAllocation]]:
 
 
 def _gpus(only: Collection[UUID] | None) -> dict[UUID, list[GpuView]]:
-    # By id as well: after a correction by hand, two GPUs of a node may have one index.
-    rows = Gpu.objects.order_by("node_id", "index", "id")
-    if only is not None:
-        rows = rows.filter(node_id__in=only)
     slices = _slices(only)
     by_node: dict[UUID, list[GpuView]] = defaultdict(list)
-    for row in rows.values_list(*GPU_COLUMNS):
+    for row in read_gpus(only):
         by_node[row[0]].append(_gpu(row, slices.get(row[1], ())))
     return by_node
 
@@ -215,13 +175,8 @@ def _gpu(row: Sequence[Any], slices: Iterable[SliceView]) -> GpuView:
 
 def _slices(only: Collection[UUID] | None) -> dict[UUID, list[SliceView]]:
     """With the project that has the slice; all shares of one GPU are of one project."""
-    allocated = Allocation.objects.live().filter(slice=OuterRef("pk")).order_by()
-    rows = Slice.objects.live().annotate(project=Subquery(allocated.values("project__slug")[:1]))
-    if only is not None:
-        rows = rows.filter(gpu__node_id__in=only)
     by_gpu: dict[UUID, list[SliceView]] = defaultdict(list)
-    rows = rows.order_by("gpu_id", "start", "id")
-    for gpu, *row in rows.values_list(*SLICE_COLUMNS, F("project")):
+    for gpu, *row in read_slices(only):
         by_gpu[gpu].append(_slice(row))
     return by_gpu
 

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from portal.allocations.services import GangOrder, gangs_allocate
 from portal.audit.transitions import IllegalTransitionError, StaleStatusError, Transitions
+from portal.database.kept_queries import KeptSelect, ListOf
 from portal.desired.services import RENEWED_COLUMNS, documents_update
 from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.models import Job, StartEstimate
@@ -68,13 +69,12 @@ def _commit(placements: Sequence[JobPlacement], bypassed: Collection[str]) -> li
     replicas = [replica for placement in placements for replica in placement.replicas]
     devices = [device for replica in replicas for device in replica.devices]
     quotas = Quota.objects.applying_to_any(owners.values()).lock_rows()
-    touched = Node.objects.filter(pk__in={replica.node for replica in replicas})
-    nodes = touched.only(*RENEWED_COLUMNS).lock_rows()
-    gpus = Gpu.objects.filter(pk__in={device.gpu for device in devices}).lock_rows()
-    slices = Slice.objects.filter(pk__in={d.slice for d in devices if d.slice}).lock_rows()
+    nodes = _NODES.rows(list({UUID(replica.node) for replica in replicas}))
+    gpus = _GPUS.rows(list({UUID(device.gpu) for device in devices}))
+    slices = _SLICES.rows(list({UUID(device.slice) for device in devices if device.slice}))
     if bypassed:
         Job.objects.filter(pk__in={*owners, *map(int, bypassed)}).lock_keys()
-    jobs = queued.filter(pk__in=owners).select_related("project", "owner").lock_rows()
+    jobs = _QUEUED.rows(list(owners))
     # Read after the GPUs are locked: the intervals of two allocations of one device never overlap.
     now = timezone.now()
     placed = list(_legal(placements, jobs, nodes, now))
@@ -89,6 +89,23 @@ def _commit(placements: Sequence[JobPlacement], bypassed: Collection[str]) -> li
     gained = {UUID(replica.node) for placement in started for replica in placement.replicas}
     documents_update([node for node in nodes if node.pk in gained])
     return started
+
+
+# In the order of their locks.
+_NODES = KeptSelect(
+    lambda nodes: Node.objects.filter(pk__in=nodes).only(*RENEWED_COLUMNS).locking(),
+    ListOf(Node._meta.pk),
+)
+_GPUS = KeptSelect(lambda gpus: Gpu.objects.filter(pk__in=gpus).locking(), ListOf(Gpu._meta.pk))
+_SLICES = KeptSelect(
+    lambda slices: Slice.objects.filter(pk__in=slices).locking(), ListOf(Slice._meta.pk)
+)
+_QUEUED = KeptSelect(
+    lambda jobs: (
+        Job.objects.queued().filter(pk__in=jobs).select_related("project", "owner").locking()
+    ),
+    ListOf(Job._meta.pk),
+)
 
 
 def _legal(

@@ -7,8 +7,10 @@ from operator import is_not
 import pytest
 from django.db import connection, transaction
 
+from portal.database.kept_queries import KeptSelect
 from portal.inventory.models import Gpu, Node
 from portal.planning.node_cache import NodeCache
+from portal.planning.node_views import node_records
 from tests.support.inventory_changes import COUNTED, UNCOUNTED
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -91,3 +93,19 @@ def test_behind_another_server_every_node_is_read_again():
     kept._mark = replace(kept._mark, number=kept._mark.number + 10**9)
     before = kept.views
     assert of(kept)[0][0] is not before[0]
+
+
+def test_reads_that_are_kept_find_what_django_finds(monkeypatch):
+    alice = a_user("alice")
+    vision, nodes = a_project("vision", alice), [a_node(f"n{n}", gpus=2) for n in range(3)]
+    a_job(alice, vision, device={"mig": "1g.18gb"})
+    a_job(alice, vision, device={"gpus": 1})
+    settle(*nodes, rounds=3)
+    rows = [node.row for node in nodes]
+    some = [rows[2].pk, rows[0].pk]
+    kept = [node_records(), node_records(some), node_records([])]
+    monkeypatch.setattr(KeptSelect, "_sizes", lambda *_: None)
+    assert [node_records(), node_records(some), node_records([])] == kept
+    assert len(kept[0]) == 3
+    assert kept[1].keys() == set(some)
+    assert any(record.live for record in kept[0].values())

@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 
 from agents.contract.documents import SliceKind
 from portal.audit.models import Event
-from portal.database.row_writes import rows_insert, rows_update
-from portal.inventory.models import Gpu, Node, Slice
+from portal.database.row_writes import rows_add, rows_insert, rows_update
+from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from scheduler.core.model.states import SliceStatus
 from tests.support.rows import a_node
 
@@ -117,8 +117,37 @@ def test_events_are_inserted_as_django_would(postgres_django, seed):
     assert list(Event.objects.order_by("pk").values_list(*columns)) == one_way
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_rows_with_keys_of_their_own_are_added_as_django_would(postgres_django, count):
+    a_node()
+    gpu = Gpu.objects.get()
+    columns = [f.name for f in Slice._meta.concrete_fields if f.name not in ("id", "created_at")]
+
+    def slices() -> list[Slice]:
+        return [
+            Slice(gpu=gpu, kind=SliceKind.MIG, profile=TEXTS[2], start=start, memory_mib=1, units=1)
+            for start in range(count)
+        ]
+
+    with transaction.atomic():
+        Slice.objects.bulk_create(slices())
+        one_way = list(Slice.objects.order_by("start").values_list(*columns))
+        transaction.set_rollback(True)
+    rows = slices()
+    rows_add(Slice, rows)
+    rows_add(SlotClaim, [SlotClaim(gpu=gpu, slot=row.start, slice=row) for row in rows])
+    assert list(Slice.objects.order_by("start").values_list(*columns)) == one_way
+    assert [row.pk for row in Slice.objects.order_by("start")] == [row.pk for row in rows]
+    rows[0].start = 6
+    rows[0].save()
+    assert Slice.objects.count() == SlotClaim.objects.count() == count
+    with pytest.raises(IntegrityError):
+        rows_add(SlotClaim, [SlotClaim(gpu=gpu, slot=0, slice=rows[0])])
+
+
 def test_nothing_is_asked_of_the_database_for_no_rows(postgres_django):
     with CaptureQueriesContext(connection) as seen:
         assert rows_update(Node, [], ["fabric"]) == 0
         assert rows_insert(Event, []) == 0
+        rows_add(Slice, [])
     assert not seen.captured_queries
