@@ -85,7 +85,8 @@ def test_no_link_of_any_page_is_dead_for_whoever_sees_it():
             text = answer.content.decode()
             found += [f"{who}: {said}" for said in wrong(client, path, text, seen)]
     assert not found, "\n".join(found)
-    assert opened > 2 * len(PAGES), "pages are looked at by more than one person"
+    # An admin opens all of them, members those that are not of the console.
+    assert opened > 1.5 * len(PAGES), "pages are looked at by more than one person"
 
 
 def test_a_dead_link_is_found():
