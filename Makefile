@@ -31,12 +31,13 @@ type: install ## only the static types
 test: TESTS := not slow
 test: pytest ## install missing servers, start them, run all but the slow tests, stop them
 
-test-slow: TESTS := slow
-test-slow: pytest ## run the slow tests: soaks, kills, every page in every theme and width
+test-slow: TESTS := slow or hypothesis
+test-slow: OPTIONS := --hypothesis-profile=full
+test-slow: pytest ## run the slow tests: soaks, kills, every page in every theme and width, all generated examples
 
 pytest: install
 	$(BIN)/python -m tests.environment install
-	$(BIN)/python -m pytest --levels-must-run -q -n $(WORKERS) --maxprocesses 8 -m "$(TESTS)" $(LEVELS)
+	$(BIN)/python -m pytest --levels-must-run -q -n $(WORKERS) --maxprocesses 8 -m "$(TESTS)" $(OPTIONS) $(LEVELS)
 
 mutants: install ## break the code on purpose, and print as JSON what no test notices; takes hours; ARGS=--help
 	$(BIN)/python -m tests.mutants $(ARGS)

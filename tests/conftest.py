@@ -9,6 +9,9 @@ from portal.planning import history_cache, inventory_view, node_cache, snapshot_
 from portal.storage.stores import forget_stores
 from scheduler.commit.notices import notice_pace
 from scheduler.tasks import estimate_pace
+from tests.support.examples import register_profiles
+
+register_profiles()
 
 pytest_plugins = [
     "tests.environment.levels",

@@ -41,6 +41,7 @@ def signed_in(browser, stack):
         yield open_as
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_of_the_console_keeps_anybody_out_or_scrolls_sideways(signed_in, stack, scheme):
     page = signed_in("root", color_scheme=scheme, viewport=NARROW, bypass_csp=True)

@@ -86,6 +86,7 @@ def test_alice_follows_a_log_scrolls_up_in_peace_and_comes_back(signed_in, stack
     assert log.evaluate(AT_END)
 
 
+@pytest.mark.slow
 def test_a_stream_that_was_cut_goes_on_without_a_line_lost_or_doubled(
     signed_in_through_outages, stack
 ):
@@ -104,6 +105,7 @@ def test_a_stream_that_was_cut_goes_on_without_a_line_lost_or_doubled(
     assert texts == ["rank 1 is here", "before", "away", "after"]
 
 
+@pytest.mark.slow
 def test_open_streams_hold_no_connection_to_the_database(signed_in, stack):
     page = signed_in("alice")
     cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
@@ -120,6 +122,7 @@ def test_open_streams_hold_no_connection_to_the_database(signed_in, stack):
         assert database_files(Path("/proc") / str(stack.running["web"].pid)) < 4
 
 
+@pytest.mark.slow
 def test_no_more_than_five_thousand_lines_stand_on_the_page(signed_in, stack):
     page = signed_in("alice")
     logs(page, stack, rank=0)
@@ -150,6 +153,7 @@ def test_words_are_found_and_lines_wrap_as_one_likes(signed_in, stack):
     expect(log.get_by_role("listitem")).to_have_count(1_000)
 
 
+@pytest.mark.slow
 def test_a_log_fills_the_window_and_its_look_goes_along_on_every_way(signed_in, stack):
     page = signed_in("alice")
     page.goto(f"{stack.url}/jobs/{stack.seeded['talks']}/logs")

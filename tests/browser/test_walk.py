@@ -114,6 +114,7 @@ def test_a_new_account_has_a_running_job_after_at_most_four_clicks(walker):
     expect(title).to_contain_text("Succeeded")
 
 
+@pytest.mark.slow
 def test_a_student_gets_a_slice_without_meeting_a_mig_name(walker, stack):
     """Memory and time, by buttons; the name of a profile stands in no text on the way."""
     walk = walker("sami", "student")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.core.cache import cache
 from django.test import Client
+from pytest_django.plugin import DjangoDbBlocker
 from rest_framework.test import APIClient
 
 from portal.api.urls import urlpatterns
 from portal.inventory.models import Node
 from portal.inventory.versions import node_version
+from tests.support.module_rows import module_rows
 from tests.support.rights import KINDS, OUTSIDE, PEOPLE, World, a_world, offered
 from tests.support.rows import a_user
 
@@ -98,10 +101,16 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def rows(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[World]:
+    with module_rows(django_db_blocker):
+        yield a_world()
+
+
 @pytest.fixture
-def world() -> World:
+def world(rows: World) -> World:
     cache.clear()
-    return a_world()
+    return rows
 
 
 def body_of(world: World, route: str) -> dict[str, Any]:

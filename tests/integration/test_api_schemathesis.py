@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -21,6 +22,7 @@ from django.db import close_old_connections, transaction
 from django.utils import timezone
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from pytest_django.plugin import DjangoDbBlocker
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -40,6 +42,8 @@ from portal.quotas.models import LimitRequest
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import seal
 from portal.what_if.models import WhatIf
+from tests.support.examples import share_of
+from tests.support.module_rows import module_rows
 from tests.support.rights import offered
 from tests.support.rows import a_job, a_node, a_project, a_request, a_user, settle
 
@@ -78,8 +82,14 @@ def schema() -> Any:
         request_started.connect(close_old_connections)
 
 
+@pytest.fixture(scope="module")
+def pair(schema: Any, django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Two]:
+    with module_rows(django_db_blocker):
+        yield a_pair(schema)
+
+
 @pytest.fixture
-def two(schema: Any, monkeypatch: pytest.MonkeyPatch):
+def two(pair: Two, monkeypatch: pytest.MonkeyPatch) -> Iterator[Two]:
     cache.clear()
     monkeypatch.setattr(CallThrottle, "rate", "1000000/min", raising=False)
     monkeypatch.setattr(SubmitThrottle, "rate", "1000000/min", raising=False)
@@ -89,7 +99,7 @@ def two(schema: Any, monkeypatch: pytest.MonkeyPatch):
     # The test's transaction lives in this connection.
     request_started.disconnect(close_old_connections)
     request_finished.disconnect(close_old_connections)
-    yield a_pair(schema)
+    yield pair
     request_started.connect(close_old_connections)
     request_finished.connect(close_old_connections)
 
@@ -152,12 +162,13 @@ def operation_of(two: Two, route: str, method: str) -> Any:
 ROUTES = sorted(row for row in offered() if row[0] not in STREAMS)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("route", "method"), ROUTES, ids=str)
 def test_every_answer_is_in_the_schema_and_shows_nothing_foreign(two: Two, route: str, method: str):
     operation = operation_of(two, route, method)
 
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=share_of(EXAMPLES),
         derandomize=True,
         database=None,
         deadline=None,

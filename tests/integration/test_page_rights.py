@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 from django.core.cache import cache
-from django.urls import URLPattern, get_resolver
-from django.urls.resolvers import URLResolver
+from django.urls import get_resolver
+from pytest_django.plugin import DjangoDbBlocker
 
+from tests.support.module_rows import module_rows
+from tests.support.page_routes import PAGES, STREAMS, address_of, routes, with_names_of_pages
 from tests.support.rights import OUTSIDE, PEOPLE, World, a_world
 
 pytestmark = pytest.mark.django_db
-# They have matrices of their own: REST beside this one, the admin console below.
-ELSEWHERE = ("api:", "admin:")
 
 # (page, method): the status for PEOPLE, then for one who is not signed in (302 leads to sign-in).
 ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
@@ -277,57 +277,16 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
 }
 
 
-def routes(resolver: URLResolver, prefix: str = "", space: str = "") -> Iterator[tuple[str, str]]:
-    """Every named route with its whole pattern."""
-    for entry in resolver.url_patterns:
-        pattern = prefix + str(entry.pattern)
-        if isinstance(entry, URLPattern):
-            yield f"{space}{entry.name or pattern}", pattern
-        else:
-            inner = f"{space}{entry.namespace}:" if entry.namespace else space
-            yield from routes(entry, pattern, inner)
-
-
-PAGES = {
-    name: pattern for name, pattern in routes(get_resolver()) if not name.startswith(ELSEWHERE)
-}
+@pytest.fixture(scope="module")
+def rows(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[World]:
+    with module_rows(django_db_blocker):
+        yield a_world()
 
 
 @pytest.fixture
-def world() -> World:
+def world(rows: World) -> World:
     cache.clear()
-    world = a_world()
-    world.names |= {
-        "provider_id": "none",
-        "organization_slug": "none",
-        "index": "0",
-        "pk": world.names["template"],
-    }
-    return world
-
-
-# What streams gives its database connection back, which nothing can undo: the same, by `get`.
-STREAMS: dict[str, tuple[int, int, int, int, int, int]] = {
-    "web:cluster_stream": (200, 200, 200, 200, 200, 401),
-    "web:jobs_csv": (200, 200, 200, 200, 200, 302),
-    "web:home_stream": (200, 200, 200, 200, 200, 401),
-    "web:jobs_stream": (200, 200, 200, 200, 200, 401),
-    "web:raw_log": (200, 200, 404, 200, 200, 302),
-    "web:queue_csv": (200, 200, 200, 200, 200, 302),
-    "web:queue_stream": (200, 200, 200, 200, 200, 401),
-    "web:request_stream": (200, 200, 200, 200, 200, 401),
-    "web:what_if_stream": (404, 404, 404, 404, 200, 401),
-    "web:node_stream": (404, 404, 404, 404, 200, 401),
-    "web:job_stream": (200, 200, 404, 200, 200, 401),
-}
-
-
-def address_of(world: World, page: str) -> str:
-    if page.startswith("web:user"):
-        world.names["name"] = "olga"
-    if page.startswith("web:webhook"):
-        world.names["ref"] = world.names["webhook"]
-    return world.address(PAGES[page])
+    return with_names_of_pages(rows)
 
 
 def statuses(world: World, page: str, method: str, kinds: tuple[str, ...]) -> tuple[int, ...]:
@@ -344,15 +303,6 @@ def test_matrix(world: World, page: str, method: str):
     *people, outside = ROWS[page, method]
     assert statuses(world, page, method, PEOPLE) == tuple(people)
     assert statuses(world, page, method, OUTSIDE) == (outside,) * len(OUTSIDE)
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("page", sorted(STREAMS))
-def test_streams(world: World, page: str):
-    address = address_of(world, page)
-    kinds = (*PEOPLE, "anonymous")
-    said = tuple(world.status_kept(kind, "get", address, {}) for kind in kinds)
-    assert said == STREAMS[page]
 
 
 def test_the_admin_console_is_for_platform_admins(world: World):

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 from django.utils import timezone
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.contract.documents import SliceKind
@@ -30,6 +30,7 @@ from scheduler.core.plan import plan
 from scheduler.core.queue_trial import QueueTrial
 from scheduler.tasks import plan_once
 from tests.property.core.worlds import worlds
+from tests.support.examples import examples, seeds
 from tests.support.own_faces import face_reader
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 from tests.support.snapshots import a_cluster
@@ -101,7 +102,7 @@ def is_the_planners_answer(snapshot, counted, policy, draw) -> None:
             )
 
 
-@settings(max_examples=FIRST_WORLDS, deadline=None, derandomize=True)
+@examples(FIRST_WORLDS)
 @given(world=worlds(with_quotas=False), data=st.data())
 def test_without_a_queue_as_many_of_each_kind_start_as_are_counted(world, data):
     world = a_cluster(*world.nodes)
@@ -111,7 +112,7 @@ def test_without_a_queue_as_many_of_each_kind_start_as_are_counted(world, data):
     is_the_planners_answer(world, counted, Policy(), data.draw)
 
 
-@settings(max_examples=QUEUED_WORLDS, deadline=None, derandomize=True)
+@examples(QUEUED_WORLDS)
 @given(world=worlds(), data=st.data())
 def test_behind_a_queue_as_many_of_each_kind_start_as_are_counted(world, data):
     # Before the probes, as those who submitted before are.
@@ -155,7 +156,7 @@ def shuffle_devices(random: Random, olga, team) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("is_published", [False, True], ids=["counted here", "published"])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_every_face_shows_the_count_of_the_planner(seed, is_published, tmp_path, monkeypatch):
     olga = a_user("olga")
     shuffle_devices(Random(seed), olga, a_project("vision", olga, gpus=20))

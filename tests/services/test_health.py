@@ -15,9 +15,9 @@ NODE = "node-a"
 WAIT = ["python3", "-c", "import time; time.sleep(600)"]
 
 
-@pytest.fixture
-def stack(tmp_path):
-    with Stack(var=tmp_path, nodes=(NODE,)) as running:
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    with Stack(var=tmp_path_factory.mktemp("health"), nodes=(NODE,)) as running:
         yield running
 
 

@@ -17,7 +17,7 @@ from tests.environment.django_sqlite import copy_migrated
 from tests.services.stack import ROOT, environ
 from tests.support.sinks import MailSink
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.slow]
 SEED = """
 from django.utils import timezone
 from portal.notices.collection import notices_collect

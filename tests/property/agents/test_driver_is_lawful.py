@@ -7,7 +7,7 @@ from ctypes import byref, c_uint
 from pathlib import Path
 
 import pynvml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.contract.boards import known_boards
@@ -17,8 +17,9 @@ from agents.simdriver.codes import Code
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.state import COMPUTE_WIDTHS, new_node
 from agents.simdriver.store import Store
+from tests.support.examples import examples
 
-LAWFUL = settings(max_examples=250, deadline=None, derandomize=True, database=None)
+LAWFUL = examples(250, database=None)
 WITH_MIG = sorted(key for key, board in known_boards().items() if board.supports_mig)
 HOLDER = 4_242
 # Kind of operation, and numbers that choose among what there is: a profile, an instance, a place.

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.contract.boards import known_boards
@@ -19,10 +19,11 @@ from agents.partitioning.steps import CreateInstance, DestroyInstance, SetMigMod
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.state import SimulatedProcess, new_node
 from agents.simdriver.store import Store
+from tests.support.examples import examples
 from tests.support.slow_geometry import fits_together
 
 WITH_MIG = sorted(key for key, board in known_boards().items() if board.supports_mig)
-DRIVER = settings(max_examples=25, deadline=None, derandomize=True, database=None)
+DRIVER = examples(25, database=None)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ end of each story asserts that the last document comes true within a bounded num
 
 from dataclasses import replace
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -26,6 +25,7 @@ from agents.contract.geometry import Placement
 from agents.facts.device_keys import device_place
 from agents.runtime.base import ContainerPhase
 from tests.property.agents.worlds import BOARD, GPUS, World
+from tests.support.examples import examples
 from tests.support.slow_geometry import fits_together
 
 MEETING = Rendezvous("10.0.0.1", 29_500)
@@ -214,6 +214,4 @@ class Node(RuleBasedStateMachine):
 
 
 TestNode = Node.TestCase
-TestNode.settings = settings(
-    max_examples=400, stateful_step_count=25, deadline=None, derandomize=True, database=None
-)
+TestNode.settings = examples(400, stateful_step_count=25, database=None)

@@ -7,17 +7,18 @@ streams through the planner, pass by pass, and counts.
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.model.policy import BackfillMode, OrderMode, Policy, PreemptionMode
 from scheduler.core.model.snapshot import PRIORITY_RANK, Priority, QuotaView
 from tests.property.core.job_streams import arrival, overtakes, play_stream
+from tests.support.examples import examples
 from tests.support.queue_worlds import waiting
 from tests.support.snapshots import NOW
 
-some = settings(max_examples=60, deadline=None, derandomize=True)
+some = examples(60)
 LEAST, LONGEST = 50, 400
 POLICIES = st.builds(
     Policy,

@@ -1,14 +1,15 @@
 """The bound of a wait for quota: kept while limits are kept and nobody new comes, and never earlier
 than the quota can be free."""
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from scheduler.core.explain.bounds import QUOTA_CODES, WaitBounds
 from scheduler.core.forecast.pass_estimates import after_plan
 from scheduler.core.model.policy import Policy, PreemptionMode
+from tests.support.examples import examples
 from tests.support.quota_worlds import in_units, quota_worlds, size_of
 
-many = settings(max_examples=80, deadline=None, derandomize=True)
+many = examples(80)
 POLICY = Policy(preemption=PreemptionMode.OFF)
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.contract.documents import GpuMode
@@ -13,9 +13,10 @@ from scheduler.core.model.policy import Policy
 from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from scheduler.core.plan import plan
 from tests.property.core.worlds import PROFILES, worlds
+from tests.support.examples import examples
 from tests.support.snapshots import A30, H200, NOW
 
-few = settings(max_examples=150, deadline=None, derandomize=True)
+few = examples(150)
 
 
 @st.composite

@@ -4,7 +4,7 @@ from functools import cache
 from math import inf, prod
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from agents.contract.boards import known_boards
@@ -17,10 +17,11 @@ from scheduler.core.geometry.placement_value import (
     placement_loss,
     profile_weights,
 )
+from tests.support.examples import examples
 from tests.support.slow_geometry import fits_together
 
 KEYS = sorted(key for key, board in known_boards().items() if board.supports_mig)
-some = settings(max_examples=150, deadline=None, derandomize=True)
+some = examples(150)
 
 
 @st.composite
@@ -57,7 +58,7 @@ def slow_hole(board, taken):
     return most(tuple(sorted(taken)))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(world=layouts())
 def test_the_table_equals_a_slow_computation_of_windows_and_holes(world):
     board, taken, _ = world

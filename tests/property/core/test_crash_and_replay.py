@@ -7,7 +7,7 @@ died, the next pass starts from the world as it is then.
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.model.policy import Policy
@@ -15,9 +15,10 @@ from scheduler.core.plan import plan
 from tests.property.core.busy_worlds import POLICIES, a_world
 from tests.property.core.partial_commits import begun, stopped
 from tests.property.core.worlds import worlds
+from tests.support.examples import examples
 from tests.support.snapshots import illegal_reason
 
-many = settings(max_examples=60, deadline=None, derandomize=True)
+many = examples(60)
 WORLDS = 120
 named = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 
@@ -91,7 +92,7 @@ def parts(draw):
     return draw(st.integers(0, 10_000)), draw(st.integers(0, 8))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@examples(150)
 @given(part=parts())
 def test_after_a_crash_between_two_preemptions_the_same_work_stops_for_the_same_jobs(part):
     number, told = part

@@ -3,13 +3,14 @@
 import math
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scheduler.core.model.snapshot import OwnerView
 from scheduler.core.queue.fairshare import ClusterTotals, FairShares, decayed
+from tests.support.examples import examples
 
-many = settings(max_examples=200, deadline=None, derandomize=True)
+many = examples(200)
 CAPACITY = ClusterTotals(8 * 56_000, 256_000, 2_000_000)
 WINDOW = round(7 * 86_400 / math.log(2))
 NAMES = st.tuples(st.sampled_from("pqr"), st.sampled_from("uvw"))

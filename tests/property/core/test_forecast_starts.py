@@ -1,10 +1,11 @@
 """The compiled forward run of the queue equals a slow one that is written from the definition."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.forecast.starts import start_estimates
 from scheduler.core.model.policy import BackfillMode
+from tests.support.examples import examples
 from tests.unit.forecast.queues import a_holding, a_queue, a_queued
 
 NODES = (4, 4, 2)
@@ -129,7 +130,7 @@ class Slow:
         return chosen
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@examples(150)
 @given(queues())
 def test_forward_run_equals_the_definition(queue):
     running, waiting, backfill = queue

@@ -1,6 +1,6 @@
 """Laws of the packing engine over random worlds of shares, departures and changing demand."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.packing.engine import PackingEngine
@@ -9,6 +9,7 @@ from scheduler.core.packing.kinds import NodeRoom, RequestKind
 from scheduler.core.packing.tables import ClusterExtent, hole_values_of_mix
 from scheduler.core.packing.thousandths import ThousandthsGeometry
 from scheduler.core.packing.weights import FILLING, STEADY
+from tests.support.examples import examples
 
 SIZES = (200, 330, 500, 810, 1_000)
 EXTENT = ClusterExtent(
@@ -100,7 +101,7 @@ class Books:
 
 
 @given(WORLDS)
-@settings(deadline=None, derandomize=True, max_examples=60)
+@examples(60)
 def test_nothing_is_booked_twice_and_what_fits_somewhere_is_placed(world):
     books = Books(world)
 
@@ -110,7 +111,7 @@ def test_nothing_is_booked_twice_and_what_fits_somewhere_is_placed(world):
 
 
 @given(WORLDS)
-@settings(deadline=None, derandomize=True, max_examples=60)
+@examples(60)
 def test_scores_kept_up_change_by_change_equal_those_of_a_fresh_engine(world):
     books = Books(world)
     books.engine.update_scarcity()
@@ -125,19 +126,19 @@ def test_scores_kept_up_change_by_change_equal_those_of_a_fresh_engine(world):
 
 
 @given(WORLDS)
-@settings(deadline=None, derandomize=True, max_examples=60)
+@examples(60)
 def test_a_tournament_decides_exactly_as_a_scan(world):
     assert Books(world, tournament=True).chosen == Books(world, tournament=False).chosen
 
 
 @given(WORLDS)
-@settings(deadline=None, derandomize=True, max_examples=25)
+@examples(25)
 def test_the_same_world_is_decided_the_same_way_twice(world):
     assert Books(world).chosen == Books(world).chosen
 
 
 @given(WORLDS)
-@settings(deadline=None, derandomize=True, max_examples=60)
+@examples(60)
 def test_the_best_node_is_the_first_of_those_ranked(world):
     books = Books(world)
 
@@ -148,7 +149,7 @@ def test_the_best_node_is_the_first_of_those_ranked(world):
 
 
 @given(WORLDS)
-@settings(deadline=None, derandomize=True, max_examples=60)
+@examples(60)
 def test_the_compiled_fragmentation_is_that_of_the_definition(world):
     books = Books(world)
 

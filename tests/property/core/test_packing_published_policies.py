@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.packing.fragmentation import fragmentation, typical_kinds
@@ -13,6 +13,7 @@ from scheduler.replay.openb_data import TracePods
 from scheduler.replay.placement_baselines import decide
 from scheduler.replay.placement_events import only_arrivals
 from scheduler.replay.placement_record import replay_decisions
+from tests.support.examples import examples
 
 NODES = st.lists(
     st.builds(
@@ -87,21 +88,21 @@ def both(policy, score, world):
 
 
 @given(WORLDS)
-@settings(deadline=None, derandomize=True, max_examples=80)
+@examples(80)
 def test_best_fit_decides_as_its_definition(world):
     fast, slow = both("bestfit", best_fit, world)
     assert fast == slow
 
 
 @given(WORLDS)
-@settings(deadline=None, derandomize=True, max_examples=80)
+@examples(80)
 def test_fragmentation_gradient_descent_decides_as_its_definition(world):
     fast, slow = both("fgd", gradient, world)
     assert fast == slow
 
 
 @given(WORLDS)
-@settings(deadline=None, derandomize=True, max_examples=30)
+@examples(30)
 def test_random_and_packing_take_only_what_is_free_and_whatever_fits(world):
     nodes, kinds, numbers = world
     pods = TracePods(tuple(kinds), np.array([n % len(kinds) for n in numbers], np.int64))

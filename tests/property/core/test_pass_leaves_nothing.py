@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.model.policy import BackfillMode, Policy
@@ -13,11 +13,12 @@ from scheduler.core.placement.ledger import Ledger
 from scheduler.core.plan import plan, plan_and_can_start
 from tests.property.core.plan_effects import carried_out
 from tests.property.core.worlds import worlds
+from tests.support.examples import examples
 from tests.support.queue_worlds import play
 from tests.support.snapshots import as_bytes, plan_of
 from tests.support.strategies import POLICIES, queues
 
-some = settings(max_examples=60, deadline=None, derandomize=True)
+some = examples(60)
 
 
 def as_it_is(ledger):

@@ -8,7 +8,7 @@ number that is placed must be the largest there is.
 
 from dataclasses import replace
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scheduler.core.model.policy import BackfillMode, OrderMode
@@ -18,9 +18,10 @@ from scheduler.core.placement.feasibility import infeasible_reason
 from tests.property.core.cp_sat_oracle import kinds, most, possible, price
 from tests.property.core.plan_effects import carried_out, emptied, without_idle
 from tests.property.core.worlds import PROFILES, nodes, worlds
+from tests.support.examples import examples
 from tests.support.snapshots import A30, H200, a_cluster, a_job, plan_of
 
-few = settings(max_examples=200, deadline=None, derandomize=True)
+few = examples(200)
 small = worlds(max_nodes=3, max_gpus=2, max_jobs=4, with_quotas=False)
 # First come, first served, and whoever fits: no order but that of arrival, no promise in the way.
 IN_TURN = {"order": OrderMode.FIFO, "backfill": BackfillMode.SKIP}

@@ -5,7 +5,7 @@ The rules are checked on the world after the plan, by counting; the planner's le
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from agents.contract.boards import known_boards
 from agents.contract.documents import SliceKind
@@ -15,9 +15,10 @@ from scheduler.core.placement.legality import SINGLE_NODE
 from tests.property.core.cp_sat_oracle import may_run
 from tests.property.core.plan_effects import carried_out, when_gone
 from tests.property.core.worlds import worlds
+from tests.support.examples import examples
 from tests.support.snapshots import as_bytes, illegal_reason, plan_of
 
-many = settings(max_examples=100, deadline=None, derandomize=True)
+many = examples(100)
 
 
 def placed_with_jobs(snapshot, plan):

@@ -2,15 +2,16 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.model.policy import BackfillMode, OrderMode, PreemptionMode
+from tests.support.examples import examples
 from tests.support.queue_worlds import play
 from tests.support.snapshots import as_bytes, plan_of
 from tests.support.strategies import POLICIES, queues
 
-some = settings(max_examples=60, deadline=None, derandomize=True)
+some = examples(60)
 
 
 def devices(places):

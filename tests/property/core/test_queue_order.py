@@ -6,17 +6,18 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.model.policy import OrderMode, Policy
 from scheduler.core.model.snapshot import OwnerView, Priority
 from scheduler.core.queue.fairshare import ClusterTotals, FairShares
 from scheduler.core.queue.order import QueueIterator, QueueOrder, job_sort_key
+from tests.support.examples import examples
 from tests.support.snapshots import NOW, a_job
 
 BYPASS_LIMIT = 3
-many = settings(max_examples=300, deadline=None, derandomize=True)
+many = examples(300)
 
 
 def one_heap(jobs, order):

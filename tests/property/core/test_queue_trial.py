@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.forecast.runtime_model import RuntimeModel
@@ -12,12 +12,13 @@ from scheduler.core.plan import plan_and_can_start
 from scheduler.core.queue_trial import QueueTrial
 from tests.property.core.plan_effects import carried_out
 from tests.property.core.worlds import jobs, worlds
+from tests.support.examples import examples
 from tests.support.queue_worlds import play, waiting
 from tests.support.snapshots import NOW
 from tests.support.strategies import POLICIES, queues
 
-some = settings(max_examples=60, deadline=None, derandomize=True)
-few = settings(max_examples=20, deadline=None, derandomize=True)
+some = examples(60)
+few = examples(20)
 
 
 def of_the_whole_queue(snapshot, policy, places, job):

@@ -2,17 +2,18 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.model.decisions import PreemptionCause
 from scheduler.core.model.policy import Policy, PreemptionMode, QuotaPreemption
 from scheduler.core.model.snapshot import PRIORITY_RANK
 from scheduler.core.plan import plan
+from tests.support.examples import examples
 from tests.support.quota_worlds import in_units, quota_worlds, size_of
 from tests.support.snapshots import as_bytes, plan_of
 
-many = settings(max_examples=60, deadline=None, derandomize=True)
+many = examples(60)
 SCOPES = st.sampled_from(list(QuotaPreemption))
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
@@ -21,9 +21,10 @@ from scheduler.core.model.snapshot import (
 )
 from scheduler.core.quota.accounts import QuotaAccounts
 from scheduler.core.quota.reclaim import reclaim_candidates, smallest_victim_set
+from tests.support.examples import examples
 from tests.support.snapshots import H200, NOW, a_job
 
-many = settings(max_examples=200, deadline=None, derandomize=True)
+many = examples(200)
 PROJECTS = "pqrs"
 MODELS = ("", "H200")
 AMOUNT = st.integers(0, 6)

@@ -3,15 +3,16 @@
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from agents.contract.units import UNITS_PER_GPU as GPU
 from scheduler.core.model.decisions import PreemptionCause
 from scheduler.core.model.policy import PreemptionMode
+from tests.support.examples import examples
 from tests.support.reclaim_worlds import PROJECTS, size_of, without, worlds
 from tests.support.snapshots import as_bytes, placed, plan_of
 
-many = settings(max_examples=150, deadline=None, derandomize=True)
+many = examples(150)
 
 
 def limits_of(snapshot):

@@ -5,17 +5,18 @@ Which sets would be enough is asked of whole passes over the world without them.
 
 from itertools import combinations
 
-from hypothesis import event, given, settings
+from hypothesis import event, given
 
 from scheduler.core.model.decisions import PreemptionCause
 from scheduler.core.model.policy import PreemptionMode
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.quota.holders import board_of_gpus
 from scheduler.core.quota.reclaim import reclaim_candidates
+from tests.support.examples import examples
 from tests.support.reclaim_worlds import size_of, without, worlds
 from tests.support.snapshots import H200, UNITS_PER_GPU, placed, plan_of
 
-many = settings(max_examples=120, deadline=None, derandomize=True)
+many = examples(120)
 
 
 def smallest(snapshot, job):

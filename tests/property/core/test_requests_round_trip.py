@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta, timezone
 
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.model.snapshot import Priority, Topology
@@ -27,8 +27,9 @@ from scheduler.core.request.quantities import (
     write_memory,
     write_seconds,
 )
+from tests.support.examples import examples
 
-many = settings(max_examples=200, deadline=None, derandomize=True)
+many = examples(200)
 LIMITS = RequestLimits()
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", fullmatch=True)
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)

@@ -1,10 +1,11 @@
 """A RuntimeModel that grows event by event equals one that is built from a snapshot."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.forecast.runtime_model import RuntimeModel
 from scheduler.core.model.snapshot import ClusterSnapshot, PastRun, RunningJob
+from tests.support.examples import examples
 from tests.unit.forecast.jobs import a_job
 
 NOW = 10_000_000
@@ -38,7 +39,7 @@ def answers(model, jobs):
     ]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(histories)
 def test_incremental_equals_rebuilt(history):
     grown, past, waiting, running, live = RuntimeModel(), [], [], [], []

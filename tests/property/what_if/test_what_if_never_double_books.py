@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.contract.documents import SliceKind
@@ -11,6 +11,7 @@ from scheduler.core.model.snapshot import Priority
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.placement.legality import reserve_if_legal
 from scheduler.virtual.simulation import SimulationObserver
+from tests.support.examples import examples
 from tests.support.snapshots import a_gpu, a_node, a_quota
 from tests.unit.what_if.scenarios import SINCE, a_recorded, a_scenario, a_window, an_owner, played
 
@@ -115,7 +116,7 @@ def _require_room(held):
     st.sampled_from(list(PreemptionMode)),
     st.booleans(),
 )
-@settings(max_examples=40, deadline=None, derandomize=True)
+@examples(40)
 def test_no_device_is_given_twice_and_every_job_is_told(jobs, backfill, preemption, fair):
     quotas = [a_quota("p", gpus=2)]
     scenario = a_scenario(
