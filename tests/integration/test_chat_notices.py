@@ -155,7 +155,7 @@ def test_a_person_adds_a_chat_on_the_page_and_sends_a_test(paul, vision, chat):
     client.post(f"/account/webhooks/{row.uid}/test")
     webhooks_deliver()
     (body,) = chat.bodies
-    assert body["content"].startswith("This is a test of Tessera")
+    assert body["content"].startswith("This is a test message from Tessera")
     assert body["allowed_mentions"] == {"parse": []}
     assert client.post("/account/webhooks/", values | {"format": "irc"}).status_code == 400
 
