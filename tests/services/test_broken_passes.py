@@ -4,7 +4,7 @@ import pytest
 
 from tests.services.programs import run_program
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(
