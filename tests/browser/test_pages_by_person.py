@@ -105,7 +105,11 @@ TABLE: dict[str, Row] = {
     "web:usage": Row({"heading By project": TEAM, "link CSV": TEAM, "heading Quotas": ALL}),
     "web:account": Row({"button Create token": ALL, "heading Where you are signed in": ALL}),
     "web:notices": Row(
-        {"button Save": ALL, "checkbox A node or GPU fails": {ADMIN}, "button Send a test mail": ALL}
+        {
+            "button Save": ALL,
+            "checkbox A node or GPU fails": {ADMIN},
+            "button Send a test mail": ALL,
+        }
     ),
     "web:webhooks": Row({"button Add the webhook": ALL, "link Pager": {ALICE}}),
     "account_change_password": Row({"button Change password": ALL}),

@@ -7,13 +7,9 @@ from tests.services.programs import run_program
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 
-@pytest.mark.parametrize(
-    "step", [pytest.param(13, id="some"), pytest.param(1, id="each", marks=pytest.mark.slow)]
-)
-def test_nothing_is_lost_or_doubled(step, tmp_path, postgres_server):
+def test_nothing_is_lost_or_doubled(tmp_path, postgres_server):
     url = postgres_server.create_database(migrated=True)
-    found = run_program("broken_passes", step, database=url, var=tmp_path)
+    found = run_program("broken_passes", 1, database=url, var=tmp_path)
     assert found["wrong"] == {}
-    assert found["tried"] >= 60 // step
-    if step == 1:
-        assert found["left"] == [0, 2, 4, 6], "each batch is whole"
+    assert found["tried"] >= 60
+    assert found["left"] == [0, 2, 4, 6], "each batch is whole"
