@@ -4,6 +4,7 @@ from typing import Any
 
 from django.apps.registry import Apps
 from django.contrib.contenttypes.models import ContentType
+from django.core.management.sql import emit_post_migrate_signal
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
@@ -22,9 +23,11 @@ def migrate_to(*targets: tuple[str, str | None]) -> Apps:
 
 
 def migrate_to_newest() -> None:
-    """Apply every migration of every app."""
+    """Apply every migration of every app, and make what is made after them, as `migrate` does: the
+    triggers of a table that was built anew."""
     executor = MigrationExecutor(connection)
     executor.migrate(executor.loader.graph.leaf_nodes())
+    emit_post_migrate_signal(verbosity=0, interactive=False, db=connection.alias)
 
 
 def assert_allocations_move_and_stay() -> None:
