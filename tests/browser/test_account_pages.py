@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.people import PATIENCE
 from tests.services.stack import Stack
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NARROW = {"width": 390, "height": 844}
 DEVICE = {
     "protocol": "ctap2",
@@ -157,7 +157,7 @@ def test_the_theme_is_chosen_and_kept(page, web):
     assert page.locator("html").get_attribute("data-theme") is None
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_pages_are_accessible_and_fit_a_phone_in_both_languages(page, web, scheme):
     page.set_viewport_size(NARROW)
     page.emulate_media(color_scheme=scheme)

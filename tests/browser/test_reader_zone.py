@@ -10,7 +10,7 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.browser.seeded_web import WIDE, Web, signed_in
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SHANGHAI, NEW_YORK = "Asia/Shanghai", "America/New_York"
 LOOKS = [
     (SHANGHAI, "zh-CN", "未实时更新，最后收到于", "实时"),

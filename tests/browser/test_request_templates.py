@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.people import NARROW, people, seeded_stack
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_without_javascript_a_template_is_found_picked_and_saved(signed_in):
     expect(page.get_by_text("Template saved:")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_open_form_is_accessible_and_fits_a_phone(signed_in, stack, scheme):
     page = signed_in("alice", viewport=NARROW, color_scheme=scheme)
     page.goto(f"{stack.url}/request/?save=1&find=e")

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.people import NARROW, listen, sign_in
 from tests.services.stack import Stack
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 WAITS = ["sh", "-c", 'trap "exit 0" TERM; while true; do sleep 0.1; done']
 
 
