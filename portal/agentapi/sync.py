@@ -27,7 +27,6 @@ from portal.allocations.services import is_release_due, to_be_removed
 from portal.database.kept_queries import KeptSelect, KeptUpdate, ListOf
 from portal.database.row_writes import rows_update
 from portal.inventory.credentials import (
-    PK,
     claimed_node_id,
     epoch_stale,
     node_authenticate,
@@ -158,7 +157,7 @@ _QUIET = KeptUpdate(
     *map(_column, ("applied_revision", "last_seen_at", "lease_until")),
 )
 _ACKED = KeptSelect(
-    lambda node: Node.objects.filter(pk=node).values_list("acked_seq", flat=True), PK
+    lambda node: Node.objects.filter(pk=node).values_list("acked_seq", flat=True), Node._meta.pk
 )
 
 
@@ -171,9 +170,11 @@ def _locked_node(node: Any) -> NodeQuerySet:
 
 
 # With a report, what it is compared with is read as well.
-_REPORTING = KeptSelect(_locked_node, PK)
-_CALLING = KeptSelect(lambda node: _locked_node(node).defer("facts", "topology"), PK)
-_REVISIONS = KeptSelect(lambda node: Node.objects.filter(pk=node).only(*REVISION_COLUMNS), PK)
+_REPORTING = KeptSelect(_locked_node, Node._meta.pk)
+_CALLING = KeptSelect(lambda node: _locked_node(node).defer("facts", "topology"), Node._meta.pk)
+_REVISIONS = KeptSelect(
+    lambda node: Node.objects.filter(pk=node).only(*REVISION_COLUMNS), Node._meta.pk
+)
 
 
 def _contact(authorization: str, request: SyncRequest) -> tuple[Node, set[str]]:
@@ -283,7 +284,7 @@ def _desired(node_id: UUID) -> DesiredDocument | None:
 
 
 _DESIRED = KeptSelect(
-    lambda node: Node.objects.filter(pk=node).values_list("desired", flat=True), PK
+    lambda node: Node.objects.filter(pk=node).values_list("desired", flat=True), Node._meta.pk
 )
 
 

@@ -11,12 +11,12 @@ from agents.contract.codec import encode
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.telemetry import GpuSample, TelemetryRequest, TelemetryResponse
 from portal.database.kept_queries import KeptSelect
-from portal.inventory.credentials import PK, node_authenticate
+from portal.inventory.credentials import node_authenticate
 from portal.inventory.models import DisputedClaim, Gpu, LatestSample, Node
 from portal.telemetry.job_samples import samples_record
 
 _NODES = KeptSelect(
-    lambda node: Node.objects.filter(pk=node).defer("desired", "facts", "topology"), PK
+    lambda node: Node.objects.filter(pk=node).defer("desired", "facts", "topology"), Node._meta.pk
 )
 
 

@@ -57,6 +57,8 @@ class Slot(Expression):
         if self.item is not None:
             # A text has room for more items than there are: the last one is there again.
             value = value[min(self.item, len(value) - 1)]
+        if value is None:
+            raise ValueError("the text of a kept query compares with a value: NULL equals nothing")
         return self.output_field.get_db_prep_value(value, connection)
 
 
@@ -168,12 +170,13 @@ def _select(rows: QuerySet[Any, SelectedRow]) -> _Select[SelectedRow]:
     text = _Text(*compiler.as_sql())
     converters = compiler.get_converters([column[0] for column in compiler.select])
     kind = rows._iterable_class
+    finish: Callable[[Iterable[Row]], list[Any]]
     if kind is ModelIterable:
         finish = _models(compiler)
     elif kind is FlatValuesListIterable:
-        finish = lambda found: [row[0] for row in found]  # noqa: E731 - a line beside the others
+        finish = _first_columns
     elif kind is ValuesListIterable:
-        finish = lambda found: list(map(tuple, found))  # noqa: E731
+        finish = _tuples
     else:
         raise TypeError(f"rows of {kind.__name__} are not kept")
 
@@ -181,6 +184,14 @@ def _select(rows: QuerySet[Any, SelectedRow]) -> _Select[SelectedRow]:
         return finish(_converted(found, converters) if converters else found)
 
     return _Select(text, bool(rows.query.select_for_update), read)
+
+
+def _first_columns(found: Iterable[Row]) -> list[Any]:
+    return [row[0] for row in found]
+
+
+def _tuples(found: Iterable[Row]) -> list[Any]:
+    return list(map(tuple, found))
 
 
 def _converted(found: Iterable[Row], converters: Mapping[int, Any]) -> Iterable[Row]:

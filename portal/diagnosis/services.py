@@ -97,7 +97,7 @@ def attempt_diagnose(*, attempt_id: int) -> None:
 
 
 def _each(keys: Sequence[int], find: Callable[[int], None]) -> int:
-    """One that cannot be diagnosed keeps no other one from it; the next sweep tries it again."""
+    """One that cannot be diagnosed does not hold up the others; the next sweep tries it again."""
     for key in keys:
         try:
             find(key)

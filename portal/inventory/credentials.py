@@ -17,13 +17,12 @@ from portal.inventory.models import Node
 from scheduler.core.model.states import NodeStatus
 
 SCHEME = "Agent "
-PK = Node._meta.pk
 # Nodes with the columns that `node_authenticate` needs, and no others.
 CREDENTIALS = KeptSelect(
     lambda node: Node.objects.filter(pk=node).only(
         "name", "status", "epoch", "token_digest", "replaced_token_digest", "token_expires_at"
     ),
-    PK,
+    Node._meta.pk,
 )
 
 

@@ -13,16 +13,16 @@ from smtplib import (
 class MailProblem(StrEnum):
     """As the page shows it. All have a translation."""
 
-    NO_SERVER = "This portal has no mail server: an admin sets TESSERA_EMAIL_URL"
+    NO_SERVER = "This portal has no mail server. An admin can set TESSERA_EMAIL_URL"
     NO_ANSWER = "The mail server does not answer"
     NOT_TAKEN = "The mail server did not take the mail"
     ADDRESS_REFUSED = "The mail server refused your address. Ask an admin to correct it"
-    ADDRESS_UNREADABLE = "Your address is no mail address. Ask an admin to correct it"
+    ADDRESS_UNREADABLE = "Your address is not a valid mail address. Ask an admin to correct it"
     CUT_OFF = "The mail server took too long each time"
 
     @property
     def is_permanent(self) -> bool:
-        """No later try can end otherwise."""
+        """Another try would end the same way."""
         return self in (self.ADDRESS_REFUSED, self.ADDRESS_UNREADABLE)
 
 

@@ -42,14 +42,10 @@ class OrderFactors:
 
 def order_factors(jobs: Sequence[Job], policy: Policy, now: datetime) -> dict[int, OrderFactors]:
     """By job id. One query."""
-    boards, replica_units = cluster_boards(), dict[str, int]()
-    for job in jobs:
-        device = _device(job)
-        if device not in replica_units:
-            replica_units[device] = _replica_units(job, boards)
+    units = _units(jobs, cluster_boards())
     return {
         job.pk: OrderFactors(
-            units=replica_units[_device(job)] * job.replica_count,
+            units=units[job.pk],
             limit_seconds=max(0, job.time_limit_seconds - job.attained_seconds),
             waited_seconds=max(0, (now - (job.queued_at or job.submitted_at)) // SECOND),
             patience_seconds=policy.patience_seconds,
@@ -58,9 +54,16 @@ def order_factors(jobs: Sequence[Job], policy: Policy, now: datetime) -> dict[in
     }
 
 
-def _device(job: Job) -> str:
-    """Jobs of one queue ask for few different devices; each is worked out once."""
-    return json.dumps(job.request["device"], sort_keys=True)
+def _units(jobs: Iterable[Job], boards: Iterable[Board]) -> dict[int, int]:
+    """By job. Jobs of one queue request few different devices; each is worked out once."""
+    of_device: dict[str, int] = {}
+    units = {}
+    for job in jobs:
+        device = json.dumps(job.request["device"], sort_keys=True)
+        if device not in of_device:
+            of_device[device] = _replica_units(job, boards)
+        units[job.pk] = of_device[device] * job.replica_count
+    return units
 
 
 def _replica_units(job: Job, boards: Iterable[Board]) -> int:

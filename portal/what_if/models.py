@@ -92,4 +92,5 @@ class WhatIf(models.Model):
     @property
     def shown_sentence(self) -> str:
         """The message in English."""
-        return self.shown_message.text if self.shown_message else ""
+        message = self.shown_message
+        return message.text if message else ""

@@ -98,3 +98,10 @@ def test_an_update_writes_the_rows_that_still_are_as_expected(postgres_django):
     assert kept.write([1, 2], 7, "no") == 0
     assert kept.write([2], 1, "b") == 1
     assert [Slice.objects.get(pk=row.pk).busy for row in rows] == ["it's %s", "it's %s", "b"]
+
+
+def test_no_value_is_an_error_rather_than_no_row(postgres_django):
+    kept = KeptSelect(gpus_of, *GPU_FIELDS)
+    for values in ((None, ["a"]), (a_node().row.pk, ["a", None])):
+        with pytest.raises(ValueError, match="NULL equals nothing"):
+            kept.rows(*values)

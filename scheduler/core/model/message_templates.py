@@ -241,7 +241,7 @@ _BOUNDS = {
         "It waits until %(job)s ends, which waits itself: nobody can say how long"
     ),
     "bound.reserved": MessageTemplate(
-        "It starts by %(at)s at the latest: a place is reserved for it"
+        "It starts at %(at)s at the latest: a place is reserved for it"
     ),
     "bound.approval": MessageTemplate(
         "It has waited since %(since)s for an admin of %(project)s to approve it"
