@@ -176,6 +176,11 @@ class DesiredReplica:
     rendezvous: Rendezvous | None = None
     # What it may write, 0 if it requested none. Counted; the runtime does not enforce it.
     disk_mib: int = field(default=0, metadata=omitted_by_default(minimum=0, maximum=MAX_DISK_MIB))
+    # The tree of its code folder; empty if it has none.
+    code_tree: str = field(default="", metadata=omitted_by_default(max_length=64))
+    # The job may have saved a checkpoint before: it starts with the tree `checkpoint`, if there is
+    # one by now.
+    has_checkpoint: bool = field(default=False, metadata=omitted_by_default())
     # What the agent could not read of it (`newer_documents`); the portal never sends it.
     unreadable: str = field(default="", metadata=omitted_by_default(max_length=512))
 

@@ -26,6 +26,12 @@ class ContractErrorCode(StrEnum):
     REPLICA_UNKNOWN = "replica_unknown"
     FENCE_STALE = "fence_stale"
     OFFSET_MISMATCH = "offset_mismatch"
+    # Of files and trees.
+    FILE_UNKNOWN = "file_unknown"
+    FILE_INCOMPLETE = "file_incomplete"
+    TREE_UNKNOWN = "tree_unknown"
+    HASH_MISMATCH = "hash_mismatch"
+    STORED_LIMIT = "stored_limit"
     TOO_FREQUENT = "too_frequent"
     TLS_REQUIRED = "tls_required"
     UNAVAILABLE = "unavailable"
@@ -52,6 +58,11 @@ HTTP_STATUS: dict[ContractErrorCode, int] = {
     ContractErrorCode.REPLICA_UNKNOWN: 404,
     ContractErrorCode.FENCE_STALE: 409,
     ContractErrorCode.OFFSET_MISMATCH: 409,
+    ContractErrorCode.FILE_UNKNOWN: 404,
+    ContractErrorCode.FILE_INCOMPLETE: 409,
+    ContractErrorCode.TREE_UNKNOWN: 404,
+    ContractErrorCode.HASH_MISMATCH: 409,
+    ContractErrorCode.STORED_LIMIT: 413,
     ContractErrorCode.TOO_FREQUENT: 429,
     ContractErrorCode.TLS_REQUIRED: 403,
     ContractErrorCode.UNAVAILABLE: 503,
