@@ -27,6 +27,7 @@ from agents.health.lost_devices import DetachedProbe
 from agents.health.xids import xid_by_number
 from agents.host.job_disk import JobDisk
 from agents.host.private_files import PRIVATE_UMASK, FolderExposed, make_agent_folder
+from agents.job_metrics.shipping import JobMetricsShipping
 from agents.loop.node import NodeLoop
 from agents.mps.shares import NodeShares
 from agents.mps.support import control_program, mps_support
@@ -124,19 +125,25 @@ async def run_agent(settings: AgentSettings) -> None:
     )
     telemetry = _telemetry(settings)
     hardware.handle_owners.append(telemetry.without_handles)
-    report = telemetry.tap_reports(portal_session.report)
+    job_metrics = JobMetricsShipping(partial(_metrics_file, settings.var))
+    report = job_metrics.tap_reports(telemetry.tap_reports(portal_session.report))
     node = NodeLoop(identity.node_id, journal, hardware, runtime, policy, report, shares)
+    node.before_removal.append(job_metrics.before_removal)
     portal_session.node = node
     telemetry.start(lambda: node.rounds)
     _listen(hardware, node, shares, runtime)
     await asyncio.to_thread(node.round)
     reconciling = threading.Thread(target=node.run, name="reconcile")
     reconciling.start()
-    sending = asyncio.create_task(telemetry.send_forever(client))
+    sending = [
+        asyncio.create_task(telemetry.send_forever(client)),
+        asyncio.create_task(job_metrics.ship_forever(client)),
+    ]
     try:
         await _until_signal(portal_session)
     finally:
-        sending.cancel()
+        for task in sending:
+            task.cancel()
         telemetry.stop()
         node.stop()
         hardware.watch.stop()
@@ -180,6 +187,10 @@ def _shares(settings: AgentSettings, policy: NodePolicy, nvml: Nvml) -> NodeShar
 def _topology(nvml: Nvml) -> NodeTopology:
     topology = read_topology(nvml)
     return topology_report(topology, network_of(topology))
+
+
+def _metrics_file(var: Path, replica: str) -> Path:
+    return var / "work" / replica / "metrics" / "metrics.jsonl"
 
 
 def _telemetry(settings: AgentSettings) -> Telemetry:

@@ -39,6 +39,7 @@ from agents.loop.reconcile import (
     ReplicaAction,
     StartReplica,
     StopReplica,
+    action_subject,
     is_mass_removal,
     replica_actions,
     stops_of_all,
@@ -85,6 +86,8 @@ class NodeLoop:
         self.desired = journal.desired() or DesiredDocument(node=node_id)
         self.rounds = 0
         self.may_remove = False
+        # Each is called with a replica that has ended, before what it wrote is removed.
+        self.before_removal: list[Callable[[str], None]] = []
         self.boot_id = boot_id()
         self.lease = Lease(journal, self.boot_id)
         self._wake = threading.Event()
@@ -175,7 +178,7 @@ class NodeLoop:
         for action in (ready := self._ready_actions(actions)):
             # A stop lasts for its grace period and waits for no other work.
             is_stop = isinstance(action, StopReplica)
-            key = ("replica", _subject(action))
+            key = ("replica", action_subject(action))
             self._workers.begin(key, partial(self._do, action), has_own_thread=is_stop)
         self.journal.forget_environments(self._ended(seen))
         # What was begun may have changed them.
@@ -307,7 +310,7 @@ class NodeLoop:
             self._pulls.begin(absent.image)
         except RuntimeFailure as failure:
             self.journal.record_failure(
-                _subject(action), ReplicaFailure(failure.code, failure.sentence)
+                action_subject(action), ReplicaFailure(failure.code, failure.sentence)
             )
 
     def _act(self, action: ReplicaAction) -> None:
@@ -326,15 +329,20 @@ class NodeLoop:
                 self.runtime.stop(replica_id, grace_seconds)
             case RemoveReplica(replica_id):
                 self.runtime.stop(replica_id, 0)
-                self.runtime.remove(replica_id)
+                self._remove(replica_id)
             case FailReplica(replica_id, failure):
                 self.journal.record_failure(replica_id, failure)
                 sentence = failure.sentence
                 self.journal.record_event(EventType.REPLICA_REFUSED, sentence, replica=replica_id)
             case ForgetReplica(replica_id):
                 # If a person removed its container, its log is still there.
-                self.runtime.remove(replica_id)
+                self._remove(replica_id)
                 self.journal.forget_replica(replica_id)
+
+    def _remove(self, replica_id: str) -> None:
+        for hook in self.before_removal:
+            hook(replica_id)
+        self.runtime.remove(replica_id)
 
     def _start(self, replica: DesiredReplica, devices: tuple[str, ...]) -> None:
         if replica.rendezvous is None:
@@ -384,14 +392,6 @@ class NodeLoop:
             self.runtime.remove(replica)
         self.runtime.tidy()
         self.shares.stop_all(self.journal)
-
-
-def _subject(action: ReplicaAction) -> str:
-    match action:
-        case PrepareReplica(replica) | StartReplica(replica):
-            return replica.id
-        case _:
-            return action.replica
 
 
 def _boot_seconds() -> float:

@@ -68,6 +68,15 @@ ReplicaAction = (
 )
 
 
+def action_subject(action: ReplicaAction) -> str:
+    """The id of its replica."""
+    match action:
+        case PrepareReplica(replica) | StartReplica(replica):
+            return replica.id
+        case _:
+            return action.replica
+
+
 @dataclass(frozen=True, slots=True)
 class LocalState:
     """The node's containers, devices and records. Sets and mappings are by replica id."""

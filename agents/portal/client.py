@@ -30,6 +30,11 @@ from agents.contract.calls import (
 )
 from agents.contract.codec import decode_leniently, encode
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.job_metrics import (
+    JOB_METRICS_PATH,
+    JobMetricsRequest,
+    JobMetricsResponse,
+)
 from agents.contract.log_batch import LogBatchResponse, LogChunkResult, NewLogBytes, pack_logs
 from agents.contract.newer_documents import read_newer_desired
 from agents.contract.telemetry import TelemetryRequest, TelemetryResponse
@@ -102,6 +107,10 @@ class PortalClient:
 
     async def telemetry(self, request: TelemetryRequest) -> TelemetryResponse:
         return _read(TelemetryResponse, await self._post(TELEMETRY_PATH, request))
+
+    async def job_metrics(self, request: JobMetricsRequest) -> JobMetricsResponse:
+        """Raises PortalOlder."""
+        return _read(JobMetricsResponse, await self._post(JOB_METRICS_PATH, request))
 
     async def _post(self, path: str, body: Any) -> Any:
         return await self._send("POST", path, json=encode(body))

@@ -34,6 +34,8 @@ REPORTS = BucketRate(burst=60, per_second=20)
 REPORTED_KIB = BucketRate(burst=8_192, per_second=1_024)
 # Log chunks of one node: at 256 KiB each, more than its network carries for long.
 LOG_CHUNKS = BucketRate(burst=400, per_second=100)
+# Calls of one node with metrics of jobs. An agent makes one a second at most.
+METRICS_CALLS = BucketRate(burst=20, per_second=2)
 # Greetings and unknown tokens of one address that are looked at together. A thousand nodes behind
 # one address come back at once when the portal was restarted.
 MAX_CALLS_INSIDE = 1_000
@@ -56,6 +58,7 @@ class Door:
         self.reports = TokenBuckets(REPORTS, clock=clock)
         self.reported_kib = TokenBuckets(REPORTED_KIB, clock=clock)
         self.log_chunks = TokenBuckets(LOG_CHUNKS, clock=clock)
+        self.metrics_calls = TokenBuckets(METRICS_CALLS, clock=clock)
         self._hellos = TokenBuckets(HELLOS, clock=clock)
         self._refused_tokens = TokenBuckets(REFUSED_TOKENS, clock=clock)
         self._refused_greetings = TokenBuckets(REFUSED_GREETINGS, clock=clock)

@@ -27,6 +27,11 @@ from agents.contract.calls import (
 )
 from agents.contract.codec import decode
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.job_metrics import (
+    JOB_METRICS_PATH,
+    MAX_METRICS_BODY_BYTES,
+    JobMetricsRequest,
+)
 from agents.contract.log_batch import MAX_LOG_BATCH_BODY_BYTES, NewLogBytes, unpack_logs
 from agents.contract.telemetry import TelemetryRequest
 from portal.agentapi import enrolment, sync
@@ -43,6 +48,7 @@ from portal.agentapi.http import (
     require_tls,
     send_json,
 )
+from portal.agentapi.job_metrics import job_metrics_accept
 from portal.agentapi.logs import LogCall, log_append, logs_append
 from portal.agentapi.long_poll import long_poll, newest_poll
 from portal.agentapi.refusals import refusal_record, refusals_recorded
@@ -75,6 +81,7 @@ TOKEN_REFUSED = frozenset(
         ContractErrorCode.NODE_RETIRED,
     }
 )
+NAMED_PATHS = (SYNC_PATH, HELLO_PATH, ENROL_PATH, TELEMETRY_PATH, JOB_METRICS_PATH)
 LOG = re.compile(r"/agent/v1/replicas/(?P<replica>[^/]+)/log")
 FAILED = {"error": {"code": "internal", "sentence": "the portal failed: try again", "field": ""}}
 NO_SUCH = {"error": {"code": "not_found", "sentence": "no such call", "field": ""}}
@@ -110,7 +117,7 @@ def _call_name(scope: Scope) -> str:
     """The call, without the replica whose log it is."""
     if LOG.fullmatch(scope["path"]):
         return "log"
-    is_known = scope["path"] in (SYNC_PATH, HELLO_PATH, ENROL_PATH, TELEMETRY_PATH)
+    is_known = scope["path"] in NAMED_PATHS
     return scope["path"].rpartition("/")[2] if is_known else "unknown"
 
 
@@ -151,6 +158,8 @@ async def _respond(scope: Scope, receive: Receive) -> tuple[int, object]:
         return 200, await _enrol(scope, receive)
     if call == ("POST", TELEMETRY_PATH):
         return 200, await _telemetry(scope, receive)
+    if call == ("POST", JOB_METRICS_PATH):
+        return 200, await _job_metrics(scope, receive)
     if call == ("POST", LOGS_PATH):
         return 200, await _logs(scope, receive)
     match = LOG.fullmatch(scope["path"])
@@ -227,6 +236,14 @@ async def _telemetry(scope: Scope, receive: Receive) -> object:
     request = await _read_report(TelemetryRequest, scope, receive, node_id)
     authorization = header(scope, "authorization")
     return await run_in_thread(telemetry_accept, authorization=authorization, request=request)
+
+
+async def _job_metrics(scope: Scope, receive: Receive) -> object:
+    await _caller(scope, door().metrics_calls, run_in_log_thread)
+    body = await read_body(scope, receive, MAX_METRICS_BODY_BYTES)
+    request = await run_in_decode_thread(lambda: decode(JobMetricsRequest, read_json(body)))
+    authorization = header(scope, "authorization")
+    return await run_in_log_thread(job_metrics_accept, authorization=authorization, request=request)
 
 
 async def _log(scope: Scope, receive: Receive, replica: str) -> object:

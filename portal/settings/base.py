@@ -45,6 +45,7 @@ INSTALLED_APPS = [
     "portal.inventory",
     "portal.jobs",
     "portal.allocations",
+    "portal.job_metrics",
     "portal.planning",
     "portal.quotas",
     "portal.catalogue",

@@ -53,7 +53,7 @@ def test_finding_2_9_an_unknown_token_of_a_node_is_a_line_with_address_and_reque
     async def scenario(_):
         async with from_address("198.51.100.7") as client:
             client.headers["X-Request-Id"] = "r-1"
-            for number, (method, path) in enumerate(CALLS_WITH_A_TOKEN):
+            for number, (method, path) in enumerate(CALLS_WITH_A_TOKEN[:3]):
                 bad = {"Authorization": f"Agent {agent.node.pk.hex}.{number}", EPOCH_HEADER: "1"}
                 refused = await client.request(method, path, headers=bad)
                 assert code_of(refused) == (401, "token_invalid")

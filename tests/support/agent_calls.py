@@ -27,6 +27,7 @@ from agents.contract.calls import (
 )
 from agents.contract.codec import encode
 from agents.contract.documents import DesiredDocument, ObservedDocument, digest
+from agents.contract.job_metrics import JOB_METRICS_PATH
 from agents.contract.log_batch import NewLogBytes, pack_logs
 from portal.agentapi.door import door
 from portal.asgi import application
@@ -40,6 +41,7 @@ LOG = "/agent/v1/replicas/00000000-0000-0000-0000-000000000000/log"
 CALLS_WITH_A_TOKEN = (
     ("POST", SYNC_PATH),
     ("POST", TELEMETRY_PATH),
+    ("POST", JOB_METRICS_PATH),
     ("PUT", f"{LOG}?offset=0"),
 )
 

@@ -1,0 +1,1 @@
+"""Reads the metrics that jobs report, and ships them to the portal."""

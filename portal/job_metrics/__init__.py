@@ -1,0 +1,1 @@
+"""Metrics that jobs report: series of steps and values, kept small."""

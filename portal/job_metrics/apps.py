@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class JobMetricsConfig(AppConfig):
+    name = "portal.job_metrics"
+    label = "job_metrics"

@@ -1,0 +1,146 @@
+"""Batches of new points, as agents send them, written into the series of their jobs."""
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from django.db import transaction
+from django.utils import timezone
+
+from agents.contract.errors import ContractErrorCode
+from agents.contract.job_metrics import MetricsBatch, MetricsResult, SeriesPoints, SkipReason
+from portal.database.row_writes import rows_update
+from portal.job_metrics.merging import KeptPoints, merged_points
+from portal.job_metrics.models import MetricSeries, MetricsPosition
+from portal.jobs.models import Replica
+from portal.live.bell import ring
+
+# Series of one job, over all its ranks.
+MAX_JOB_SERIES = 1_000
+_CHANGED = (
+    *("attempt", "part", "count", "last", "last_step", "low", "high"),
+    *("points", "spacing", "updated_at"),
+)
+
+
+def metrics_record(
+    *, replicas: Mapping[str, Replica], batches: Sequence[MetricsBatch]
+) -> list[MetricsResult]:
+    """Take each batch that goes on where the file of its replica has arrived. One transaction.
+
+    `replicas`: those of the calling node with their attempts, by the name that it uses.
+    """
+    results = dict[str, MetricsResult]()
+    with transaction.atomic():
+        positions = _positions(list(replicas.values()))
+        fresh = list[tuple[Replica, MetricsBatch]]()
+        for batch in batches:
+            replica = replicas.get(batch.replica)
+            if replica is None:
+                results[batch.replica] = _unknown(batch)
+                continue
+            position = positions[replica.pk]
+            if _goes_on(position, batch):
+                _advance(position, batch)
+                fresh.append((replica, batch))
+                code, sentence = "", ""
+            else:
+                code = str(ContractErrorCode.OFFSET_MISMATCH)
+                sentence = f"the file goes on at {position.offset} of part {position.part}"
+            results[batch.replica] = MetricsResult(
+                batch.replica, position.part, position.offset, position.mark, code, sentence
+            )
+        left_out = _series_write(fresh)
+        for key, count in left_out.items():
+            _count_skipped(positions[key], SkipReason.TOO_MANY_NAMES, count)
+        changed = [positions[replica.pk] for replica, _ in fresh]
+        rows_update(MetricsPosition, changed, ["part", "offset", "mark", "skipped", "updated_at"])
+        for job in {replica.attempt.job_id for replica, _ in fresh}:
+            ring(f"job:{job}")
+    return [results[batch.replica] for batch in batches]
+
+
+def _unknown(batch: MetricsBatch) -> MetricsResult:
+    sentence = "this node has no such replica: skip its metrics"
+    code = str(ContractErrorCode.REPLICA_UNKNOWN)
+    return MetricsResult(batch.replica, code=code, sentence=sentence)
+
+
+def _positions(replicas: Sequence[Replica]) -> dict[UUID, MetricsPosition]:
+    """Locked, by replica."""
+    rows = MetricsPosition.objects.filter(replica__in=replicas)
+    absent = {row.pk for row in replicas} - set(rows.values_list("pk", flat=True))
+    if absent:
+        new = [MetricsPosition(replica_id=pk) for pk in sorted(absent)]
+        MetricsPosition.objects.bulk_create(new, ignore_conflicts=True)
+    return {row.replica_id: row for row in rows.lock_rows()}
+
+
+def _goes_on(position: MetricsPosition, batch: MetricsBatch) -> bool:
+    if batch.part == position.part + 1:
+        return batch.offset == 0
+    return (batch.part, batch.offset) == (position.part, position.offset)
+
+
+def _advance(position: MetricsPosition, batch: MetricsBatch) -> None:
+    position.part, position.offset, position.mark = batch.part, batch.end, batch.mark
+    position.updated_at = timezone.now()
+    for line in batch.skipped:
+        _count_skipped(position, line.why, line.count)
+
+
+def _count_skipped(position: MetricsPosition, why: SkipReason, count: int) -> None:
+    position.skipped = position.skipped | {why: position.skipped.get(why, 0) + count}
+
+
+def _series_write(fresh: Sequence[tuple[Replica, MetricsBatch]]) -> dict[UUID, int]:
+    """Returns how many points were left out of each replica, as its job has too many series."""
+    new, changed, left_out = list[MetricSeries](), list[MetricSeries](), dict[UUID, int]()
+    jobs = {replica.attempt.job_id for replica, batch in fresh if batch.series}
+    if not jobs:
+        return {}
+    ranks = {replica.rank for replica, _ in fresh}
+    names = {series.name for _, batch in fresh for series in batch.series}
+    rows = MetricSeries.objects.filter(job__in=jobs, rank__in=ranks, name__in=names).lock_rows()
+    kept = {(row.job_id, row.rank, row.name): row for row in rows}
+    counts = dict[int, int]()
+    for replica, batch in fresh:
+        job = replica.attempt.job_id
+        for points in batch.series:
+            row = kept.get((job, replica.rank, points.name))
+            if row is not None:
+                if row.attempt <= replica.attempt.number:
+                    _merge(row, replica, batch.part, points)
+                    changed.append(row)
+                continue
+            if job not in counts:
+                counts[job] = MetricSeries.objects.filter(job=job).count()
+            if counts[job] >= MAX_JOB_SERIES:
+                left_out[replica.pk] = left_out.get(replica.pk, 0) + points.count
+                continue
+            counts[job] += 1
+            row = MetricSeries(
+                job_id=job, rank=replica.rank, name=points.name, count=0, attempt=0, part=0
+            )
+            _merge(row, replica, batch.part, points)
+            new.append(row)
+    MetricSeries.objects.bulk_create(new)
+    rows_update(MetricSeries, changed, _CHANGED)
+    return left_out
+
+
+def _merge(row: MetricSeries, replica: Replica, part: int, points: SeriesPoints) -> None:
+    values = [float(value) for value in points.values]
+    low, high = float(points.low), float(points.high)
+    kept = KeptPoints(tuple((step, value) for step, value in row.points), row.spacing)
+    origin = (replica.attempt.number, part)
+    merged = merged_points(
+        kept,
+        list(zip(points.steps, values, strict=True)),
+        begins_anew=(row.attempt, row.part) != origin,
+    )
+    row.points, row.spacing = [list(point) for point in merged.points], merged.spacing
+    row.attempt, row.part = origin
+    row.low, row.high = (min(row.low, low), max(row.high, high)) if row.count else (low, high)
+    row.count += points.count
+    row.last, row.last_step = values[-1], points.steps[-1]
+    row.updated_at = timezone.now()
