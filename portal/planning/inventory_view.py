@@ -1,7 +1,8 @@
 """What nodes are, whatever runs on them: kept by each process until the inventory changes.
 
     current_inventory().capacity    ─▶ what could run if the cluster were empty
-    current_inventory().host_nodes  ─▶ for the default CPU and memory of a request
+    current_inventory().host_nodes  ─▶ CPU and memory of each kind of node
+    current_inventory().share_of(…) ─▶ the default CPU and memory of a request
 
 A submit asks for the version in one query, and reads the nodes only where that moved; see
 `portal.inventory.version`. Quotas change all the time and are never kept.
@@ -9,7 +10,7 @@ A submit asks for the version in one query, and reads the nodes only where that 
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 from uuid import UUID
@@ -21,9 +22,10 @@ from portal.inventory.boards import profiles_of
 from portal.inventory.models import Gpu, Node
 from portal.inventory.version import inventory_version
 from scheduler.core.devices.options import gpu_board
-from scheduler.core.model.snapshot import ClusterSnapshot, GpuView, NodeView
+from scheduler.core.model.snapshot import ClusterSnapshot, DeviceRequest, GpuView, NodeView
 from scheduler.core.placement.feasibility import ClusterCapacity
-from scheduler.core.placement.host_shares import HostNode
+from scheduler.core.placement.host_shares import HostNode, host_share
+from scheduler.core.request.values import HostShare
 
 NODE_COLUMNS = (
     "pk",
@@ -35,6 +37,8 @@ NODE_COLUMNS = (
     "labels",
     "taints",
 )
+# Shares of so many devices are kept; the request page asks for those of each card.
+MAX_KEPT_SHARES = 512
 GPU_COLUMNS = ("board", "product_name", "memory_mib", "profiles")
 
 
@@ -48,6 +52,20 @@ class InventoryView:
     """Without quotas: see `ClusterCapacity.with_quotas`."""
     host_nodes: tuple[HostNode, ...]
     """Equal ones once."""
+    _shares: dict[object, HostShare] = field(default_factory=dict, compare=False, repr=False)
+
+    def share_of(
+        self, device: DeviceRequest, *, needs: tuple[str, ...], tolerates: tuple[str, ...]
+    ) -> HostShare:
+        """As `host_share` says for these nodes."""
+        key = (device, needs, tolerates)
+        found = self._shares.get(key)
+        if found is None:
+            if len(self._shares) >= MAX_KEPT_SHARES:
+                self._shares.clear()
+            found = host_share(self.host_nodes, device, needs=needs, tolerates=tolerates)
+            self._shares[key] = found
+        return found
 
 
 _last: list[InventoryView] = []

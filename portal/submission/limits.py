@@ -5,9 +5,8 @@ from typing import Any
 
 from django.conf import settings
 
-from portal.planning.inventory_view import current_inventory
+from portal.planning.inventory_view import InventoryView, current_inventory
 from scheduler.core.model.snapshot import DeviceRequest
-from scheduler.core.placement.host_shares import HostNode, host_share
 from scheduler.core.request import RequestLimits, parse_stored_request, request_as_dict
 from scheduler.core.request.values import HostShare
 from scheduler.core.request_fields import FIELDS
@@ -40,15 +39,15 @@ def chosen_fields(stored: Mapping[str, Any], limits: RequestLimits) -> dict[str,
 
 
 class ClusterHostShares:
-    """The share of the node that a device is. Reads the nodes once, and only if a request leaves an
-    amount out."""
+    """The share of the node that a device is. Looks at the nodes once, and only if a request leaves
+    an amount out."""
 
     def __init__(self) -> None:
-        self._nodes: tuple[HostNode, ...] | None = None
+        self._inventory: InventoryView | None = None
 
     def __call__(
         self, device: DeviceRequest, *, needs: tuple[str, ...], tolerates: tuple[str, ...]
     ) -> HostShare:
-        if self._nodes is None:
-            self._nodes = current_inventory().host_nodes
-        return host_share(self._nodes, device, needs=needs, tolerates=tolerates)
+        if self._inventory is None:
+            self._inventory = current_inventory()
+        return self._inventory.share_of(device, needs=needs, tolerates=tolerates)
