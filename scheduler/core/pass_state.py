@@ -68,6 +68,8 @@ class PassState:
     requirements: RequirementsTable
     shares: OwnerShares
     order: QueueOrder
+    running: RunningJobs
+    """As the pass began."""
     allocated: dict[str, AllocatedJob]
     """Jobs that have devices, or get them by this pass, by id."""
     candidates: PreemptionCandidates
@@ -98,12 +100,15 @@ class PassState:
         runtime_model: WorkEstimator | None,
         cache: PassCache,
         waiting_owners: Collection[OwnerKey] | None = None,
+        running: RunningJobs | None = None,
     ) -> "PassState":
-        """`waiting_owners`: None takes the owners of the snapshot's jobs."""
+        """`waiting_owners`: None takes the owners of the snapshot's jobs. `running`: of a pass over
+        a snapshot that differs in the waiting jobs alone, with the same owners."""
         ledger, requirements = cache.prepare(snapshot)
         shares = _owner_shares(snapshot, policy, ledger, waiting_owners)
         order = QueueOrder(policy, snapshot.now, requirements.gpus, shares, runtime_model)
-        running = RunningJobs(snapshot, policy, order)
+        running = running or RunningJobs(snapshot, policy, order)
+        allocated = dict(running.allocated)
         return cls(
             snapshot=snapshot,
             policy=policy,
@@ -111,11 +116,12 @@ class PassState:
             requirements=requirements,
             shares=shares,
             order=order,
-            allocated=running.allocated,
+            running=running,
+            allocated=allocated,
             candidates=PreemptionCandidates(policy, running),
             reclaim=QuotaReclaim(snapshot, policy, ledger),
             stopping=StoppingJobs(ledger),
-            reservations=ReservationTable(snapshot.now, policy, ledger, running.allocated),
+            reservations=ReservationTable(snapshot.now, policy, ledger, allocated),
             quota_reservations=QuotaReservations(ledger.accounts),
             bypasses=BypassCounter(policy.bypass_limit),
         )

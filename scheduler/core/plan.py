@@ -21,6 +21,7 @@ from scheduler.core.placement.search import GangPlacement
 from scheduler.core.queue.eligibility import not_due
 from scheduler.core.queue.fairshare import OwnerKey
 from scheduler.core.queue.order import QueueIterator, WorkEstimator
+from scheduler.core.queue.running import RunningJobs
 
 # Devices by job.
 Places = Mapping[str, Iterable[ReplicaPlacement]]
@@ -74,7 +75,7 @@ def plan_and_can_start(
 
 
 class Pass:
-    """One pass over the queue. `waiting_owners`: None takes the owners of the snapshot's jobs."""
+    """One pass over the queue. The arguments are those of `PassState.begin`."""
 
     def __init__(
         self,
@@ -83,8 +84,11 @@ class Pass:
         runtime_model: WorkEstimator | None,
         cache: PassCache,
         waiting_owners: Collection[OwnerKey] | None = None,
+        running: RunningJobs | None = None,
     ) -> None:
-        self.state = PassState.begin(snapshot, policy, runtime_model, cache, waiting_owners)
+        self.state = PassState.begin(
+            snapshot, policy, runtime_model, cache, waiting_owners, running
+        )
 
     def run(
         self, should_stop: ShouldStop = never_stop, continued: Continuation | None = None
@@ -188,7 +192,8 @@ class Pass:
         return found
 
     def assume_started(self, job: WaitingJob, placement: GangPlacement) -> None:
-        """Count a job of an earlier pass as running at this placement, which the ledger holds."""
+        """Count a job of an earlier pass as running at this placement, which the ledger holds and
+        has charged."""
         turn = self.state.last_turn(job)
         self.state.begin_devices(turn)
         replicas = tuple(placement.replicas)

@@ -21,7 +21,8 @@ from scheduler.core.pass_cache import PassCache
 from scheduler.core.placement.search import GangPlacement
 from scheduler.core.plan import Pass
 from scheduler.core.queue.order import WorkEstimator
-from scheduler.core.queue.reservation import charge_placement, reserve_devices
+from scheduler.core.queue.reservation import reserve_placement
+from scheduler.core.queue.running import RunningJobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +61,15 @@ class QueueTrial:
             (job.project, job.user) for job in snapshot.jobs if job.id not in placed
         }
         self._snapshot = snapshot
+        self._running: RunningJobs | None = None
+        """With those that the pass placed; made by the first trial of an owner who waits."""
         self._hold_placed()
 
     def _hold_placed(self) -> None:
         """Have the ledger keep what the pass placed, so that no trial does it again."""
         ledger, _ = self._cache.prepare(self._snapshot)
         for job, placement in self._placed:
-            reserve_devices(ledger, job, placement)
+            reserve_placement(ledger, job, placement)
         ledger.keep_reservations()
 
     def try_job(self, job: WaitingJob) -> TrialResult:
@@ -86,9 +89,14 @@ class QueueTrial:
     def _pass(self, jobs: list[WaitingJob]) -> Pass:
         snapshot = replace(self._snapshot, jobs=(*self._ahead, *jobs))
         owners = self._waiting_owners | {(job.project, job.user) for job in jobs}
-        done = Pass(snapshot, self._policy, self._runtime_model, self._cache, owners)
-        for job, placement in self._placed:
-            charge_placement(done.state.ledger, job, placement)
-            done.assume_started(job, placement)
+        # Ranks depend on who waits.
+        has_same_owners = len(owners) == len(self._waiting_owners)
+        running = self._running if has_same_owners else None
+        done = Pass(snapshot, self._policy, self._runtime_model, self._cache, owners, running)
+        if running is None:
+            for job, placement in self._placed:
+                done.assume_started(job, placement)
+            if has_same_owners:
+                self._running = done.state.running.with_allocated(done.state.allocated)
         done.walk()
         return done

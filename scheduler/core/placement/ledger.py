@@ -20,6 +20,8 @@ from scheduler.core.quota.accounts import QuotaAccounts
 
 T = TypeVar("T")
 Layout = frozenset[Placement]
+# The parts of a snapshot that a ledger and its accounts are made of.
+ALL_BUT_JOBS = ("nodes", "running", "quotas", "budgets", "owners")
 
 
 @dataclass(slots=True)
@@ -156,7 +158,7 @@ class Ledger:
         self._cache: dict[object, Any] = {}
         self._pass_cache: dict[object, Any] = {}
         self._undo: list[tuple[NodeSpace | None, str, Callable[[], None]]] = []
-        # As many of these stay while the snapshots have the same nodes.
+        # As many of these stay while the snapshots differ in the waiting jobs alone.
         self._kept = 0
         self._made = 0
         self._with_accounts = with_accounts
@@ -177,18 +179,18 @@ class Ledger:
     def follow(self, snapshot: ClusterSnapshot) -> None:
         """Become the ledger of a snapshot with the same hardware (`pass_cache`). Only nodes whose
         view is another object are read anew, and the index takes in no more than these."""
-        has_same_nodes = snapshot.nodes is self.snapshot.nodes
-        if not has_same_nodes:
+        is_same_moment = _differ_in_jobs_alone(self.snapshot, snapshot)
+        if not is_same_moment:
             self._kept = 0
         self.rollback(self._kept)
-        if not has_same_nodes or self._copied_nodes:
+        if snapshot.nodes is not self.snapshot.nodes or self._copied_nodes:
             self._read_changed(snapshot)
         self.snapshot, self._copies_in_use = snapshot, 0
         del self._copies[MAX_KEPT_COPIES:]
         self._copied_nodes.clear()
         self._pass_cache.clear()
         self._cache.clear()
-        if self._with_accounts:
+        if self._with_accounts and not is_same_moment:
             self.accounts = QuotaAccounts(snapshot, self.accounts)
         if self.index:
             self.index.begin_pass()
@@ -203,8 +205,8 @@ class Ledger:
         )
 
     def keep_reservations(self) -> None:
-        """What was reserved so far, charges aside, stays when the ledger follows a snapshot with
-        the same nodes, the same tuple."""
+        """What was reserved and charged so far stays when the ledger follows a snapshot that
+        differs in the waiting jobs alone."""
         self._kept = len(self._undo)
 
     def _read(self, node: NodeSpace, view: NodeView) -> None:
@@ -343,6 +345,12 @@ class Ledger:
             self._undo.append(
                 (None, "", self.accounts.charge(project, user, units, model, seconds))
             )
+
+
+def _differ_in_jobs_alone(one: ClusterSnapshot, other: ClusterSnapshot) -> bool:
+    """Whether all else is the same, object by object."""
+    parts = (getattr(one, name) is getattr(other, name) for name in ALL_BUT_JOBS)
+    return one.now == other.now and all(parts)
 
 
 def _made_as(gpu: GpuSpace, place: DevicePlacement) -> str:

@@ -278,22 +278,12 @@ def _delete_idle(ledger: Ledger, placement: GangPlacement) -> None:
 
 
 def reserve_placement(ledger: Ledger, job: WaitingJob, placement: GangPlacement) -> None:
-    """Take places that are known to be free, and charge the job's owner."""
-    reserve_devices(ledger, job, placement)
-    charge_placement(ledger, job, placement)
-
-
-def reserve_devices(ledger: Ledger, job: WaitingJob, placement: GangPlacement) -> None:
-    """Take places that are known to be free."""
+    """Take places that are known to be free, and count them on every account of the job's owner."""
     _delete_idle(ledger, placement)
     for replica in placement.replicas:
         ledger.reserve_host(ledger.nodes[replica.node], job.cpu_milli, job.memory_mib, job.disk_mib)
         for device in replica.devices:
             ledger.reserve_device(device, job)
-
-
-def charge_placement(ledger: Ledger, job: WaitingJob, placement: GangPlacement) -> None:
-    """Count the placement on every account of the job's owner."""
     replicas = placement.replicas
     units = sum(device.units for replica in replicas for device in replica.devices)
     model = next(ledger.gpus[d.gpu].board.key for replica in replicas for d in replica.devices)

@@ -1,5 +1,7 @@
 """The jobs that have devices allocated: when each ends at the latest, and which may be stopped."""
 
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 
 from scheduler.core.model.decisions import PreemptionCause, ReplicaPlacement
@@ -71,6 +73,12 @@ class RunningJobs:
                 self.may_move.append(PreemptibleJob(run, rank, cause))
                 if allocated.preemptible_at <= now:
                     self.may_stop.append(self.may_move[-1])
+
+    def with_allocated(self, allocated: Mapping[str, AllocatedJob]) -> "RunningJobs":
+        """The same, with these jobs instead of those that have devices."""
+        other = copy(self)
+        other.allocated = dict(allocated)
+        return other
 
 
 def _allocated(run: RunningJob, rank: Rank, now: int, policy: Policy) -> AllocatedJob:
