@@ -27,6 +27,10 @@ class ErrorCode(StrEnum):
     DRAIN_STALE = "drain_stale"
     EMAIL_INVALID = "email_invalid"
     EVENTS_GONE = "events_gone"
+    FILE_CHANGED = "file_changed"
+    FILE_INCOMPLETE = "file_incomplete"
+    FILE_OFFSET = "file_offset"
+    FILES_REMOVED = "files_removed"
     FORBIDDEN = "forbidden"
     GPU_BUSY = "gpu_busy"
     HAS_RUN = "has_run"
@@ -64,6 +68,7 @@ class ErrorCode(StrEnum):
     NOT_WAITING = "not_waiting"
     OVER_PROJECT_LIMIT = "over_project_limit"
     OVER_TIME_LIMIT = "over_time_limit"
+    PATH_INVALID = "path_invalid"
     PATTERN_INVALID = "pattern_invalid"
     PENDING_LIMIT = "pending_limit"
     POLICY_INVALID = "policy_invalid"
@@ -82,6 +87,7 @@ class ErrorCode(StrEnum):
     STORE_OBJECT_MISSING = "store_object_missing"
     STORE_OTHER_HOST = "store_other_host"
     STORE_UNAVAILABLE = "store_unavailable"
+    STORED_LIMIT = "stored_limit"
     TAINTS_INVALID = "taints_invalid"
     THROTTLED = "throttled"
     TOO_LARGE = "too_large"
@@ -127,6 +133,10 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.DRAIN_STALE: ErrorKind(409, "The node's jobs have changed"),
     ErrorCode.EMAIL_INVALID: ErrorKind(400, "Invalid address"),
     ErrorCode.EVENTS_GONE: ErrorKind(410, "Events expired"),
+    ErrorCode.FILE_CHANGED: ErrorKind(409, "The file has another SHA-256"),
+    ErrorCode.FILE_INCOMPLETE: ErrorKind(409, "Files are missing"),
+    ErrorCode.FILE_OFFSET: ErrorKind(409, "The file goes on elsewhere"),
+    ErrorCode.FILES_REMOVED: ErrorKind(410, "Files removed by retention"),
     ErrorCode.FORBIDDEN: ErrorKind(403, "Not allowed"),
     ErrorCode.GPU_BUSY: ErrorKind(409, "The GPU has work"),
     ErrorCode.HAS_RUN: ErrorKind(409, "The job has run already"),
@@ -164,6 +174,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.NOT_WAITING: ErrorKind(409, "The job is not waiting"),
     ErrorCode.OVER_PROJECT_LIMIT: ErrorKind(400, "Above the project's limit"),
     ErrorCode.OVER_TIME_LIMIT: ErrorKind(400, "Above the longest time limit"),
+    ErrorCode.PATH_INVALID: ErrorKind(400, "Invalid path"),
     ErrorCode.PATTERN_INVALID: ErrorKind(400, "Invalid pattern"),
     ErrorCode.PENDING_LIMIT: ErrorKind(409, "Too many waiting jobs"),
     ErrorCode.POLICY_INVALID: ErrorKind(400, "Invalid policy"),
@@ -182,6 +193,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.STORE_OBJECT_MISSING: ErrorKind(500, "Stored bytes are missing"),
     ErrorCode.STORE_OTHER_HOST: ErrorKind(503, "Stored on another web host"),
     ErrorCode.STORE_UNAVAILABLE: ErrorKind(503, "The store does not answer"),
+    ErrorCode.STORED_LIMIT: ErrorKind(409, "The project may not store more"),
     ErrorCode.TAINTS_INVALID: ErrorKind(400, "Invalid taints"),
     ErrorCode.THROTTLED: ErrorKind(429, "Too many requests"),
     ErrorCode.TOO_LARGE: ErrorKind(413, "Request body too large"),

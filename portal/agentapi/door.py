@@ -36,6 +36,8 @@ REPORTED_KIB = BucketRate(burst=8_192, per_second=1_024)
 LOG_CHUNKS = BucketRate(burst=400, per_second=100)
 # Calls of one node with metrics of jobs. An agent makes one a second at most.
 METRICS_CALLS = BucketRate(burst=20, per_second=2)
+# Calls with files of one node, of which each has at most 4 MiB: a folder of many small files.
+FILE_CALLS = BucketRate(burst=400, per_second=200)
 # Greetings and unknown tokens of one address that are looked at together. A thousand nodes behind
 # one address come back at once when the portal was restarted.
 MAX_CALLS_INSIDE = 1_000
@@ -59,6 +61,7 @@ class Door:
         self.reported_kib = TokenBuckets(REPORTED_KIB, clock=clock)
         self.log_chunks = TokenBuckets(LOG_CHUNKS, clock=clock)
         self.metrics_calls = TokenBuckets(METRICS_CALLS, clock=clock)
+        self.file_calls = TokenBuckets(FILE_CALLS, clock=clock)
         self._hellos = TokenBuckets(HELLOS, clock=clock)
         self._refused_tokens = TokenBuckets(REFUSED_TOKENS, clock=clock)
         self._refused_greetings = TokenBuckets(REFUSED_GREETINGS, clock=clock)

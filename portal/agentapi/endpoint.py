@@ -36,6 +36,7 @@ from agents.contract.log_batch import MAX_LOG_BATCH_BODY_BYTES, NewLogBytes, unp
 from agents.contract.telemetry import TelemetryRequest
 from portal.agentapi import enrolment, sync
 from portal.agentapi.door import door, too_frequent
+from portal.agentapi.file_calls import file_call, file_call_name
 from portal.agentapi.http import (
     Disconnected,
     Receive,
@@ -46,7 +47,8 @@ from portal.agentapi.http import (
     read_body,
     read_json,
     require_tls,
-    send_json,
+    send_answer,
+    whole_number,
 )
 from portal.agentapi.job_metrics import job_metrics_accept
 from portal.agentapi.logs import LogCall, log_append, logs_append
@@ -56,6 +58,7 @@ from portal.agentapi.telemetry import telemetry_accept
 from portal.agentapi.threads import (
     RunInThread,
     run_in_decode_thread,
+    run_in_file_thread,
     run_in_log_thread,
     run_in_thread,
 )
@@ -110,13 +113,15 @@ async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
         AGENT_CALLS.labels(_call_name(scope), str(status)).inc()
         # Of a large body that was refused, the rest is not worth reading.
         is_unread = status >= 400 and announced_bytes(scope, MAX_BODY_BYTES) > DRAINED_BYTES
-        await send_json(send, status, value, retry_after=retry_after, closes=is_unread)
+        await send_answer(send, status, value, retry_after=retry_after, closes=is_unread)
 
 
 def _call_name(scope: Scope) -> str:
-    """The call, without the replica whose log it is."""
+    """The call, without the replica, file or tree that it is about."""
     if LOG.fullmatch(scope["path"]):
         return "log"
+    if name := file_call_name(scope["path"]):
+        return name
     is_known = scope["path"] in NAMED_PATHS
     return scope["path"].rpartition("/")[2] if is_known else "unknown"
 
@@ -140,7 +145,7 @@ def _refusal(error: Exception) -> ContractError | None:
                 ContractErrorCode.UNAVAILABLE, "the database is unavailable: try again"
             )
         case StoreError():
-            log.warning("agents keep their logs for now: %s", error)
+            log.warning("agents keep their bytes for now: %s", error)
             return ContractError(ContractErrorCode.UNAVAILABLE, error.sentence)
         case _:
             return None
@@ -165,6 +170,9 @@ async def _respond(scope: Scope, receive: Receive) -> tuple[int, object]:
     match = LOG.fullmatch(scope["path"])
     if match and scope["method"] == "PUT":
         return 200, await _log(scope, receive, match["replica"])
+    if serve := file_call(scope):
+        await _caller(scope, door().file_calls, run_in_file_thread)
+        return 200, await serve(scope, receive)
     return 404, NO_SUCH
 
 
@@ -248,8 +256,8 @@ async def _job_metrics(scope: Scope, receive: Receive) -> object:
 
 async def _log(scope: Scope, receive: Receive, replica: str) -> object:
     await _caller(scope, door().log_chunks, run_in_log_thread)
-    epoch = _number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
-    offset = _number(
+    epoch = whole_number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
+    offset = whole_number(
         parse_qs(scope["query_string"].decode("latin-1")).get("offset", [""])[0], "offset"
     )
     chunk = NewLogBytes(replica, offset, await read_body(scope, receive, MAX_LOG_CHUNK_BYTES))
@@ -258,17 +266,10 @@ async def _log(scope: Scope, receive: Receive, replica: str) -> object:
 
 async def _logs(scope: Scope, receive: Receive) -> object:
     node_id = await _caller(scope, door().log_chunks, run_in_log_thread)
-    epoch = _number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
+    epoch = whole_number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
     # The caller has paid for one chunk: so many bytes are as good as several.
     more = announced_bytes(scope, MAX_LOG_BATCH_BODY_BYTES) // MAX_LOG_CHUNK_BYTES
     if wait := door().log_chunks.take(node_id, more):
         raise too_frequent(wait)
     chunks = unpack_logs(await read_body(scope, receive, MAX_LOG_BATCH_BODY_BYTES))
     return await logs_append(LogCall(header(scope, "authorization"), epoch, chunks))
-
-
-def _number(text: str, field: str) -> int:
-    # At most 18 digits: what a BIGINT column holds.
-    if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise ContractError(ContractErrorCode.INVALID_FIELD, "expected a whole number", field)
-    return int(text)

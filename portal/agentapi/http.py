@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -116,18 +117,30 @@ def _require_storable(data: Any) -> None:
             _require_storable(item)
 
 
+def whole_number(text: str, field: str) -> int:
+    """Raises ContractError(INVALID_FIELD)."""
+    # At most 18 digits: what a BIGINT column holds.
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise ContractError(ContractErrorCode.INVALID_FIELD, "expected a whole number", field)
+    return int(text)
+
+
 def _too_large(limit: int) -> ContractError:
     return ContractError(ContractErrorCode.TOO_LARGE, f"the body may have at most {limit} bytes")
 
 
-async def send_json(
+async def send_answer(
     send: Send, status: int, value: object, *, retry_after: int = 0, closes: bool = False
 ) -> None:
-    """`retry_after`: seconds for that header; 0 leaves it out. `closes`: a part of the request's
-    body was not read, so the connection cannot carry another call."""
-    body = json.dumps(encode(value), separators=(",", ":")).encode()
+    """`value`: bytes as they are, or what is written as JSON. `retry_after`: seconds for that
+    header; 0 leaves it out. `closes`: a part of the request's body was not read, so the connection
+    cannot carry another call."""
+    if isinstance(value, bytes):
+        kind, body = b"application/octet-stream", value
+    else:
+        kind, body = b"application/json", json.dumps(encode(value), separators=(",", ":")).encode()
     headers = [
-        (b"content-type", b"application/json"),
+        (b"content-type", kind),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
     ]

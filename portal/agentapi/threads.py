@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from django.conf import settings
 from django.db import connections
 
-from portal.platform.site import AGENT_LOG_THREADS
+from portal.platform.site import AGENT_FILE_THREADS, AGENT_LOG_THREADS
 
 Result = TypeVar("Result")
 # A coroutine function as those below.
@@ -35,6 +35,12 @@ async def run_in_log_thread(work: Callable[..., Result], **arguments: object) ->
     """The same in threads of their own, for calls with logs: they are never ahead of a report."""
     run = partial(copy_context().run, _run, work, arguments)
     return await asyncio.get_running_loop().run_in_executor(_log_pool(), run)
+
+
+async def run_in_file_thread(work: Callable[..., Result], **arguments: object) -> Result:
+    """The same in threads of their own, for files of jobs: no log waits for them."""
+    run = partial(copy_context().run, _run, work, arguments)
+    return await asyncio.get_running_loop().run_in_executor(_file_pool(), run)
 
 
 async def run_in_store_thread(work: Callable[..., Result], **arguments: object) -> Result:
@@ -66,6 +72,11 @@ def _store_pool() -> ThreadPoolExecutor:
 @cache
 def _log_pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(AGENT_LOG_THREADS, thread_name_prefix="agentlog")
+
+
+@cache
+def _file_pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(AGENT_FILE_THREADS, thread_name_prefix="agentfile")
 
 
 @cache

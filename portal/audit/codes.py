@@ -92,6 +92,7 @@ class EventCode(StrEnum):
     CARVE = "carve"
     EVENTS_DROPPED = "events_dropped"
     EXTENDED = "extended"
+    FILES_NOT_STORED = "files_not_stored"
     GPU_CLAIMED_TWICE = "gpu_claimed_twice"
     GPU_MOVED = "gpu_moved"
     GPU_PIN = "gpu_pin"
@@ -214,6 +215,7 @@ EVENT_LABELS: dict[EventCode, str] = {
     EventCode.CARVE: "Slice carved ahead of demand",
     EventCode.EVENTS_DROPPED: "Events dropped",
     EventCode.EXTENDED: "Time limit extended",
+    EventCode.FILES_NOT_STORED: "Files not stored",
     EventCode.GPU_CLAIMED_TWICE: "GPU reported by two nodes",
     EventCode.GPU_MOVED: "GPU moved to another node",
     EventCode.GPU_PIN: "GPU pinned",

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from agents.configuration.declaration import Secrecy, settings_of
 from agents.configuration.reading import SettingsReading, read_settings
 from agents.contract.log_lines import password_of
+from portal.platform.files import FileSettings
 from portal.platform.limits import LimitSettings
 from portal.platform.logs import LogSettings
 from portal.platform.process import ProcessSettings
@@ -21,7 +22,13 @@ from portal.platform.site import SiteSettings
 
 @dataclass(frozen=True)
 class Platform(
-    LimitSettings, LogSettings, SignInSettings, SiteSettings, ServerSettings, ProcessSettings
+    LimitSettings,
+    LogSettings,
+    FileSettings,
+    SignInSettings,
+    SiteSettings,
+    ServerSettings,
+    ProcessSettings,
 ):
     """All of them. Times are in seconds, amounts in the named unit."""
 

@@ -8,6 +8,8 @@ from portal.platform.readers import PLANNERS, PORTAL, WEB
 
 # In one web process, beside `agent_threads`: logs wait for each other, never a report for logs.
 AGENT_LOG_THREADS = 2
+# The same for files of jobs: no log waits for them.
+AGENT_FILE_THREADS = 2
 
 
 @dataclass(frozen=True)
@@ -88,4 +90,4 @@ class SiteSettings:
     @property
     def agent_connections(self) -> int:
         """Database connections that the threads for agents' calls of a web process keep."""
-        return self.agent_threads + AGENT_LOG_THREADS
+        return self.agent_threads + AGENT_LOG_THREADS + AGENT_FILE_THREADS

@@ -53,6 +53,7 @@ INSTALLED_APPS = [
     "portal.leases",
     "portal.availability",
     "portal.storage",
+    "portal.files",
     "portal.backup",
     "portal.configuration",
     "portal.key_rotation",

@@ -48,12 +48,12 @@ class UploadedPart:
     newlines: int
 
 
-def upload(stream: str, data: bytes) -> list[UploadedPart]:
+def upload(stream: str, data: bytes, object_bytes: int = SEGMENT_BYTES) -> list[UploadedPart]:
     """Store bytes for the stream, under new names. Raises StoreUnavailable."""
     store = current_store()
     parts = []
-    for start in range(0, len(data), SEGMENT_BYTES):
-        piece = data[start : start + SEGMENT_BYTES]
+    for start in range(0, len(data), object_bytes):
+        piece = data[start : start + object_bytes]
         name = f"{stream}/{uuid.uuid4().hex}"
         store.put(name, piece)
         parts.append(UploadedPart(store, name, len(piece), crc32(piece), piece.count(b"\n")))

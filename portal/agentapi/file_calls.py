@@ -1,0 +1,117 @@
+"""Reads the calls with files from HTTP: which of them it is, its numbers and its body."""
+
+import re
+from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qs
+
+from agents.contract.calls import EPOCH_HEADER
+from agents.contract.codec import decode
+from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.file_transfer import (
+    HAVE_PATH,
+    MAX_FILE_BYTES,
+    MAX_FILE_CHUNK_BYTES,
+    MAX_TREE_BODY_BYTES,
+    SHA256_PATTERN,
+    TREES_PATH,
+    FileContent,
+    HaveRequest,
+    TreeCommitRequest,
+)
+from portal.agentapi.files import (
+    FileCall,
+    chunk_get,
+    chunk_put,
+    file_checked,
+    files_have,
+    room,
+    tree_get,
+    tree_put,
+)
+from portal.agentapi.http import Receive, Scope, header, read_body, read_json, whole_number
+from portal.agentapi.threads import run_in_decode_thread
+
+FILE = re.compile(rf"/agent/v1/files/(?P<sha256>{SHA256_PATTERN})")
+TREE = re.compile(r"/agent/v1/trees/(?P<tree>[0-9a-z-]{1,40})")
+# 1,000 files of at most 120 bytes.
+MAX_HAVE_BYTES = 128 << 10
+
+Serve = Callable[[Scope, Receive], Awaitable[object]]
+
+
+def file_call_name(path: str) -> str:
+    """The call without the file or the tree; empty for other calls."""
+    if path == HAVE_PATH:
+        return "files_have"
+    if FILE.fullmatch(path):
+        return "file"
+    return "tree" if path == TREES_PATH or TREE.fullmatch(path) else ""
+
+
+def file_call(scope: Scope) -> Serve | None:
+    """What serves the call of a node that is known; None for other calls."""
+    method, path = scope["method"], scope["path"]
+    if (method, path) == ("POST", HAVE_PATH):
+        return _have
+    if (method, path) == ("POST", TREES_PATH):
+        return _commit
+    if method in ("PUT", "GET") and FILE.fullmatch(path):
+        return _put if method == "PUT" else _get
+    if method == "GET" and TREE.fullmatch(path):
+        return _tree
+    return None
+
+
+async def _have(scope: Scope, receive: Receive) -> object:
+    body = await read_body(scope, receive, MAX_HAVE_BYTES)
+    request = await run_in_decode_thread(lambda: decode(HaveRequest, read_json(body)))
+    return await files_have(_call(scope, request.replica), request)
+
+
+async def _commit(scope: Scope, receive: Receive) -> object:
+    with room.one():
+        body = await read_body(scope, receive, MAX_TREE_BODY_BYTES)
+        request = await run_in_decode_thread(lambda: decode(TreeCommitRequest, read_json(body)))
+        return await tree_put(_call(scope, request.replica), request)
+
+
+async def _put(scope: Scope, receive: Receive) -> object:
+    content = FileContent(_sha256(scope), _number(scope, "size"))
+    if content.size > MAX_FILE_BYTES:
+        sentence = f"a file has at most {MAX_FILE_BYTES} bytes"
+        raise ContractError(ContractErrorCode.TOO_LARGE, sentence, "size")
+    offset = _number(scope, "offset")
+    with room.one():
+        data = await read_body(scope, receive, MAX_FILE_CHUNK_BYTES)
+        row = await chunk_put(_call(scope), content, offset, data)
+    return await file_checked(row)
+
+
+async def _get(scope: Scope, receive: Receive) -> object:
+    with room.one():
+        return await chunk_get(_call(scope), _sha256(scope), _number(scope, "offset"))
+
+
+async def _tree(scope: Scope, receive: Receive) -> object:
+    match = TREE.fullmatch(scope["path"])
+    tree = match["tree"] if match else ""
+    return await tree_get(_call(scope), tree, _number(scope, "after", "0"))
+
+
+def _call(scope: Scope, replica: str = "") -> FileCall:
+    epoch = whole_number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
+    return FileCall(header(scope, "authorization"), epoch, replica or _query(scope, "replica"))
+
+
+def _sha256(scope: Scope) -> str:
+    match = FILE.fullmatch(scope["path"])
+    return match["sha256"] if match else ""
+
+
+def _number(scope: Scope, name: str, default: str = "") -> int:
+    return whole_number(_query(scope, name) or default, name)
+
+
+def _query(scope: Scope, name: str) -> str:
+    query: bytes = scope["query_string"]
+    return parse_qs(query.decode("latin-1")).get(name, [""])[0]

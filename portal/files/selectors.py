@@ -1,0 +1,119 @@
+"""Reads trees, the files in them, and which of them a node may have."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db.models import Q
+
+from agents.contract.file_transfer import TreeKind
+from portal.accounts.models import User
+from portal.accounts.selectors import projects_of
+from portal.error_codes import ErrorCode
+from portal.errors import Refused
+from portal.files.models import StoredFile, Tree, TreeEntry, TreeQuerySet
+from portal.jobs.models import Job
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRow:
+    """A file of a tree, as it is listed."""
+
+    path: str
+    sha256: str
+    size: int
+    executable: bool
+
+
+def job_trees(job: Job) -> TreeQuerySet:
+    """Outputs and checkpoints of the job, the newest first; also those whose files are gone."""
+    return job.trees.select_related("attempt").newest_first()
+
+
+def visible_tree(user: User, tree: UUID) -> Tree:
+    """Raises Refused(not_found)."""
+    rows = Tree.objects.select_related("job", "project", "attempt")
+    projects = projects_of(user).prefetch_related(None)
+    row = rows.filter(pk=tree, project__in=projects.values("pk")).first()
+    if row is None:
+        raise Refused(ErrorCode.NOT_FOUND, "There is no such tree, or you may not see it")
+    return row
+
+
+def require_files(tree: Tree) -> None:
+    """Raises Refused(files_removed)."""
+    if tree.removed_at is not None:
+        sentence = "These files were removed, as the project keeps them no longer"
+        raise Refused(ErrorCode.FILES_REMOVED, sentence)
+
+
+def tree_rows(tree: Tree, after: int, limit: int) -> list[TreeRow]:
+    """Files of the tree, by path, behind the first `after` ones. One query."""
+    rows = tree.entries.filter(position__gte=after).order_by("position")
+    return _rows(rows.values_list("path", "file__sha256", "file__size", "executable")[:limit])
+
+
+def tree_content(tree: Tree, path: str) -> StoredFile:
+    """The content at that path. Raises Refused(not_found, files_removed)."""
+    require_files(tree)
+    # What no path may have is not asked of the database: PostgreSQL takes no NUL.
+    entry = "\0" not in path and tree.entries.select_related("file").filter(path=path).first()
+    if not entry:
+        raise Refused(ErrorCode.NOT_FOUND, "The tree has no file of that path", "path")
+    return entry.file
+
+
+def newest_checkpoint(job_id: int) -> list[Tree]:
+    """The trees that make up the newest checkpoint of a job, rank 0's first; empty if none was
+    saved, or it was removed. Rank 0 says which step is the newest."""
+    own = Tree.objects.with_files().filter(job=job_id, kind=TreeKind.CHECKPOINT)
+    newest = own.filter(rank=0).newest_first().first()
+    return checkpoint_with_ranks(newest) if newest else []
+
+
+def checkpoint_with_ranks(newest: Tree) -> list[Tree]:
+    """The tree of rank 0, and what other ranks of its attempt saved at the same step."""
+    own = Tree.objects.with_files().filter(job=newest.job_id, kind=TreeKind.CHECKPOINT)
+    others = own.filter(attempt=newest.attempt_id, step=newest.step, rank__gt=0)
+    by_rank: dict[int, Tree] = {}
+    for tree in others.order_by("rank", "created_at"):
+        by_rank[tree.rank] = tree
+    return [newest, *by_rank.values()]
+
+
+def merged_rows(trees: Sequence[Tree], after: int, limit: int) -> tuple[list[TreeRow], int, int]:
+    """A page of the files of all of them, and the number and bytes of all. Where two have a path,
+    the file of the lower rank counts."""
+    if len(trees) == 1:
+        (tree,) = trees
+        return tree_rows(tree, after, limit), tree.file_count, tree.total_bytes
+    columns = ("path", "file__sha256", "file__size", "executable")
+    entries = TreeEntry.objects.filter(tree__in=trees).order_by("-tree__rank")
+    found = {row.path: row for row in _rows(entries.values_list(*columns))}
+    rows = [found[path] for path in sorted(found)]
+    return rows[after : after + limit], len(rows), sum(row.size for row in rows)
+
+
+def content_for_job(job: Job, sha256: str) -> StoredFile | None:
+    """A content that a node which runs the job may read: of its code, or a saved checkpoint."""
+    readable = Q(tree__job=job.pk, tree__kind=TreeKind.CHECKPOINT)
+    if code := code_tree_of(job):
+        readable |= Q(tree=code, tree__project=job.project_id)
+    entry = (
+        TreeEntry.objects.select_related("file")
+        .filter(readable, file__project=job.project_id, file__sha256=sha256)
+        .first()
+    )
+    return entry.file if entry else None
+
+
+def code_tree_of(job: Job) -> UUID | None:
+    """The tree of the code that its request names."""
+    try:
+        return UUID(str(job.request.get("code_tree", "")))
+    except ValueError:
+        return None
+
+
+def _rows(columns: object) -> list[TreeRow]:
+    return [TreeRow(*row) for row in columns]  # type: ignore[attr-defined]
