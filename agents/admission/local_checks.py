@@ -3,7 +3,7 @@
 MPS shares are checked by `agents.mps.refusals`, partitions by `agents.partitioning.diff`.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 
 from agents.admission.policy import NodePolicy
 from agents.contract.collectives import backend_refusal, too_many_processes
@@ -27,6 +27,20 @@ def local_refusal(
     if too_many := too_many_processes(gpus, replica.processes):
         return ReplicaFailure("processes", f"{too_many}; this replica has {gpus}")
     return None
+
+
+def local_refusals(
+    replicas: Collection[DesiredReplica],
+    begun: Container[str],
+    policy: NodePolicy,
+    runtime: RuntimeKind,
+) -> dict[str, ReplicaFailure]:
+    """The replicas, by id, that this node will not run. Pure. `begun`: ids of those that have
+    started here."""
+    readable = [replica for replica in replicas if not replica.unreadable]
+    judged = {replica.id: local_refusal(replica, policy, runtime) for replica in readable}
+    refused = {replica: why for replica, why in judged.items() if why}
+    return refused | unreadable_refusals(replicas, begun)
 
 
 def disk_refusals(

@@ -28,12 +28,15 @@ from agents.health.xids import xid_by_number
 from agents.host.job_disk import JobDisk
 from agents.host.private_files import PRIVATE_UMASK, FolderExposed, make_agent_folder
 from agents.job_metrics.shipping import JobMetricsShipping
+from agents.job_secrets.delivery import ReplicaSecrets
+from agents.job_secrets.memory import secret_memory
 from agents.loop.node import NodeLoop
 from agents.mps.shares import NodeShares
 from agents.mps.support import control_program, mps_support
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.session import Nvml
 from agents.portal.client import PortalClient
+from agents.portal.secret_calls import SecretCalls
 from agents.portal.sync import NodeRetired, PortalSession, enrol
 from agents.runtime.base import Runtime, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
@@ -108,10 +111,13 @@ async def run_agent(settings: AgentSettings) -> None:
     nvml, client = Nvml(), PortalClient(settings.route)
     await enrol(client, identity, settings.name, settings.join_token)
     shares = _shares(settings, policy, nvml)
-    runtime = _runtime(settings, policy, identity.node_id, _grants(settings, policy, nvml, shares))
+    calls = SecretCalls(client, asyncio.get_running_loop())
+    secrets = ReplicaSecrets(secret_memory(settings.var), calls.fetch)
+    grant = secrets.grant(_grants(settings, policy, nvml, shares), settings.runtime)
+    runtime = _runtime(settings, policy, identity.node_id, grant)
     if runtime.injection is not None:
         logging.getLogger("agents").info("device_injection", extra=asdict(runtime.injection))
-    portal_session = PortalSession(client, identity, journal, runtime)
+    portal_session = PortalSession(client, identity, journal, runtime, secrets)
     hardware = Hardware(
         nvml,
         runtime,
@@ -127,7 +133,7 @@ async def run_agent(settings: AgentSettings) -> None:
     hardware.handle_owners.append(telemetry.without_handles)
     job_metrics = JobMetricsShipping(partial(_metrics_file, settings.var))
     report = job_metrics.tap_reports(telemetry.tap_reports(portal_session.report))
-    node = NodeLoop(identity.node_id, journal, hardware, runtime, policy, report, shares)
+    node = NodeLoop(identity.node_id, journal, hardware, runtime, policy, report, shares, secrets)
     node.before_removal.append(job_metrics.before_removal)
     portal_session.node = node
     telemetry.start(lambda: node.rounds)

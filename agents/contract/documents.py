@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from agents.contract.codec import decode, encode, omitted_by_default, rule
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.job_secrets import MAX_SECRETS, DesiredSecret
 from agents.contract.lease import DEFAULT as DEFAULT_LEASE_END
 from agents.contract.node_limits import (
     MAX_DEVICES,
@@ -181,6 +182,10 @@ class DesiredReplica:
     # The job may have saved a checkpoint before: it starts with the tree `checkpoint`, if there is
     # one by now.
     has_checkpoint: bool = field(default=False, metadata=omitted_by_default())
+    # Their values are asked for in a call of their own.
+    secrets: tuple[DesiredSecret, ...] = field(
+        default=(), metadata=omitted_by_default(max_length=MAX_SECRETS)
+    )
     # What the agent could not read of it (`newer_documents`); the portal never sends it.
     unreadable: str = field(default="", metadata=omitted_by_default(max_length=512))
 

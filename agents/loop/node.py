@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from agents.admission.local_checks import disk_refusals, local_refusal, unreadable_refusals
+from agents.admission.local_checks import disk_refusals, local_refusals
 from agents.admission.policy import NodePolicy
 from agents.contract.calls import EventType
 from agents.contract.documents import (
@@ -25,6 +25,7 @@ from agents.facts.ends import RunRecord, StopRecord
 from agents.facts.failures import ReplicaFailure
 from agents.hardware import Hardware
 from agents.host.machine_ids import boot_id
+from agents.job_secrets.delivery import ReplicaSecrets, SecretsAway, without_secrets
 from agents.loop.action_log import ActionLog
 from agents.loop.ends import end_cause, end_failure
 from agents.loop.lease import Lease
@@ -71,6 +72,7 @@ class NodeLoop:
         policy: NodePolicy,
         on_observed: Callable[[ObservedDocument], None],
         shares: NodeShares | None = None,
+        secrets: ReplicaSecrets | None = None,
         new_workers: Callable[[Callable[[], None]], Workers] = Workers,
     ) -> None:
         self.node_id = node_id
@@ -80,6 +82,7 @@ class NodeLoop:
         self.policy = policy
         self.on_observed = on_observed
         self.shares = shares or NodeShares()
+        self.secrets = secrets or without_secrets()
         self.carver = Carver(
             hardware, journal, policy, _boot_seconds, self.wake, injection=runtime.injection
         )
@@ -181,6 +184,7 @@ class NodeLoop:
             key = ("replica", action_subject(action))
             self._workers.begin(key, partial(self._do, action), has_own_thread=is_stop)
         self.journal.forget_environments(self._ended(seen))
+        self.secrets.keep({r.id for r in desired.replicas} | seen.keys())
         # What was begun may have changed them.
         self._report(desired, self._settled_containers() if ready else seen)
 
@@ -264,7 +268,8 @@ class NodeLoop:
             self.journal.shipped_offsets(),
             self.carver.available_devices(self.hardware.idle_devices()),
         )
-        refusals = self._refusals(desired, containers)
+        begun = {k for k, seen in containers.items() if seen.phase is not ContainerPhase.CREATED}
+        refusals = local_refusals(desired.replicas, begun, self.policy, self.runtime.kind)
         wanted = [r for r in desired.replicas if r.id not in failures and r.id not in refusals]
         short = disk_refusals(wanted, containers, self.hardware.facts.disk_mib)
         return LocalState(
@@ -283,15 +288,6 @@ class NodeLoop:
             refusals=refusals | short,
         )
 
-    def _refusals(
-        self, desired: DesiredDocument, containers: dict[str, ContainerStatus]
-    ) -> dict[str, ReplicaFailure]:
-        begun = {k for k, seen in containers.items() if seen.phase is not ContainerPhase.CREATED}
-        readable = [replica for replica in desired.replicas if not replica.unreadable]
-        judged = {r.id: local_refusal(r, self.policy, self.runtime.kind) for r in readable}
-        refused = {replica: why for replica, why in judged.items() if why}
-        return refused | unreadable_refusals(desired.replicas, begun)
-
     def _is_shipped(self, replica: str, offset: int) -> bool:
         return not self.runtime.log(replica, offset, 1)
 
@@ -308,6 +304,8 @@ class NodeLoop:
             self.action_log.done(action)
         except ImageAbsent as absent:
             self._pulls.begin(absent.image)
+        except SecretsAway as away:
+            log.info("secrets_away", extra={"replica": action_subject(action), "why": str(away)})
         except RuntimeFailure as failure:
             self.journal.record_failure(
                 action_subject(action), ReplicaFailure(failure.code, failure.sentence)
@@ -317,6 +315,7 @@ class NodeLoop:
         match action:
             case PrepareReplica(replica, devices):
                 self.runtime.require_image(replica.image)
+                self.secrets.deliver(replica)
                 intent = self.journal.record_intent(f"prepare {replica.id} fence {replica.fence}")
                 self.shares.prepare_devices(replica, devices, self._view, self.journal)
                 self.runtime.prepare(replica, devices)
@@ -347,6 +346,7 @@ class NodeLoop:
     def _start(self, replica: DesiredReplica, devices: tuple[str, ...]) -> None:
         if replica.rendezvous is None:
             return
+        self.secrets.deliver(replica)
         self.journal.record_start(replica.id, RunRecord(self.boot_id, replica.grace_seconds))
         self.shares.prepare_devices(replica, devices, self._view, self.journal)
         self.runtime.start(replica, devices, replica.rendezvous)

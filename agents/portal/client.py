@@ -35,6 +35,7 @@ from agents.contract.job_metrics import (
     JobMetricsRequest,
     JobMetricsResponse,
 )
+from agents.contract.job_secrets import SECRETS_PATH, SecretsResponse
 from agents.contract.log_batch import LogBatchResponse, LogChunkResult, NewLogBytes, pack_logs
 from agents.contract.newer_documents import read_newer_desired
 from agents.contract.telemetry import TelemetryRequest, TelemetryResponse
@@ -104,6 +105,10 @@ class PortalClient:
         """New bytes of several logs, each replica once. Raises PortalOlder."""
         body = {"content": pack_logs(chunks)}
         return _read(LogBatchResponse, await self._send("POST", LOGS_PATH, **body)).results
+
+    async def secrets(self, replica: str) -> SecretsResponse:
+        answer = await self._send("POST", SECRETS_PATH.format(replica=replica))
+        return _read(SecretsResponse, answer)
 
     async def telemetry(self, request: TelemetryRequest) -> TelemetryResponse:
         return _read(TelemetryResponse, await self._post(TELEMETRY_PATH, request))

@@ -5,6 +5,7 @@ import bisect
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from agents.contract.calls import MAX_LOG_CHUNK_BYTES
 from agents.contract.errors import ContractError, ContractErrorCode
@@ -14,6 +15,7 @@ from agents.contract.log_batch import (
     LogChunkResult,
     NewLogBytes,
 )
+from agents.job_secrets.delivery import ReplicaSecrets
 from agents.portal.client import PortalClient, PortalOlder
 from agents.runtime.base import ContainerPhase, ContainerStatus, Runtime
 from agents.state.journal import Journal
@@ -42,6 +44,7 @@ class LogShipping:
     journal: Journal
     runtime: Runtime
     wake: Callable[[], None]
+    secrets: ReplicaSecrets
     # The portal is older than calls with several logs.
     sends_each_alone: bool = False
     # Whether a replica has a log, as last seen.
@@ -86,11 +89,17 @@ class LogShipping:
                 self._next, is_cut = replica, True
                 break
             limit, offset = min(room, MAX_LOG_CHUNK_BYTES), shipped.get(replica, 0)
-            if data := self.runtime.log(replica, offset, limit):
+            if data := self._read(containers[replica], offset, limit):
                 chunks.append(NewLogBytes(replica, offset, data))
                 room -= len(data)
                 is_cut |= len(data) == limit
         return NewBytes(containers, shipped, chunks, is_cut)
+
+    def _read(self, seen: ContainerStatus, offset: int, limit: int) -> bytes:
+        """Bytes of its log, without its secrets."""
+        is_complete = seen.phase is ContainerPhase.EXITED
+        read = partial(self.runtime.log, seen.replica)
+        return self.secrets.read_log(seen.replica, read, offset, limit, is_complete=is_complete)
 
     async def _sent(self, chunks: list[NewLogBytes]) -> list[LogChunkResult]:
         """One result for each chunk."""

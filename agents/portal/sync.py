@@ -15,6 +15,7 @@ from dataclasses import replace
 from agents.contract.calls import MAX_LONG_POLL_SECONDS, EventType, SyncRequest
 from agents.contract.documents import DesiredDocument, ObservedDocument, ReplicaState, digest
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.job_secrets.delivery import ReplicaSecrets, without_secrets
 from agents.loop.node import TICK_SECONDS, NodeLoop
 from agents.portal.client import PortalBarred, PortalClient, PortalUnreachable
 from agents.portal.log_shipping import LogShipping
@@ -71,7 +72,12 @@ class PortalSession:
     """The agent's side. Set `node` before `run`; `report` may be called from any thread."""
 
     def __init__(
-        self, client: PortalClient, identity: AgentIdentity, journal: Journal, runtime: Runtime
+        self,
+        client: PortalClient,
+        identity: AgentIdentity,
+        journal: Journal,
+        runtime: Runtime,
+        secrets: ReplicaSecrets | None = None,
     ) -> None:
         self.client = client
         self.identity = identity
@@ -88,7 +94,7 @@ class PortalSession:
         self._changed = asyncio.Event()
         self._accept_lock = asyncio.Lock()
         self._has_greeted = asyncio.Event()
-        self._logs = LogShipping(client, journal, runtime, self._wake)
+        self._logs = LogShipping(client, journal, runtime, self._wake, secrets or without_secrets())
         # Replicas that run or have ended, as last reported, with their states.
         self._states: frozenset[tuple[str, ReplicaState]] = frozenset()
         self._has_new_logs = asyncio.Event()

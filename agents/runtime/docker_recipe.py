@@ -58,7 +58,7 @@ class ContainerRecipe:
         grant = self.grant(replica, devices)
         return {
             "image": replica.image,
-            "command": launch_command(replica),
+            "command": [*grant.wrapper, *launch_command(replica)],
             "entrypoint": [],
             "environment": self.environment(replica, devices, rendezvous),
             "mounts": _mounts(grant),
@@ -111,7 +111,11 @@ class ContainerRecipe:
 
 def _mounts(grant: Grant) -> list[Mount]:
     """If one is mounted at /dev/shm, `shm_size` has no effect."""
-    return [Mount(target, source, type="bind") for source, target in grant.mounts]
+    mounts = [Mount(target, source, type="bind") for source, target in grant.mounts]
+    return mounts + [
+        Mount(target, source, type="bind", read_only=True)
+        for source, target in grant.read_only_mounts
+    ]
 
 
 def _open_files() -> int:

@@ -14,6 +14,10 @@ class Grant:
     env: dict[str, str] = field(default_factory=dict)
     # Folders of the host, as (source, target in the container).
     mounts: tuple[tuple[str, str], ...] = ()
+    # The same for folders and files that the replica cannot write to.
+    read_only_mounts: tuple[tuple[str, str], ...] = ()
+    # Words before its command: a program that changes something and then becomes the command.
+    wrapper: tuple[str, ...] = ()
     cpus: str = ""
     memory_nodes: str = ""
 

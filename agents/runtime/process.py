@@ -113,8 +113,10 @@ class ProcessRuntime:
         env |= replica_environment(replica, devices, rendezvous, str(home / "work"))
         # Without a container only CUDA itself keeps a process from the other devices.
         env |= {"CUDA_VISIBLE_DEVICES": ",".join(devices)}
-        env |= self.grant(replica, devices).env
-        go = {"command": launch_command(replica), "env": env, "cwd": str(home / "work")}
+        grant = self.grant(replica, devices)
+        env |= grant.env
+        command = [*grant.wrapper, *launch_command(replica)]
+        go = {"command": command, "env": env, "cwd": str(home / "work")}
         write(home / "go.json", go)
         _open_gate(home)
 

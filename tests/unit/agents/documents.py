@@ -19,6 +19,7 @@ from agents.contract.documents import (
     SliceKind,
     SliceProblem,
 )
+from agents.contract.job_secrets import DesiredSecret, SecretForm
 from agents.contract.pulls import ObservedPull
 from agents.contract.topology import (
     FabricClique,
@@ -30,6 +31,7 @@ from agents.contract.topology import (
 )
 
 GPU = "GPU-5a1d"
+SECRETS = (DesiredSecret("HF_TOKEN"), DesiredSecret("WANDB_API_KEY", SecretForm.ENV))
 PLACE = {"gpu_uuid": GPU, "profile": "2g.35gb", "start": 4, "size": 2}
 
 
@@ -63,7 +65,10 @@ def a_desired(**fields):
         "revision": 3,
         "gpus": (DesiredGpu(GPU, GpuMode.MIG),),
         "slices": (DesiredSlice(id="s-1", **PLACE),),
-        "replicas": (a_replica(), a_replica(id="r-2", rank=0, rendezvous=None, devices=())),
+        "replicas": (
+            a_replica(),
+            a_replica(id="r-2", rank=0, rendezvous=None, devices=(), secrets=SECRETS),
+        ),
         "allow_mass_removal": True,
     }
     return DesiredDocument(**whole | fields)

@@ -1,0 +1,1 @@
+"""Secrets of jobs on their node: fetched, kept in memory, and hidden in logs."""
