@@ -25,6 +25,7 @@ from agents.contract.documents import (
 )
 from portal.allocations.models import Allocation
 from portal.database.kept_queries import KeptSelect, ListOf
+from portal.files.selectors import jobs_with_checkpoint
 from portal.inventory.models import Gpu, Node
 from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import DesiredState, Replica
@@ -93,6 +94,7 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
         replica = rows[0].replica
         replicas[replica.node_id].append(replica)
     rendezvous = _rendezvous([row for rows in replicas.values() for row in rows])
+    saved = _jobs_with_checkpoint(row for rows in replicas.values() for row in rows)
     return {
         node.pk: CompiledDocument(
             DesiredDocument(
@@ -101,7 +103,7 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
                 gpus=tuple(gpus[node.pk]),
                 slices=tuple(sorted(slices[node.pk], key=lambda row: row.id)),
                 replicas=tuple(
-                    _replica(row, devices[row.pk], rendezvous.get(row.attempt_id))
+                    _replica(row, devices[row.pk], rendezvous.get(row.attempt_id), saved)
                     for row in replicas[node.pk]
                     if row.desired_state != DesiredState.GONE
                 ),
@@ -175,7 +177,18 @@ def _rendezvous(replicas: list[Replica]) -> dict[int, Rendezvous]:
     }
 
 
-def _replica(row: Replica, devices: list[Allocation], meet: Rendezvous | None) -> DesiredReplica:
+def _jobs_with_checkpoint(replicas: Iterable[Replica]) -> frozenset[int]:
+    """Jobs that an earlier attempt has saved. Nothing is asked for first attempts."""
+    jobs = {row.attempt.job_id for row in replicas if row.attempt.number > 1}
+    return jobs_with_checkpoint(jobs) if jobs else frozenset()
+
+
+def _replica(
+    row: Replica,
+    devices: list[Allocation],
+    meet: Rendezvous | None,
+    saved: frozenset[int],
+) -> DesiredReplica:
     job = row.attempt.job
     request = parse_stored_request(job.request)
     return DesiredReplica(
@@ -203,4 +216,5 @@ def _replica(row: Replica, devices: list[Allocation], meet: Rendezvous | None) -
         time_limit_seconds=seconds_left(job),
         rendezvous=meet,
         disk_mib=job.disk_mib,
+        has_checkpoint=job.pk in saved,
     )

@@ -1,6 +1,6 @@
 """Reads trees, the files in them, and which of them a node may have."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -69,6 +69,12 @@ def newest_checkpoint(job_id: int) -> list[Tree]:
     own = Tree.objects.with_files().filter(job=job_id, kind=TreeKind.CHECKPOINT)
     newest = own.filter(rank=0).newest_first().first()
     return checkpoint_with_ranks(newest) if newest else []
+
+
+def jobs_with_checkpoint(jobs: Iterable[int]) -> frozenset[int]:
+    """Those of these jobs that have saved one, by primary key. One query."""
+    saved = Tree.objects.with_files().filter(job__in=list(jobs), kind=TreeKind.CHECKPOINT, rank=0)
+    return frozenset(pk for pk in saved.values_list("job", flat=True) if pk is not None)
 
 
 def checkpoint_with_ranks(newest: Tree) -> list[Tree]:

@@ -8,6 +8,7 @@ from django.utils import timezone
 from portal.celery import app
 from portal.leases.services import run_exclusively
 from portal.retention.events import events_remove
+from portal.retention.files import files_remove
 from portal.retention.limits import RetentionLimits
 from portal.retention.logs import logs_remove
 from portal.storage.errors import StoreError
@@ -30,9 +31,15 @@ def event_limits() -> RetentionLimits:
     return RetentionLimits(platform.event_retention_days, platform.event_retention_mib)
 
 
+def file_limits() -> RetentionLimits:
+    return RetentionLimits(settings.PLATFORM.files_kept_days, 0)
+
+
 def retention_run() -> None:
-    """One batch of each kind. A store that does not answer delays logs only."""
+    """One batch of each kind. A store that does not answer delays only bytes."""
     now = timezone.now()
+    if removed := files_remove(limits=file_limits(), now=now):
+        log.info("retention removed the files of %s trees", removed)
     if removed := events_remove(limits=event_limits(), now=now):
         log.info("retention removed %s events", removed)
     try:

@@ -1,4 +1,4 @@
-"""Where logs are kept, how much there is of logs and events, and when they are removed."""
+"""Where logs are kept, how much there is of logs, files and events, and when they are removed."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,10 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from portal.retention.events import events_use
+from portal.retention.files import files_use
 from portal.retention.limits import StoredUse
 from portal.retention.logs import logs_use
-from portal.retention.tasks import event_limits, log_limits
+from portal.retention.tasks import event_limits, file_limits, log_limits
 from portal.storage.errors import StoreUnavailable
 from portal.storage.models import ByteStore
 from portal.storage.stores import current_store, reachable_stores
@@ -39,6 +40,7 @@ def storage(request: AuthenticatedHttpRequest) -> HttpResponse:
     context = {
         "uses": [
             UseRow(_("Logs"), logs_use(log_limits())),
+            UseRow(_("Files"), files_use(file_limits())),
             UseRow(_("Events"), events_use(event_limits()), is_estimate=True),
         ],
         "stores": [(row, row.key == (store and store.key), row.key in reachable) for row in rows],
