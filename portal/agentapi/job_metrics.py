@@ -31,22 +31,22 @@ def job_metrics_accept(*, authorization: str, request: JobMetricsRequest) -> Job
 def _check(request: JobMetricsRequest) -> None:
     batches = request.batches
     if len({batch.replica.lower() for batch in batches}) < len(batches):
-        raise _invalid("each replica may be there once", "batches.replica")
+        raise _refusal("each replica may be there once", "batches.replica")
     if any(batch.end < batch.offset for batch in batches):
-        raise _invalid("a batch ends before it begins", "batches.end")
+        raise _refusal("a batch ends before it begins", "batches.end")
     for batch in batches:
         if len({series.name for series in batch.series}) < len(batch.series):
-            raise _invalid("each name may be there once", "batches.series.name")
+            raise _refusal("each name may be there once", "batches.series.name")
         for series in batch.series:
             if not series.steps or len(series.steps) != len(series.values):
-                raise _invalid("each step needs its value", "batches.series.steps")
+                raise _refusal("each step needs its value", "batches.series.steps")
             if not all(math.isfinite(float(v)) for v in (series.low, series.high, *series.values)):
-                raise _invalid("a value is not finite", "batches.series.values")
+                raise _refusal("a value is not finite", "batches.series.values")
     if sum(len(s.steps) for batch in batches for s in batch.series) > MAX_POINTS:
-        raise _invalid(f"a call has at most {MAX_POINTS} points", "batches")
+        raise _refusal(f"a call has at most {MAX_POINTS} points", "batches")
 
 
-def _invalid(sentence: str, field: str) -> ContractError:
+def _refusal(sentence: str, field: str) -> ContractError:
     return ContractError(ContractErrorCode.INVALID_FIELD, sentence, field)
 
 

@@ -9,6 +9,7 @@ from portal.web.account import views as account_views
 from portal.web.account.welcome import Welcome
 from portal.web.cluster import views as cluster_views
 from portal.web.cluster.stream import cluster_stream
+from portal.web.comparison import views as comparison_views
 from portal.web.home import views as home_views
 from portal.web.home.stream import home_stream
 from portal.web.job import log_page
@@ -78,6 +79,8 @@ urlpatterns = [
     path("jobs.csv", jobs_export.jobs_csv, name="jobs_csv"),
     path("jobs/cancel", jobs_views.bulk_cancel, name="bulk_cancel"),
     path("jobs/stream", jobs_stream, name="jobs_stream"),
+    path("jobs/compare", comparison_views.compare, name="compare"),
+    path("jobs/compare.csv", comparison_views.compare_csv, name="compare_csv"),
     path("search/", search_views.search, name="search"),
     path("search/options", search_views.search_options, name="search_options"),
     path("queue/", queue_views.queue, name="queue"),

@@ -91,6 +91,7 @@ TABLE: dict[str, Row] = {
             "link Audit": ROOT,
         }
     ),
+    "web:compare": Row({"heading Choose jobs": ALL, "button Compare": ALL}),
     **dict.fromkeys(("web:job", "web:job_logs"), Row(TABS_OF_JOB | {"searchbox": ALL})),
     "web:job_metrics": Row(TABS_OF_JOB),
     "web:job_events": Row(TABS_OF_JOB | {"heading Timeline": ALL}),

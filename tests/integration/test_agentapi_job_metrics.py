@@ -19,22 +19,11 @@ from portal.job_metrics.models import MetricSeries, MetricsPosition
 from portal.jobs.models import Attempt, Replica
 from portal.live.listener import subscribe
 from tests.support.agent_calls import an_agent, code_of, run
+from tests.support.job_metrics import MARK
+from tests.support.job_metrics import series_points as points
 from tests.support.replica_rows import a_replica
 
 pytestmark = pytest.mark.django_db(transaction=True)
-MARK = 7
-
-
-def points(name: str, *pairs: tuple[int, float]) -> SeriesPoints:
-    values = [value for _, value in pairs]
-    return SeriesPoints(
-        name,
-        len(pairs),
-        repr(float(min(values))),
-        repr(float(max(values))),
-        tuple(step for step, _ in pairs),
-        tuple(repr(float(value)) for value in values),
-    )
 
 
 def a_batch(replica, offset: int, end: int, *series: SeriesPoints, part=0, skipped=()):

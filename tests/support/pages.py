@@ -34,6 +34,7 @@ PAGES: dict[str, PageOf] = {
     "web:home": PageOf(),
     "web:request": PageOf(),
     "web:jobs": PageOf(),
+    "web:compare": PageOf(query="?job={job}"),
     "web:queue": PageOf(),
     "web:search": PageOf(query="?q=a"),
     "web:job": PageOf(args=("{job}",)),
@@ -130,6 +131,7 @@ EXCUSED: dict[str, str] = {
     "web:unfreeze": POSTED,
     "web:dispute": POSTED,
     "web:jobs_csv": FILE,
+    "web:compare_csv": FILE,
     "web:queue_csv": FILE,
     "web:usage_file": FILE,
     "web:audit_csv": FILE,
@@ -206,7 +208,9 @@ def gone() -> set[str]:
 
 def address(name: str, known: dict[str, str]) -> str:
     page = PAGES[name]
-    return reverse(name, args=[arg.format(**known) for arg in page.args]) + page.query
+    return reverse(name, args=[arg.format(**known) for arg in page.args]) + page.query.format(
+        **known
+    )
 
 
 def _names(patterns: list[URLPattern | URLResolver], space: str) -> Iterator[str]:

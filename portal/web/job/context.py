@@ -20,6 +20,7 @@ from portal.web.job.extension import can_extend
 from portal.web.job.log_tab import job_log, log_end
 from portal.web.job.metrics import job_metrics
 from portal.web.job.place import job_place
+from portal.web.job.reported import reported_metrics
 from portal.web.job.request_card import request_card
 from portal.web.job.request_tab import job_spec
 from portal.web.job.result import job_result
@@ -108,7 +109,8 @@ def tab_context(
             last_event = events[-1].pk if events else 0
             return {"log": job_log(view, page["attempts"], last_event=last_event)}
         case "metrics":
-            return {"metrics": job_metrics(job, page["attempt"])}
+            reported = reported_metrics(job)
+            return {"metrics": job_metrics(job, page["attempt"]), "reported": reported}
         case "spec":
             return {"spec": job_spec(user, job)}
         case "results":

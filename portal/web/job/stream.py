@@ -37,6 +37,7 @@ from portal.event_stream import (
     stream_owner,
     stream_user,
 )
+from portal.job_metrics.selectors import reported_at
 from portal.jobs.models import Job, Replica
 from portal.jobs.selectors import job_visible
 from portal.live.bell import QUEUE
@@ -198,6 +199,8 @@ def _read_update(
                 html = render_to_string("web/job/log_update.html", {"update": log})
                 events.append(sse_event("log", html, id=str(cursor)))
         state = (*state, notice)
+        if followed.tab == "metrics":
+            state = (*state, reported_at(job))
         has_parts = is_stale or state != before.state
         if has_parts:
             events.append(sse_event("page", _parts(user, job, followed, notice), id=str(cursor)))

@@ -1,0 +1,1 @@
+"""Metrics of chosen jobs beside each other."""
