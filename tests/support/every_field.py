@@ -6,6 +6,7 @@ from typing import Any
 EVERY_FIELD: dict[str, Any] = {
     "kind": "notebook",
     "launcher": "torchrun",
+    "code": "8c5b0a3e-2f41-4a7d-9a63-0d9f3c1e7b52",
     "replicas": 2,
     "processes": 1,
     "device": {"gpus": 2, "models": ["H200"]},

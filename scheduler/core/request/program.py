@@ -1,10 +1,11 @@
-"""Reads the program of a container: the command and the environment.
+"""Reads the program of a container: the command, its code and the environment.
 
 Each reader reports problems to `refuse` and returns a valid value in any case.
 """
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from agents.contract.environment import is_environment_name, is_reserved
 from agents.contract.message import Message
@@ -29,6 +30,16 @@ def read_command(value: Any, refuse: Refuse) -> tuple[str, ...]:
             sentence = Message("no NUL character, and at most %(n)s characters", n=MAX_WORD)
             refuse(f"command.{index}", ProblemCode.VALUE, sentence)
     return tuple(str(word) for word in value)
+
+
+def read_code(value: Any, refuse: Refuse) -> str:
+    """The id of a code tree, as UUIDs are written; "" without one."""
+    try:
+        return str(UUID(value.strip())) if value else ""
+    except (AttributeError, ValueError):
+        sentence = "write the id of code that was sent with tessera submit --sync"
+        refuse("code", ProblemCode.VALUE, sentence)
+        return ""
 
 
 def read_env(value: Any, refuse: Refuse) -> dict[str, str]:

@@ -17,7 +17,7 @@ from scheduler.core.model.snapshot import DeviceRequest, Priority
 from scheduler.core.request.choices import CHOICES
 from scheduler.core.request.conditions import read_after, read_begin, read_node_labels, read_notify
 from scheduler.core.request.device import read_device
-from scheduler.core.request.program import read_command, read_env
+from scheduler.core.request.program import read_code, read_command, read_env
 from scheduler.core.request.quantities import (
     read_cpu_milli,
     read_disk_mib,
@@ -229,6 +229,9 @@ class RequestReader:
         value = self._given("command")
         return () if value is None else read_command(value, self.refuse)
 
+    def _code(self) -> str:
+        return read_code(self.data.get("code", ""), self.refuse)
+
     def _time_limit(self) -> int:
         limits = self.limits
         seconds = self._amount(BY_NAME["time_limit"])
@@ -382,6 +385,7 @@ class RequestReader:
 OWN_READERS: Mapping[str, Callable[[RequestReader], Any]] = {
     "image": RequestReader._image,
     "command": RequestReader._command,
+    "code": RequestReader._code,
     "processes": RequestReader._processes,
     "disk": RequestReader._disk,
     "time_limit": RequestReader._time_limit,

@@ -159,6 +159,8 @@ class JobRequest:
     """Taints that its nodes may have."""
     disk_mib: int = 0
     """0 if none is requested."""
+    code: str = ""
+    """The id of a code tree of the project; empty without one."""
     limit_is_chosen: bool = field(default=True, compare=False)
     """Whether the request set the time limit. It tells how the request was read, so it does not
     take part in comparisons."""

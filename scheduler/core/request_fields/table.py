@@ -53,6 +53,16 @@ FIELDS: tuple[RequestField, ...] = (
         attribute="command",
     ),
     RequestField(
+        *("code", _TEXT, _WHAT, "Code"),
+        "The id of a folder that tessera submit --sync has sent. The command starts in it; it is "
+        "read-only.",
+        default_text="none",
+        attribute="code",
+        example="8c5b0a3e-2f41-4a7d-9a63-0d9f3c1e7b52",
+        flags=("--code",),
+        is_optional_in_storage=True,
+    ),
+    RequestField(
         # Its choices are files of agents/launchers/.
         *("launcher", _CHOICE, _WHAT, "Launcher", "Starts the processes of a replica."),
         default="none",
