@@ -21,6 +21,7 @@ class ErrorCode(StrEnum):
     BUSY = "busy"
     CHANGE_INVALID = "change_invalid"
     CHANGES_UNKNOWN = "changes_unknown"
+    CODE_UNKNOWN = "code_unknown"
     DATABASE_UNAVAILABLE = "database_unavailable"
     DAYS_INVALID = "days_invalid"
     DESCRIPTION_INVALID = "description_invalid"
@@ -127,6 +128,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.BUSY: ErrorKind(409, "Another what-if is running"),
     ErrorCode.CHANGE_INVALID: ErrorKind(400, "Invalid change"),
     ErrorCode.CHANGES_UNKNOWN: ErrorKind(400, "Unknown changes"),
+    ErrorCode.CODE_UNKNOWN: ErrorKind(400, "Unknown code"),
     ErrorCode.DATABASE_UNAVAILABLE: ErrorKind(503, "The database does not respond"),
     ErrorCode.DAYS_INVALID: ErrorKind(400, "Invalid number of days"),
     ErrorCode.DESCRIPTION_INVALID: ErrorKind(400, "Invalid description"),

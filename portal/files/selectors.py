@@ -7,7 +7,8 @@ from uuid import UUID
 from django.db.models import Q
 
 from agents.contract.file_transfer import TreeKind
-from portal.accounts.models import User
+from agents.contract.message import Message
+from portal.accounts.models import Project, User
 from portal.accounts.selectors import projects_of
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
@@ -115,10 +116,19 @@ def content_for_job(job: Job, sha256: str) -> StoredFile | None:
 
 def code_tree_of(job: Job) -> UUID | None:
     """The tree of the code that its request names."""
-    try:
-        return UUID(str(job.request.get("code_tree", "")))
-    except ValueError:
-        return None
+    code = job.request.get("code")
+    return UUID(code) if code else None
+
+
+def require_code(project: Project, code: str) -> None:
+    """Raises Refused(code_unknown) unless it is code of the project, and its files are there."""
+    kept = Tree.objects.with_files().filter(project=project, kind=TreeKind.CODE)
+    if not kept.filter(pk=code).exists():
+        sentence = Message(
+            "%(project)s has no code with this id, or it was removed. Send the folder again",
+            project=project.slug,
+        )
+        raise Refused(ErrorCode.CODE_UNKNOWN, sentence, "code")
 
 
 def _rows(columns: object) -> list[TreeRow]:

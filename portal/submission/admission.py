@@ -15,6 +15,7 @@ from portal.catalogue.selectors import require_image_allowed
 from portal.database.kept_queries import KeptSelect
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
+from portal.files.selectors import require_code
 from portal.jobs.models import Job
 from portal.notices.selectors import require_webhook_names
 from portal.planning.inventory_view import current_inventory
@@ -86,15 +87,17 @@ class Admission:
         return self._capacity
 
     def check(self, request: JobRequest) -> RequestCheck:
-        """Check project, image, feasibility and approval.
+        """Check project, image, code, feasibility and approval.
 
-        Raises Refused(project_unknown), and what `require_image_allowed` and
-        `require_webhook_names` raise.
+        Raises Refused(project_unknown), and what `require_image_allowed`, `require_webhook_names`
+        and `require_code` raise.
         """
         membership = self._membership(request.project)
         project = membership.project
         require_image_allowed(project, request.image)
         require_webhook_names(self.user, project, request.notify)
+        if request.code:
+            require_code(project, request.code)
         waiting = waiting_job_from_request(
             request,
             id="check",
