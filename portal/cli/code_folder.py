@@ -83,12 +83,12 @@ def read_code_folder(folder: Path) -> CodeFolder:
     return CodeFolder(files, tuple(sorted(left_out)))
 
 
-Found = tuple[str, Path, os.stat_result]
+FileOnDisk = tuple[str, Path, os.stat_result]
 
 
 def _walk(
     folder: Path, prefix: str, ignores: Sequence[_Ignore], left_out: list[str]
-) -> Iterator[Found]:
+) -> Iterator[FileOnDisk]:
     """The files that are not ignored. A folder that is ignored is not opened, as in git."""
     here = [*ignores, *_own_ignores(folder, prefix)]
     try:
@@ -141,7 +141,7 @@ def _read(path: str, source: Path) -> CodeFile:
     return CodeFile(path, source, size, digest, bool(status.st_mode & stat.S_IXUSR))
 
 
-def _too_large(folder: Path, found: Sequence[Found], total: int) -> str:
+def _too_large(folder: Path, found: Sequence[FileOnDisk], total: int) -> str:
     """Says what to do: what takes the room is mostly a folder that nobody meant to send."""
     tops: dict[str, int] = {}
     for path, _, status in found:
