@@ -30,6 +30,7 @@ from agents.route.portal_route import PortalRoute
 from agents.runtime.base import ContainerStatus, Runtime
 from agents.state.journal import Journal
 from agents.topology.wiring import WiringCache
+from agents.volumes.roots import VolumeRoots
 
 # How old what was read may grow where news never leave a quiet moment.
 REFRESH_SECONDS = 5.0
@@ -52,13 +53,14 @@ class Hardware:
         watch: HealthWatch | None = None,
         share_clients: int = 0,
         job_disk: JobDisk | None = None,
+        volumes: VolumeRoots | None = None,
     ) -> None:
         """A node with a real driver gets a preflight; a simulated one only the `preflight` passed.
 
         `policy`: the node owner's rules, for the preflight, the reserve and the end of the lease.
         `route`: the way to the portal, for the preflight.
         `share_clients`: as in NodeFacts. `job_disk`: None if the node does not report disk for
-        jobs."""
+        jobs. `volumes`: the roots that the policy offers."""
         policy = policy or NodePolicy()
         self.nvml = nvml
         self.watch = watch or HealthWatch()
@@ -67,6 +69,7 @@ class Hardware:
         self._readings = InstanceReadings(nvml)
         self.var = var
         self.job_disk = job_disk or JobDisk()
+        self.volumes = volumes or VolumeRoots(())
         self.wiring = wiring
         self.topology = NodeTopology()
         self.preflight = preflight or Preflight(
@@ -190,7 +193,10 @@ class Hardware:
     def _look_at_disk(self) -> None:
         """A preflight is due as soon as the disk is full, or has space again."""
         free_mib, jobs_mib = disk.free_mib(self.var), self.job_disk.capacity_mib()
-        self.facts = replace(self.facts, disk_free_mib=free_mib, disk_mib=jobs_mib)
+        roots = self.volumes.offered()
+        self.facts = replace(
+            self.facts, disk_free_mib=free_mib, disk_mib=jobs_mib, volume_roots=roots
+        )
         is_full = disk.is_full(self.var)
         if is_full != self._is_full:
             self._is_full = is_full

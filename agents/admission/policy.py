@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from agents.admission.volume_roots import VolumeRoot, read_volume_roots, volumes_refusal
 from agents.contract.documents import DesiredReplica, RuntimeKind
 from agents.contract.environment import is_environment_name, is_reserved
 from agents.contract.image_reference import is_image_allowed, pattern_problem
@@ -73,6 +74,8 @@ class NodePolicy:
     # Tries to pull an image before its replicas fail; seconds that a try may make no progress.
     pull_tries: int = 6
     pull_stall_seconds: int = 300
+    # Folders of this machine below which volumes may be: a table.
+    volumes: tuple[VolumeRoot, ...] = ()
 
     def reserve(self, total: HostCapacity, *, simulated: bool = False) -> HostCapacity:
         """The part of `total` that jobs are not offered.
@@ -96,6 +99,8 @@ class NodePolicy:
             return "CPU or memory is above this node's policy"
         if replica.disk_mib > self.max_disk_mib:
             return "disk is above this node's policy"
+        if why := volumes_refusal(replica, self.volumes):
+            return why
         for name in replica.env:
             if not is_environment_name(name):
                 return f"{name!r} is not a valid environment name"
@@ -130,6 +135,11 @@ def read_policy(path: Path | None) -> NodePolicy:
 def _value(path: Path, name: str, value: Any) -> Any:
     """The value of a key, checked against the type of its default."""
     default = getattr(NodePolicy(), name)
+    if name == "volumes":
+        try:
+            return read_volume_roots(value)
+        except ValueError as error:
+            raise PolicyError(f"{path}: volumes: {error}") from error
     if isinstance(default, tuple):
         if isinstance(value, list) and all(isinstance(text, str) for text in value):
             return tuple(value)

@@ -53,6 +53,8 @@ from agents.telemetry.sampler import Sampler
 from agents.telemetry.service import Telemetry
 from agents.topology.reading import read_topology
 from agents.topology.wiring import WiringCache, topology_report
+from agents.volumes.grants import with_volumes
+from agents.volumes.roots import VolumeRoots
 
 START_ERRORS = (
     NvmlFailure,
@@ -113,7 +115,9 @@ async def run_agent(settings: AgentSettings) -> None:
     shares = _shares(settings, policy, nvml)
     calls = SecretCalls(client, asyncio.get_running_loop())
     secrets = ReplicaSecrets(secret_memory(settings.var), calls.fetch)
-    grant = secrets.grant(_grants(settings, policy, nvml, shares), settings.runtime)
+    volumes = VolumeRoots(policy.volumes, settings.var / "volume_sizes.json")
+    grant = with_volumes(_grants(settings, policy, nvml, shares), volumes, settings.runtime)
+    grant = secrets.grant(grant, settings.runtime)
     runtime = _runtime(settings, policy, identity.node_id, grant)
     if runtime.injection is not None:
         logging.getLogger("agents").info("device_injection", extra=asdict(runtime.injection))
@@ -128,6 +132,7 @@ async def run_agent(settings: AgentSettings) -> None:
         wiring=WiringCache(lambda: _topology(nvml)),
         share_clients=shares.support.share_clients,
         job_disk=JobDisk(_job_folder(settings, runtime), settings.disk_reserve),
+        volumes=volumes,
     )
     telemetry = _telemetry(settings)
     hardware.handle_owners.append(telemetry.without_handles)

@@ -23,6 +23,7 @@ from agents.contract.node_limits import (
 )
 from agents.contract.pulls import ObservedPull
 from agents.contract.topology import NodeTopology
+from agents.contract.volumes import MAX_ROOTS, MAX_VOLUMES, DesiredVolume, OfferedRoot
 from agents.contract.wire_messages import WireMessage
 
 PROTOCOL = 1
@@ -186,6 +187,9 @@ class DesiredReplica:
     secrets: tuple[DesiredSecret, ...] = field(
         default=(), metadata=omitted_by_default(max_length=MAX_SECRETS)
     )
+    volumes: tuple[DesiredVolume, ...] = field(
+        default=(), metadata=omitted_by_default(max_length=MAX_VOLUMES)
+    )
     # What the agent could not read of it (`newer_documents`); the portal never sends it.
     unreadable: str = field(default="", metadata=omitted_by_default(max_length=512))
 
@@ -327,6 +331,10 @@ class NodeFacts:
     # A `LeaseEnd`, or the word of a newer agent.
     on_lease_end: str = field(
         default=str(DEFAULT_LEASE_END), metadata=omitted_by_default(max_length=16)
+    )
+    # The roots of volumes that can be used now.
+    volume_roots: tuple[OfferedRoot, ...] = field(
+        default=(), metadata=omitted_by_default(max_length=MAX_ROOTS)
     )
 
 

@@ -75,7 +75,9 @@ def _examined(hardware: Hardware, unreadable: tuple[str, ...]) -> NodeFacts:
     preflight = hardware.preflight
     older = tuple(f"This agent is older than the portal: {why}" for why in unreadable)
     problems = (
-        hardware.node_problems + older + preflight.problems + hardware.health_effects.sentences
+        *(hardware.node_problems + older + preflight.problems),
+        *hardware.health_effects.sentences,
+        *(problem[:512] for problem in hardware.volumes.problems()),
     )
     return replace(
         hardware.facts, problems=problems[:MAX_PROBLEMS], blocks=preflight.blocks[:MAX_PROBLEMS]

@@ -14,7 +14,7 @@ from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.runtime.base import container_name, free_port
 from agents.runtime.docker_network import HOST
-from agents.runtime.grants import Grant, GrantProvider
+from agents.runtime.grants import Grant, GrantProvider, VolumeMount
 from agents.runtime.injection import Injection
 from agents.runtime.launch import launch_command, replica_environment
 
@@ -112,10 +112,18 @@ class ContainerRecipe:
 def _mounts(grant: Grant) -> list[Mount]:
     """If one is mounted at /dev/shm, `shm_size` has no effect."""
     mounts = [Mount(target, source, type="bind") for source, target in grant.mounts]
-    return mounts + [
+    mounts += [
         Mount(target, source, type="bind", read_only=True)
         for source, target in grant.read_only_mounts
     ]
+    return mounts + [_volume(each) for each in grant.volumes]
+
+
+def _volume(volume: VolumeMount) -> Mount:
+    """Unlike `binds`, a mount creates no folder on the host where there is none."""
+    mount = Mount(volume.target, volume.source, type="bind", read_only=volume.read_only)
+    mount["BindOptions"] = {"NonRecursive": True}
+    return mount
 
 
 def _open_files() -> int:

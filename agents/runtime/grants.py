@@ -7,6 +7,15 @@ from agents.contract.documents import DesiredReplica
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeMount:
+    """A folder of the host in a container, without file systems that are mounted inside it."""
+
+    source: str
+    target: str
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Grant:
     """Additional environment and mounts of one replica, and the CPUs and memory nodes of the host
     that it is bound to, as the kernel lists them (empty: any)."""
@@ -20,6 +29,7 @@ class Grant:
     wrapper: tuple[str, ...] = ()
     cpus: str = ""
     memory_nodes: str = ""
+    volumes: tuple[VolumeMount, ...] = ()
 
 
 NO_GRANT = Grant()

@@ -30,6 +30,7 @@ NODE_CODES: dict[str, FailureCause] = {
     "backend": FailureCause.NODE_REFUSAL,
     "processes": FailureCause.NODE_REFUSAL,
     "unreadable": FailureCause.NODE_REFUSAL,
+    "volume": FailureCause.NODE_REFUSAL,
     "memory_kill": FailureCause.HOST_MEMORY,
 }
 STOP_REASONS: dict[str, FailureCause] = {

@@ -61,6 +61,7 @@ NODE_MESSAGES: dict[str, Promise] = {
     "unmanaged": gettext_lazy("The GPU has slices that Tessera does not manage"),
     "unreadable": gettext_lazy("The node's agent is too old for this job"),
     "vanished": gettext_lazy("Its container has disappeared from the node"),
+    "volume": gettext_lazy("A volume cannot be used on the node"),
 }
 
 

@@ -29,8 +29,10 @@ from agents.contract.topology import (
     NodeTopology,
     ReportedNic,
 )
+from agents.contract.volumes import DesiredVolume, OfferedRoot, VolumeSize
 
 GPU = "GPU-5a1d"
+VOLUMES = (DesiredVolume("images", "datasets", "team/images", "/data", False),)
 SECRETS = (DesiredSecret("HF_TOKEN"), DesiredSecret("WANDB_API_KEY", SecretForm.ENV))
 PLACE = {"gpu_uuid": GPU, "profile": "2g.35gb", "start": 4, "size": 2}
 
@@ -67,7 +69,9 @@ def a_desired(**fields):
         "slices": (DesiredSlice(id="s-1", **PLACE),),
         "replicas": (
             a_replica(),
-            a_replica(id="r-2", rank=0, rendezvous=None, devices=(), secrets=SECRETS),
+            a_replica(
+                id="r-2", rank=0, rendezvous=None, devices=(), secrets=SECRETS, volumes=VOLUMES
+            ),
         ),
         "allow_mass_removal": True,
     }
@@ -79,7 +83,13 @@ def an_observed(**fields):
         "node": "n-1",
         "boot_id": "b-1",
         "facts": NodeFacts(
-            cpu_milli=8_000, runtime=RuntimeKind.PROCESS, problems=("no fabric",), disk_mib=1_024
+            cpu_milli=8_000,
+            runtime=RuntimeKind.PROCESS,
+            problems=("no fabric",),
+            disk_mib=1_024,
+            volume_roots=(
+                OfferedRoot("datasets", True, 10, 20, (VolumeSize("a", 1, 2, True, 3),)),
+            ),
         ),
         "gpus": (ObservedGpu(GPU, 0, "NVIDIA H200", "H200-141GB", 143_771, GpuMode.MIG),),
         "slices": (ObservedSlice(**PLACE, uuid="MIG-1"),),
