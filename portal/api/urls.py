@@ -12,7 +12,7 @@ from portal.api.devices import views as devices
 from portal.api.disputes import views as disputes
 from portal.api.images import views as images
 from portal.api.jobs import action_views as job_actions
-from portal.api.jobs import bulk_cancel_views, bulk_submit_views, event_stream
+from portal.api.jobs import bulk_cancel_views, bulk_submit_views, event_stream, metric_views
 from portal.api.jobs import views as jobs
 from portal.api.limit_requests import views as limit_requests
 from portal.api.me import views as me
@@ -77,6 +77,7 @@ urlpatterns = [
         name="limit-request-decline",
     ),
     path("jobs/<str:job>/logs", jobs.JobLogs.as_view(), name="job-logs"),
+    path("jobs/<str:job>/metrics", metric_views.JobMetricsView.as_view(), name="job-metrics"),
     path("jobs/<str:job>/events", jobs.JobEvents.as_view(), name="job-events"),
     path("events/stream", event_stream.EventStream.as_view(), name="event-stream"),
     path("me", me.MeView.as_view(), name="me"),

@@ -21,6 +21,7 @@ from django_filters.fields import IsoDateTimeField
 
 from portal.accounts.models import User
 from portal.jobs.failure_causes import FailureCause
+from portal.jobs.metric_conditions import MetricConditionsField, parse_conditions
 from portal.jobs.models import Job, Replica
 from portal.jobs.querysets import JobQuerySet
 from portal.jobs.selectors import LABEL
@@ -56,6 +57,10 @@ class FilterMomentField(IsoDateTimeField):
 
 class MomentFilter(df.IsoDateTimeFilter):
     field_class = FilterMomentField
+
+
+class MetricFilter(df.CharFilter):
+    field_class = MetricConditionsField
 
 
 class JobFilters(df.FilterSet):
@@ -102,6 +107,12 @@ class JobFilters(df.FilterSet):
     )
     kind = df.ChoiceFilter(
         choices=[(kind, kind) for kind in KINDS], label=_("Kind"), error_messages=NOT_A_CHOICE
+    )
+    metric = MetricFilter(
+        label=_("Metric"),
+        method="by_metric",
+        max_length=200,
+        help_text="the last value that it reported, such as loss<0.3",
     )
     submitted_after = MomentFilter(
         "submitted_at", "gte", label=_("Submitted on or after"), error_messages=NOT_A_TIME
@@ -160,6 +171,16 @@ class JobFilters(df.FilterSet):
     def by_node(self, rows: QuerySet[Job], _name: str, node: str) -> QuerySet[Job]:
         on_node = Replica.objects.filter(node__name=node).values("attempt__job_id")
         return rows.filter(pk__in=on_node)
+
+    def by_metric(self, rows: QuerySet[Job], _name: str, text: str) -> QuerySet[Job]:
+        """Any replica of the job counts."""
+        for condition in parse_conditions(text):
+            last = {f"metrics__last__{condition.lookup}": condition.value}
+            named = Job.objects.filter(
+                metrics__name=condition.name, **(last if condition.lookup else {})
+            )
+            rows = rows.filter(pk__in=named.values("pk"))
+        return rows
 
     def by_order(self, rows: QuerySet[Job], _name: str, order: str) -> QuerySet[Job]:
         column = ORDERS[order][0].removeprefix("-")

@@ -48,6 +48,11 @@ class JobQuerySerializer(serializers.Serializer[Any]):
         max_length=63, required=False, help_text="a node that the job runs or ran on"
     )
     kind = serializers.ChoiceField(choices=[(kind, kind) for kind in KINDS], required=False)
+    metric = serializers.CharField(
+        max_length=200,
+        required=False,
+        help_text="the last value of what the job reports, such as loss<0.3 or loss<0.3,acc>=0.9",
+    )
     submitted_after = serializers.CharField(
         required=False, help_text="such as 2026-01-31, or 2026-01-31T09:30+00:00"
     )

@@ -60,6 +60,9 @@ def ps(
         list[str] | None,
         typer.Option("--cause", help="only jobs that failed by these, such as gpu_memory"),
     ] = None,
+    metric: Annotated[
+        str, typer.Option(help="only jobs whose last value is so, such as loss<0.3; quote it")
+    ] = "",
     limit: Annotated[int, typer.Option(min=1, max=10_000)] = DEFAULT_LIMIT,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="refresh until Ctrl-C")] = False,
     output: OutputOption = OutputFormat.TABLE,
@@ -70,8 +73,9 @@ def ps(
         "mine": None if everyone else "true",
         "project": project,
         "name": name,
-        "status": state or ([] if everything or cause else list(LIVE_STATUSES)),
+        "status": state or ([] if everything or cause or metric else list(LIVE_STATUSES)),
         "cause": cause or [],
+        "metric": metric,
         "page_size": min(limit, 200),
     }
     if watch and is_terminal(sys.stdout) and output in (OutputFormat.TABLE, OutputFormat.WIDE):

@@ -48,7 +48,7 @@ KIND_LABELS: dict[str, str | Promise] = {
 }
 # "More filters" is unfolded while one of these is set. The bar above shows the project.
 UNFOLDING = (
-    *("reason", "cause", "owner", "node", "kind"),
+    *("reason", "cause", "owner", "node", "kind", "metric"),
     *("submitted_after", "submitted_before"),
 )
 

@@ -1,0 +1,78 @@
+"""The metrics command: what a job reports about itself."""
+
+from typing import Annotated, Any
+
+import typer
+
+from portal.cli.client import api_path
+from portal.cli.context import CliContext, cli_context
+from portal.cli.output import (
+    Column,
+    OutputFormat,
+    OutputOption,
+    print_data,
+    print_message,
+    print_rows,
+)
+from portal.cli.text import single_line
+
+COLUMNS = [
+    Column("METRIC", lambda row: row["name"]),
+    Column("RANK", lambda row: row["rank"]),
+    Column("LAST", lambda row: f"{row['last']:.6g}"),
+    Column("STEP", lambda row: row["last_step"]),
+    Column("MIN", lambda row: f"{row['low']:.6g}"),
+    Column("MAX", lambda row: f"{row['high']:.6g}"),
+    Column("POINTS", lambda row: row["count"]),
+]
+EMPTY = (
+    "No metrics yet. A job reports some by appending lines such as "
+    '{"step": 1, "loss": 0.5} to the file that TESSERA_METRICS_FILE names.'
+)
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(metrics)
+
+
+def metrics(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument()],
+    name: Annotated[str, typer.Option("--name", "-n", help="only this metric")] = "",
+    rank: Annotated[int | None, typer.Option("--rank", "-r", min=0, help="of a replica")] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="all points: name,rank,step,value")] = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Print the metrics that a job reports: the last values, or all points (--csv, -o json)."""
+    cli = cli_context(context)
+    is_whole = output in (OutputFormat.JSON, OutputFormat.YAML)
+    query = {"name": name, "rank": rank, "points": str(csv or is_whole).lower()}
+    rows, skipped = _series(cli, job, query)
+    if csv:
+        typer.echo("name,rank,step,value")
+        for row in rows:
+            for step, value in row["points"]:
+                typer.echo(single_line(f"{row['name']},{row['rank']},{step:.0f},{value!r}"))
+    elif is_whole:
+        print_data({"results": rows, "skipped": skipped}, output)
+    else:
+        print_rows(rows, COLUMNS, output, name="name", empty=EMPTY)
+    if skipped and output is not OutputFormat.NAME:
+        reasons = ", ".join(f"{why} {count}" for why, count in sorted(skipped.items()))
+        print_message(single_line(f"Lines that were no points: {reasons}"))
+
+
+def _series(
+    cli: CliContext, job: str, query: dict[str, Any]
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """All series, over the pages of REST."""
+    rows: list[dict[str, Any]] = []
+    after = 0
+    while True:
+        page = cli.client.get(
+            api_path("jobs", job, "metrics"), hint="tessera ps -a", after=after, **query
+        )
+        rows += page["results"]
+        if page["next_after"] is None:
+            return rows, page["skipped"]
+        after = page["next_after"]
