@@ -75,6 +75,7 @@ class ErrorCode(StrEnum):
     POLICY_INVALID = "policy_invalid"
     PROJECT_ONLY = "project_only"
     PROJECT_UNKNOWN = "project_unknown"
+    RANGE_BEYOND_END = "range_beyond_end"
     REASON_MISSING = "reason_missing"
     REQUEST_INVALID = "request_invalid"
     REQUEST_UNREADABLE = "request_unreadable"
@@ -182,6 +183,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.POLICY_INVALID: ErrorKind(400, "Invalid policy"),
     ErrorCode.PROJECT_ONLY: ErrorKind(400, "For projects only"),
     ErrorCode.PROJECT_UNKNOWN: ErrorKind(400, "Unknown project"),
+    ErrorCode.RANGE_BEYOND_END: ErrorKind(416, "Range not satisfiable"),
     ErrorCode.REASON_MISSING: ErrorKind(400, "Reason required"),
     ErrorCode.REQUEST_INVALID: ErrorKind(400, "Invalid job request"),
     ErrorCode.REQUEST_UNREADABLE: ErrorKind(400, "Unreadable job request"),

@@ -10,6 +10,7 @@ from rest_framework.views import APIView
 from portal.api.availability import views as availability
 from portal.api.devices import views as devices
 from portal.api.disputes import views as disputes
+from portal.api.files import views as files
 from portal.api.images import views as images
 from portal.api.jobs import action_views as job_actions
 from portal.api.jobs import bulk_cancel_views, bulk_submit_views, event_stream, metric_views
@@ -79,6 +80,11 @@ urlpatterns = [
     path("jobs/<str:job>/logs", jobs.JobLogs.as_view(), name="job-logs"),
     path("jobs/<str:job>/metrics", metric_views.JobMetricsView.as_view(), name="job-metrics"),
     path("jobs/<str:job>/events", jobs.JobEvents.as_view(), name="job-events"),
+    path("jobs/<str:job>/trees", files.JobTrees.as_view(), name="job-trees"),
+    path("trees/<str:tree>", files.TreeDetail.as_view(), name="tree"),
+    path("trees/<str:tree>/files", files.TreeFiles.as_view(), name="tree-files"),
+    path("trees/<str:tree>/content", files.TreeContent.as_view(), name="tree-content"),
+    path("trees/<str:tree>/archive", files.TreeArchive.as_view(), name="tree-archive"),
     path("events/stream", event_stream.EventStream.as_view(), name="event-stream"),
     path("me", me.MeView.as_view(), name="me"),
     path("nodes", nodes.NodeList.as_view(), name="nodes"),
@@ -121,6 +127,18 @@ urlpatterns = [
         projects.ProjectMember.as_view(),
         name="project-member",
     ),
+    path("projects/<str:project>/storage", files.ProjectStorage.as_view(), name="project-storage"),
+    path(
+        "projects/<str:project>/files/have",
+        files.ProjectFilesHave.as_view(),
+        name="project-files-have",
+    ),
+    path(
+        "projects/<str:project>/files/<str:sha256>",
+        files.ProjectFile.as_view(),
+        name="project-file",
+    ),
+    path("projects/<str:project>/trees", files.ProjectTrees.as_view(), name="project-trees"),
     path("quotas", quotas.QuotaList.as_view(), name="quotas"),
     path("quotas/<str:project>", quotas.ProjectQuota.as_view(), name="project-quota"),
     path("quotas/<str:project>/<str:user>", quotas.UserQuota.as_view(), name="user-quota"),

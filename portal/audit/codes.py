@@ -50,6 +50,7 @@ class AuditAction(StrEnum):
     PROJECT_CHANGE = "project_change"
     PROJECT_CREATE = "project_create"
     PROJECT_SHARE = "project_share"
+    PROJECT_STORAGE_SET = "project_storage_set"
     QUOTA_SET = "quota_set"
     RECOVERY_CODES_NEW = "recovery_codes_new"
     SECOND_STEP_ADD = "second_step_add"
@@ -183,6 +184,7 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.PROJECT_CHANGE: "Project changed",
     AuditAction.PROJECT_CREATE: "Project created",
     AuditAction.PROJECT_SHARE: "Share of a project set",
+    AuditAction.PROJECT_STORAGE_SET: "Storage of a project set",
     AuditAction.QUOTA_SET: "Quota set",
     AuditAction.RECOVERY_CODES_NEW: "Recovery codes created",
     AuditAction.SECOND_STEP_ADD: "Second step added",

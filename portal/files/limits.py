@@ -7,11 +7,16 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from agents.contract.message import Message
+from portal.accounts.models import Project
+from portal.audit.codes import AuditAction
+from portal.audit.services import audit_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.files.models import ProjectFiles
 
 GIB = 1 << 30
+MAX_STORED_GIB = 1 << 20
+MAX_KEPT_DAYS = 36_500
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +29,7 @@ class StoredLimits:
     """0: for ever."""
     is_own: bool = False
     """A platform admin has set them for this project."""
-    version: int = 0
+    version: int = 1
 
     @property
     def max_bytes(self) -> int:
@@ -102,3 +107,43 @@ def gib_text(size: int) -> str:
     """Two digits that matter, as in 0.012 or 3.5."""
     gib = size / GIB
     return f"{gib:.1f}" if gib >= 1 or not size else f"{gib:.2g}"
+
+
+def stored_limits_set(
+    *,
+    project: Project,
+    stored_gib: int | None,
+    kept_days: int | None,
+    actor: str,
+    version: int | None = None,
+) -> ProjectFiles:
+    """Set both limits of a project; None: as the settings say. Nothing is removed at once.
+
+    `version`: the one that the caller has read. Raises Refused(limit_invalid, version_stale).
+    """
+    for field, value, most in (
+        ("stored_gib", stored_gib, MAX_STORED_GIB),
+        ("kept_days", kept_days, MAX_KEPT_DAYS),
+    ):
+        if value is not None and not 0 <= value <= most:
+            sentence = Message("Enter a whole number from 0 to %(most)s", most=most)
+            raise Refused(ErrorCode.LIMIT_INVALID, sentence, field)
+    with transaction.atomic():
+        row = files_row_lock(project.pk)
+        if version is not None and version != row.version:
+            sentence = Message("These limits changed since you read them. Read them again")
+            raise Refused(ErrorCode.VERSION_STALE, sentence)
+        before = {"stored_gib": row.stored_gib, "kept_days": row.kept_days}
+        row.stored_gib, row.kept_days = stored_gib, kept_days
+        row.version += 1
+        row.save(update_fields=["stored_gib", "kept_days", "version"])
+        audit_record(
+            actor=actor,
+            action=AuditAction.PROJECT_STORAGE_SET,
+            noun="project",
+            noun_id=project.slug,
+            project=project,
+            before=before,
+            after={"stored_gib": stored_gib, "kept_days": kept_days},
+        )
+    return row

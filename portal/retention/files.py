@@ -40,8 +40,8 @@ def files_remove(*, limits: RetentionLimits, now: datetime) -> int:
 def _days_of_projects(default: int) -> Iterator[tuple[Q, int]]:
     """Which projects keep files for how many days: those with their own time, then all others."""
     own = ProjectFiles.objects.filter(kept_days__isnull=False)
-    for days in sorted(set(own.values_list("kept_days", flat=True)), key=int):
-        yield Q(project__files__kept_days=days), int(days or 0)
+    for days in sorted({row or 0 for row in own.values_list("kept_days", flat=True)}):
+        yield Q(project__files__kept_days=days), days
     yield Q(project__files__kept_days__isnull=True), default
 
 

@@ -43,6 +43,7 @@ from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import seal
 from portal.what_if.models import WhatIf
 from tests.support.examples import share_of
+from tests.support.file_rows import a_code_tree
 from tests.support.module_rows import module_rows
 from tests.support.rights import offered
 from tests.support.rows import a_job, a_node, a_project, a_request, a_user, settle
@@ -145,7 +146,10 @@ def _rows(owner: User, project: Project) -> dict[str, str]:
         request=a_request(project),
         author=owner.username,
     )
+    code = a_code_tree(project.pk, {"secret-job-7731.py": b"print()"}, owner.username)
     return {
+        "tree": str(code.pk),
+        "sha256": "a" * 64,
         "webhook": str(hook.uid),
         "delivery": str(Delivery.objects.create(endpoint=hook, kind="test", body="{}").pk),
         "template": str(template.pk),

@@ -22,6 +22,7 @@ from portal.quotas.models import LimitRequest, Quota
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import seal
 from portal.what_if.models import WhatIf
+from tests.support.file_rows import a_code_tree
 from tests.support.rows import a_job, a_node, a_project, a_request, a_user
 
 # Callers with an account, from the least to the most rights.
@@ -114,7 +115,10 @@ def a_world() -> World:
     asked = LimitRequest.objects.create(
         job=job, project=project, asker=olga, code="budget", created_at=timezone.now()
     )
+    code = a_code_tree(project.pk, {"train.py": b"print()"}, "olga")
     names = {
+        "tree": str(code.pk),
+        "sha256": "a" * 64,
         "claim": str(claim.pk),
         "limit_request": str(asked.pk),
         "job": job.label,

@@ -97,6 +97,8 @@ WITH_CHANGE = {
 }
 WITH_IF_MATCH = {"412": "Changed since you read it", "428": "If-Match required"}
 WITH_LAST_EVENT_ID = {"410": "The events after this one have expired: start again"}
+WITH_RANGE = {"416": "The range begins behind the end of the file"}
+OF_A_TREE = {"410": "Its files were removed by retention"}
 NOT_MODIFIED = {"description": "Not modified"}
 IF_NONE_MATCH = {
     "in": "header",
@@ -175,6 +177,10 @@ def _problems(path: str, method: str, operation: dict[str, Any]) -> dict[str, st
         responses |= WITH_IF_MATCH
     if any(parameter["name"] == "Last-Event-ID" for parameter in parameters):
         responses |= WITH_LAST_EVENT_ID
+    if any(parameter["name"] == "Range" for parameter in parameters):
+        responses |= WITH_RANGE
+    if "/trees/{tree}/" in path:
+        responses |= OF_A_TREE
     return responses
 
 

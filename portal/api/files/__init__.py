@@ -1,0 +1,1 @@
+"""REST: files of jobs, trees and code."""
