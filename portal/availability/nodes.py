@@ -4,7 +4,8 @@ One query of plain columns for any size; the counts are those of `selectors`.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -85,15 +86,24 @@ def _words(labels: str) -> tuple[str, ...]:
     return tuple(json.loads(labels))
 
 
-def totals_by_board(nodes: Iterable[NodeSummary]) -> list[tuple[Board, Availability, int]]:
-    """The totals of each board over these nodes, with its number of nodes; larger memory first."""
-    parts: dict[str, list[tuple[Board, Availability]]] = {}
-    for board, counts in _all_boards(nodes):
-        parts.setdefault(board.key, []).append((board, counts))
-    ordered = sorted(parts.values(), key=lambda own: (-own[0][0].memory_mib, own[0][0].key))
-    return [(own[0][0], availability_sum(c for _, c in own), len(own)) for own in ordered]
-
-
-def _all_boards(nodes: Iterable[NodeSummary]) -> Iterator[tuple[Board, Availability]]:
+def totals_by_board(
+    nodes: Collection[NodeSummary], cluster: ClusterAvailability
+) -> list[tuple[Board, Availability, int]]:
+    """The totals of each board over these nodes, with its number of nodes; larger memory first.
+    Of all nodes they are those of the cluster, which nobody has to add up."""
+    parts: dict[str, list[Availability]] = defaultdict(list)
     for node in nodes:
-        yield from node.boards
+        for board, counts in node.boards:
+            parts[board.key].append(counts)
+    if _are_all(nodes, cluster):
+        totals = cluster.boards
+    else:
+        totals = {key: availability_sum(own) for key, own in parts.items()}
+    found = [(cluster.board_table[key], totals[key], len(own)) for key, own in parts.items()]
+    return sorted(found, key=lambda each: (-each[0].memory_mib, each[0].key))
+
+
+def _are_all(nodes: Collection[NodeSummary], cluster: ClusterAvailability) -> bool:
+    """Whether no counted node is missing, such as one that was retired since."""
+    counted = sum(bool(own.boards) for own in cluster.nodes.values())
+    return counted == sum(bool(node.boards) for node in nodes)

@@ -143,15 +143,28 @@ def test_boards_and_nodes_add_up(olga, team):
     settle(node)
     a_node("n2", gpus=2)
     found = availability_for(olga)
-    ((board, counts, nodes),) = totals_by_board(node_summaries(found))
+    ((board, counts, nodes),) = totals_by_board(node_summaries(found), found)
     assert (board.key, nodes) == (H200, 2)
     assert counts == found.boards[H200] == found.total
+
+
+def test_totals_of_some_nodes_are_those_of_these(olga):
+    """Also where another one was retired after the count."""
+    a_node("n1", gpus=4)
+    a_node("n2", gpus=2)
+    found = availability_for(olga)
+    ((_, counts, nodes),) = totals_by_board(node_summaries(found, "n2"), found)
+    assert (counts, nodes) == (found.nodes["n2"].total, 1)
+    Node.objects.filter(name="n1").update(status="retired")
+    ((_, counts, nodes),) = totals_by_board(node_summaries(found), found)
+    assert (counts, nodes) == (found.nodes["n2"].total, 1)
 
 
 def test_boards_are_listed_by_memory(olga):
     for board in ("A100-40GB", H200, "A100-80GB"):
         a_node(board=board)
-    found = [board.key for board, _, _ in totals_by_board(node_summaries(availability_for(olga)))]
+    cluster = availability_for(olga)
+    found = [board.key for board, _, _ in totals_by_board(node_summaries(cluster), cluster)]
     assert found == [H200, "A100-80GB", "A100-40GB"]
 
 

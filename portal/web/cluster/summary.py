@@ -1,6 +1,6 @@
 """What is free now by GPU model and by size of slice: the head of the Cluster page."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from agents.contract.boards import Board
@@ -9,6 +9,7 @@ from portal.availability.nodes import NodeSummary, totals_by_board
 from portal.web.cluster.filter import NodeFilter
 from portal.web.wording.capacity import device_breakdown
 from portal.web.wording.labels import gigabytes
+from scheduler.core.availability.cluster import ClusterAvailability
 from scheduler.core.availability.counts import Availability, DeviceKind
 
 
@@ -39,7 +40,9 @@ class ModelSummary:
     query: str
 
 
-def model_summaries(nodes: Iterable[NodeSummary], node_filter: NodeFilter) -> list[ModelSummary]:
+def model_summaries(
+    nodes: Collection[NodeSummary], cluster: ClusterAvailability, node_filter: NodeFilter
+) -> list[ModelSummary]:
     return [
         ModelSummary(
             model=board.model,
@@ -49,7 +52,7 @@ def model_summaries(nodes: Iterable[NodeSummary], node_filter: NodeFilter) -> li
             profiles=tuple(_profiles(board, total, node_filter)),
             query=replace(node_filter, model=board.model, page=1).query,
         )
-        for board, total, node_count in totals_by_board(nodes)
+        for board, total, node_count in totals_by_board(nodes, cluster)
     ]
 
 

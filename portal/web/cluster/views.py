@@ -94,7 +94,7 @@ def live_parts(user: User, params: Mapping[str, str]) -> dict[str, Any]:
     node_filter = read_filter(params)
     summaries = node_summaries(cluster)
     page = cluster_page(summaries, node_filter)
-    models = model_summaries(page.matching, node_filter)
+    models = model_summaries(page.matching, cluster, node_filter)
     total = availability_sum(model.total for model in models)
     all_drawn = len(page.matching) == len(page.drawn)
     parts = _parts(user, cluster, page.matching, total, page.drawn, None, with_sensors=all_drawn)

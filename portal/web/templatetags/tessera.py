@@ -1,6 +1,7 @@
 """Tags and filters of every page: icons, badges, stored messages, amounts and durations."""
 
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from django import template
@@ -28,6 +29,7 @@ register = template.Library()
 
 
 @register.simple_tag
+@lru_cache(256)
 def icon(name: str) -> SafeString:
     return format_html('<svg class="i" aria-hidden="true"><use href="#i-{}"/></svg>', name)
 
