@@ -12,8 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from portal.accounts.models import User
-from portal.accounts.selectors import memberships_of
+from portal.accounts.models import Membership, User
 from portal.allocations.freeing import units_freeing
 from portal.availability.selectors import availability_for
 from portal.jobs.models import Job
@@ -36,7 +35,7 @@ from portal.web.queue.freeing_chart import (
     span_ends,
 )
 from portal.web.queue.groups import QueueGroup, grouped
-from portal.web.queue.order_score import order_scores
+from portal.web.queue.order_score import OrderScores
 from portal.web.queue.order_sentences import order_sentences
 from portal.web.queue.rows import QueueRow, ending_job_row, queue_row, queue_viewer
 from portal.web.wording.capacity import capacity_line
@@ -49,9 +48,10 @@ MAX_PROJECTS = 4
 EACH = "each"
 
 
-def queue_context(user: User, query: QueryDict) -> dict[str, Any]:
-    """Everything that the page shows, in a fixed number of queries."""
-    memberships = memberships_of(user)
+def queue_context(
+    user: User, query: QueryDict, memberships: Sequence[Membership]
+) -> dict[str, Any]:
+    """Everything that the page shows, in a fixed number of queries. `memberships`: the user's."""
     filters = QueueFilterForm(query, user, memberships)
     jobs = filters.filtered(queue_in_order())
     page = page_of(jobs, SORTING, after=query.get("after", ""), before=query.get("before", ""))
@@ -63,10 +63,10 @@ def queue_context(user: User, query: QueryDict) -> dict[str, Any]:
     is_each, each_query = query.get("others") == EACH, urlencode([*kept, ("others", EACH)])
     now = timezone.now()
     factors = order_factors(page.rows, policy, now)
-    scores = order_scores(factors, policy.order)
+    scores = OrderScores(factors, policy.order)
 
     def row_of(job: Job) -> QueueRow:
-        return queue_row(job, viewer, policy.bypass_limit, scores.get(job.pk))
+        return queue_row(job, viewer, policy.bypass_limit, scores.of(job.pk))
 
     rows: Sequence[QueueRow | QueueGroup] = (
         [row_of(job) for job in page.rows]

@@ -32,12 +32,23 @@ class OrderScore:
     sentence: str
 
 
-def order_scores(factors: Mapping[int, OrderFactors], mode: OrderMode) -> dict[int, OrderScore]:
-    """By job id, each relative to the largest of them."""
-    if mode is OrderMode.FIFO:
-        return {}
-    top = max((_scaled(_full(each, mode), mode) for each in factors.values()), default=0.0)
-    return {pk: _score(each, mode, top or 1.0) for pk, each in factors.items()}
+class OrderScores:
+    """The scores of some jobs by id, each relative to the largest of them. A score is made when it
+    is asked for: most of a page's jobs may stand in groups. Of a queue by arrival there are none.
+    """
+
+    def __init__(self, factors: Mapping[int, OrderFactors], mode: OrderMode) -> None:
+        self._factors = {} if mode is OrderMode.FIFO else factors
+        self._mode = mode
+        scaled = (_scaled(_full(each, mode), mode) for each in self._factors.values())
+        self._top = max(scaled, default=0.0) or 1.0
+
+    def __bool__(self) -> bool:
+        return bool(self._factors)
+
+    def of(self, job: int) -> OrderScore | None:
+        factors = self._factors.get(job)
+        return _score(factors, self._mode, self._top) if factors else None
 
 
 def _score(factors: OrderFactors, mode: OrderMode, top: float) -> OrderScore:

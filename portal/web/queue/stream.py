@@ -8,6 +8,7 @@ from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 
 from portal.accounts.models import User
+from portal.accounts.selectors import memberships_of
 from portal.live.bell import QUEUE
 from portal.web.page_parts import PageParts, StreamPace, parts_stream
 from portal.web.queue.context import queue_context
@@ -23,6 +24,6 @@ async def queue_stream(request: HttpRequest) -> HttpResponseBase:
 
 
 def live_queue(user: User, query: QueryDict) -> PageParts:
-    context = queue_context(user, query)
+    context = queue_context(user, query, memberships_of(user))
     html = render_to_string("web/queue/live.html", context | {"user": user})
     return PageParts(html, (QUEUE, *(f"job:{key}" for key in context["keys"])))

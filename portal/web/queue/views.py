@@ -13,7 +13,7 @@ from portal.jobs.holds import job_hold, job_release
 from portal.jobs.selectors import may_cancel
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.job.access import visible_job_or_404
-from portal.web.project_choice import follows_project_choice
+from portal.web.project_choice import follows_project_choice, project_choice
 from portal.web.queue.context import queue_context
 from portal.web.wording.messages import refusal_text
 from scheduler.core.model.states import JOB_WAITING, JobStatus
@@ -22,7 +22,9 @@ from scheduler.core.model.states import JOB_WAITING, JobStatus
 @login_required
 @follows_project_choice
 def queue(request: AuthenticatedHttpRequest) -> HttpResponse:
-    return render(request, "web/queue.html", queue_context(request.user, request.GET))
+    memberships = project_choice(request).memberships
+    context = queue_context(request.user, request.GET, memberships)
+    return render(request, "web/queue.html", context)
 
 
 @login_required
