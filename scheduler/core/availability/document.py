@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import astuple
+from functools import lru_cache
 from typing import Any
 
 from agents.contract.boards import Board
@@ -24,6 +25,7 @@ from scheduler.core.quota.promises import QuotaPromise
 
 # Of the layout below. Another version is refused, as by a process that is older than the worker.
 VERSION = 2
+CATEGORIES = {str(each): each for each in Category}
 
 
 def availability_as_json(cluster: ClusterAvailability) -> str:
@@ -99,7 +101,7 @@ def _counts(row: object) -> Availability:
         out_of_service=out_of_service,
         on_unavailable_nodes=on_unavailable_nodes,
         idle_slices=idle_slices,
-        units=Counter(dict(zip(map(Category, units), amounts, strict=True))),
+        units=Counter(dict(zip(map(_category, units), amounts, strict=True))),
         devices={
             _kind(name): DeviceCount(*_numbers(numbers, 4))
             for name, numbers in _object(row[2]).items()
@@ -107,9 +109,15 @@ def _counts(row: object) -> Availability:
     )
 
 
+@lru_cache(1_024)
 def _kind(name: str) -> DeviceKind:
+    """Cached: a thousand nodes name the same few dozen."""
     kind, _, profile = name.partition(":")
     return DeviceKind(SliceKind(kind), profile)
+
+
+def _category(name: str) -> Category:
+    return CATEGORIES.get(name) or Category(name)
 
 
 def _known(board: Board | None, key: str) -> Board:
