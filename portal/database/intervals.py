@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import connection
 from django.db.models import (
     BigIntegerField,
     Case,
@@ -86,12 +87,32 @@ def lease_unit_seconds(start: datetime, end: datetime) -> Expression:
     return F("units") * (last - Greatest(BOUND_SECOND, Value(epoch_seconds(start))))
 
 
+class BucketOf(Func):
+    """How many of the ascending edges are at or before a moment; all of them where it is NULL."""
+
+    arity = 1
+    output_field = IntegerField()
+
+    def __init__(self, column: str, edges: tuple[datetime, ...]) -> None:
+        super().__init__(column)
+        self.edges = edges
+
+    def as_postgresql(self, compiler: Any, connection: Any, **more: Any) -> Any:
+        sql, parameters = compiler.compile(self.source_expressions[0])
+        text = f"COALESCE(WIDTH_BUCKET({sql}, %s::timestamptz[]), %s)"
+        return text, (*parameters, list(self.edges), len(self.edges))
+
+
 def edge_index(column: str, edges: Sequence[datetime]) -> Expression:
-    """How many of the ascending `edges` are at or before the column's moment, by binary search."""
+    """How many of the ascending `edges` are at or before the column's moment; all of them where it
+    has none."""
+    if connection.vendor == "postgresql":
+        return BucketOf(column, tuple(edges))
     return _place(column, edges, 0, len(edges))
 
 
 def _place(column: str, edges: Sequence[datetime], first: int, last: int) -> Expression:
+    """By binary search."""
     if first == last:
         return Value(first, output_field=IntegerField())
     middle = (first + last) // 2

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db.models import Count, Max, Sum
@@ -46,6 +47,42 @@ class RecentActivity:
     peak_percent: int = 0
     # The mean of the minutes' peaks, rounded up: an upper bound of the true mean.
     mean_percent: int = 0
+
+
+class HeldRow(NamedTuple):
+    """The columns of a live allocation, in the order of COLUMNS."""
+
+    id: UUID
+    bound_at: datetime
+    units: int
+    project: str
+    user: str
+    job_id: int
+    job_name: str
+    node: str
+    gpu_id: UUID
+    gpu: int
+    kind: str
+    profile: str
+    device_uuid: str
+
+
+# Rows of models would be 120 columns wide.
+COLUMNS = (
+    "pk",
+    "bound_at",
+    "units",
+    "project__slug",
+    "user__username",
+    "replica__attempt__job_id",
+    "replica__attempt__job__name",
+    "slice__gpu__node__name",
+    "slice__gpu_id",
+    "slice__gpu__index",
+    "slice__kind",
+    "slice__profile",
+    "slice__device_uuid",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +139,18 @@ def current_allocations(
     """The allocations that have run longest, at most MAX_ROWS. Four queries."""
     live = rows.live().filter(bound_at__isnull=False, slice__isnull=False)
     live = live.order_by("bound_at", "id")
-    # The database sorts keys alone: full rows are long.
-    found = list(_rows(list(live.values_list("pk", flat=True)[:MAX_ROWS])))
-    gpus = {row.own_slice.gpu_id for row in found}
+    # The database sorts keys alone, before it joins what a page has room for.
+    keys = list(live.values_list("pk", flat=True)[:MAX_ROWS])
+    rows = Allocation.objects.filter(pk__in=keys).order_by("bound_at", "id")
+    found = [HeldRow(*row) for row in rows.values_list(*COLUMNS)]
+    gpus = {row.gpu_id for row in found}
     fresh = LatestSample.objects.filter(gpu_id__in=gpus, taken_at__gte=now - MAX_SAMPLE_AGE)
-    samples = {row.gpu_id: row.sample for row in fresh}
-    recent = _recent([row.pk for row in found], now)
+    samples = dict(fresh.values_list("gpu_id", "sample"))
+    recent = _recent([row.id for row in found], now)
     return [
-        _current(row, samples.get(row.own_slice.gpu_id), recent.get(row.pk, RecentActivity()), now)
+        _current(row, samples.get(row.gpu_id), recent.get(row.id, RecentActivity()), now)
         for row in found
     ]
-
-
-def _rows(keys: list[UUID]) -> AllocationQuerySet[Allocation]:
-    rows = Allocation.objects.filter(pk__in=keys).order_by("bound_at", "id")
-    rows = rows.select_related("slice__gpu__node", "replica__attempt__job", "project", "user")
-    rows = rows.defer("slice__gpu__node__desired", "slice__gpu__node__topology")
-    return rows.defer("slice__gpu__node__facts", "replica__attempt__job__request")
 
 
 def _recent(allocations: list[UUID], now: datetime) -> dict[UUID, RecentActivity]:
@@ -138,42 +170,41 @@ def _recent(allocations: list[UUID], now: datetime) -> dict[UUID, RecentActivity
 
 
 def _current(
-    row: Allocation, stored: object, recent: RecentActivity, now: datetime
+    row: HeldRow, stored: object, recent: RecentActivity, now: datetime
 ) -> CurrentAllocation:
     active, why = measured_activity(row, _sample(stored))
-    job, since = row.replica.attempt.job, row.bound_at or now
     return CurrentAllocation(
-        job=job.label,
-        name=job.name,
-        project=row.project.slug,
-        user=row.user.username,
-        node=row.own_slice.gpu.node.name,
-        gpu=row.own_slice.gpu.index,
-        kind=row.own_slice.kind,
-        profile=row.own_slice.profile,
+        job=f"J-{row.job_id}",
+        name=row.job_name,
+        project=row.project,
+        user=row.user,
+        node=row.node,
+        gpu=row.gpu,
+        kind=row.kind,
+        profile=row.profile,
         units=row.units,
-        since=since,
+        since=row.bound_at,
         active_percent=active,
         gap=why,
-        duration=max(timedelta(0), now - since),
+        duration=max(timedelta(0), now - row.bound_at),
         recent=recent,
     )
 
 
 def measured_activity(
-    row: Allocation, sample: GpuSample | None
+    row: HeldRow, sample: GpuSample | None
 ) -> tuple[int | None, MissingReason | ActivityGap | None]:
     """Percent of the time in which anything ran on the device, or why that is not known. The sample
     of a whole GPU says nothing about one MPS share or one MIG slice of it."""
-    if row.own_slice.kind == SliceKind.MPS:
+    if row.kind == SliceKind.MPS:
         return None, ActivityGap.SHARE
     if sample is None:
         return None, ActivityGap.NO_SAMPLE
-    if row.own_slice.kind == SliceKind.GPU:
+    if row.kind == SliceKind.GPU:
         if sample.active_percent is None and sample.utilization_percent is not None:
             return sample.utilization_percent, None
         return _number(sample, "active_percent", "utilization_percent")
-    mine = (piece for piece in sample.slices if piece.uuid == row.own_slice.device_uuid)
+    mine = (piece for piece in sample.slices if piece.uuid == row.device_uuid)
     piece = next(mine, None)
     return (None, ActivityGap.NO_SAMPLE) if piece is None else _number(piece, "active_percent")
 
