@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import timedelta
+from urllib.parse import urlencode
 from uuid import uuid4
 
+from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
 from agents.contract.codec import encode
 from agents.contract.documents import ReplicaState, SliceKind
+from agents.contract.job_metrics import SkippedCount, SkipReason
 from agents.contract.pulls import ObservedPull, PullCause
 from agents.contract.telemetry import GpuSample
 from portal.accounts.models import Project, User
@@ -24,6 +27,7 @@ from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.values import DeliveryStatus
 from scheduler.core.model.states import JobStatus, ReplicaStatus
 from scheduler.core.request import RequestLimits
+from tests.support.job_metrics import metrics_report, series_points
 from tests.support.logs import write_log
 
 STEPS = 240
@@ -58,6 +62,7 @@ def shown(known: dict[str, str]) -> dict[str, tuple[str, str]]:
     _log(known["job"])
     busy = _on_whole_gpus(alice)
     _measured(busy.node)
+    compared = _reported(busy, mine)
     gang = _templates(admin, vision)
     _images(admin, vision)
     hook = _webhook(alice, vision)
@@ -68,6 +73,7 @@ def shown(known: dict[str, str]) -> dict[str, tuple[str, str]]:
     return {
         "request-answer": ("alice", f"{reverse('web:request')}?template={gang.pk}"),
         "web:job_metrics": ("alice", reverse("web:job_metrics", args=[busy.attempt.job.label])),
+        "web:compare": ("alice", f"{reverse('web:compare')}?{compared}"),
         "job-waiting": ("alice", reverse("web:job", args=[waits.label])),
         "job-failed": ("alice", reverse("web:job", args=[failed.label])),
         "job-pulls": ("admin", reverse("web:job", args=[pulls.label])),
@@ -115,6 +121,22 @@ def _measured(node: Node) -> None:
             for gpu in gpus
         }
         samples_record(node, samples, timezone.now() - timedelta(minutes=MINUTES - minute))
+
+
+def _reported(busy: Replica, mine: QuerySet[Job]) -> str:
+    """Metrics of the busy job and of two that ended; the query that compares them."""
+    ended = mine.filter(status=JobStatus.SUCCEEDED).exclude(pk=busy.attempt.job_id)[:2]
+    replicas = [busy, *(Replica.objects.filter(attempt__job=job).latest("pk") for job in ended)]
+    skipped = (SkippedCount(SkipReason.NOT_FINITE, 3),)
+    for number, replica in enumerate(replicas, start=1):
+        loss = [(step, 2.4 / (1 + step / 40 / number) + step % 7 / 40) for step in range(0, 240, 2)]
+        accuracy = [(step, 1 - value / 3) for step, value in loss]
+        rate = [(step, 1e-3 * 0.99**step) for step, _ in loss]
+        named = (("loss", loss), ("val/accuracy", accuracy), ("lr", rate))
+        series = [series_points(name, *points) for name, points in named]
+        metrics_report(replica, *series, skipped=skipped)
+    labels = (replica.attempt.job.label for replica in replicas)
+    return urlencode([("job", label) for label in labels])
 
 
 def _image_pulls() -> Job:
