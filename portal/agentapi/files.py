@@ -47,6 +47,7 @@ from portal.files.selectors import (
     content_for_job,
     merged_rows,
     newest_checkpoint,
+    saving_jobs,
 )
 from portal.files.services import stored_limit_record, tree_commit
 from portal.inventory.credentials import CREDENTIALS, node_authenticate
@@ -220,12 +221,12 @@ def _readable_trees(replica: Replica, name: str) -> list[Tree]:
     """The code of the job, or the trees of one of its checkpoints. Raises ContractError."""
     job = replica.attempt.job
     if name == NEWEST_CHECKPOINT:
-        trees = newest_checkpoint(job.pk)
+        trees = newest_checkpoint(job)
     else:
         key = _uuid(name, ContractErrorCode.TREE_UNKNOWN, "no such tree")
         row = Tree.objects.with_files().filter(pk=key, project=job.project_id).first()
         is_own = row and (
-            (row.kind == TreeKind.CHECKPOINT and row.job_id == job.pk)
+            (row.kind == TreeKind.CHECKPOINT and row.job_id in saving_jobs(job))
             or (row.kind == TreeKind.CODE and row.pk == code_tree_of(job))
         )
         trees = []

@@ -25,7 +25,7 @@ from agents.contract.documents import (
 )
 from portal.allocations.models import Allocation
 from portal.database.kept_queries import KeptSelect, ListOf
-from portal.files.selectors import jobs_with_checkpoint
+from portal.files.selectors import jobs_with_checkpoint, saving_jobs
 from portal.inventory.models import Gpu, Node
 from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import DesiredState, Replica
@@ -41,6 +41,7 @@ _COLUMNS = (
     *(_REPLICA + name for name in ("attempt_id", "gone_revision", "stop_revision")),
     *(_ATTEMPT + "number", _ATTEMPT + "job_id"),
     *(_JOB + name for name in ("uid", "name", "image", "request", "replica_count", "project_id")),
+    _JOB + "resumes_id",
     *(_JOB + name for name in ("cpu_milli", "memory_mib", "disk_mib", "owner_id")),
     *(_JOB + name for name in ("time_limit_seconds", "attained_seconds")),
     *(_JOB + "project__slug", _JOB + "owner__username"),
@@ -178,9 +179,15 @@ def _rendezvous(replicas: list[Replica]) -> dict[int, Rendezvous]:
 
 
 def _jobs_with_checkpoint(replicas: Iterable[Replica]) -> frozenset[int]:
-    """Jobs that an earlier attempt has saved. Nothing is asked for first attempts."""
-    jobs = {row.attempt.job_id for row in replicas if row.attempt.number > 1}
-    return jobs_with_checkpoint(jobs) if jobs else frozenset()
+    """Jobs that an earlier attempt has saved, or the job that they resume. Nothing is asked for
+    first attempts of others."""
+    jobs = [
+        row.attempt.job for row in replicas if row.attempt.number > 1 or row.attempt.job.resumes_id
+    ]
+    if not jobs:
+        return frozenset()
+    saved = jobs_with_checkpoint({pk for job in jobs for pk in saving_jobs(job)})
+    return frozenset(job.pk for job in jobs if saved.intersection(saving_jobs(job)))
 
 
 def _replica(
@@ -216,5 +223,6 @@ def _replica(
         time_limit_seconds=seconds_left(job),
         rendezvous=meet,
         disk_mib=job.disk_mib,
+        code_tree=request.code,
         has_checkpoint=job.pk in saved,
     )

@@ -64,12 +64,19 @@ def tree_content(tree: Tree, path: str) -> StoredFile:
     return entry.file
 
 
-def newest_checkpoint(job_id: int) -> list[Tree]:
-    """The trees that make up the newest checkpoint of a job, rank 0's first; empty if none was
-    saved, or it was removed. Rank 0 says which step is the newest."""
-    own = Tree.objects.with_files().filter(job=job_id, kind=TreeKind.CHECKPOINT)
-    newest = own.filter(rank=0).newest_first().first()
-    return checkpoint_with_ranks(newest) if newest else []
+def newest_checkpoint(job: Job) -> list[Tree]:
+    """The trees that make up the newest checkpoint of a job, or else of the one that it resumes,
+    rank 0's first; empty if none was saved, or it was removed. Rank 0 says which is the newest."""
+    for pk in saving_jobs(job):
+        own = Tree.objects.with_files().filter(job=pk, kind=TreeKind.CHECKPOINT, rank=0)
+        if newest := own.newest_first().first():
+            return checkpoint_with_ranks(newest)
+    return []
+
+
+def saving_jobs(job: Job) -> list[int]:
+    """The jobs whose checkpoints it may start with, itself first."""
+    return [job.pk, job.resumes_id] if job.resumes_id else [job.pk]
 
 
 def jobs_with_checkpoint(jobs: Iterable[int]) -> frozenset[int]:
@@ -103,7 +110,7 @@ def merged_rows(trees: Sequence[Tree], after: int, limit: int) -> tuple[list[Tre
 
 def content_for_job(job: Job, sha256: str) -> StoredFile | None:
     """A content that a node which runs the job may read: of its code, or a saved checkpoint."""
-    readable = Q(tree__job=job.pk, tree__kind=TreeKind.CHECKPOINT)
+    readable = Q(tree__job__in=saving_jobs(job), tree__kind=TreeKind.CHECKPOINT)
     if code := code_tree_of(job):
         readable |= Q(tree=code, tree__project=job.project_id)
     entry = (

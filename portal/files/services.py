@@ -75,6 +75,8 @@ def tree_commit(
         _create(tree, files)
         if kind == TreeKind.CHECKPOINT:
             older = _superseded(tree)
+            if not tree.rank:
+                Attempt.objects.filter(pk=tree.attempt_id).update(saved_at=tree.created_at)
         else:
             same = Tree.objects.with_files().filter(replica=replica, kind=kind)
             older = list(same.exclude(pk=tree.pk))

@@ -330,9 +330,10 @@ def _end(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Trans
 
 
 def _requeue(job: Job, attempt: Attempt, transitions: Transitions) -> bool:
-    """Queue it again, at its old position, if it was preempted or a retry is left."""
+    """Queue it again, at its old position, if it was preempted or a retry is left. Its limit counts
+    what it ran until it last saved: of a job without a checkpoint, nothing."""
     if job.stop_reason == StopReason.PREEMPTED:
-        return _requeue_preempted(job, transitions)
+        return _requeue_preempted(job, attempt, transitions)
     if job.stop_reason not in RETRIED:
         return False
     failure = attempt.first_failure or {}
@@ -353,16 +354,15 @@ def _requeue(job: Job, attempt: Attempt, transitions: Transitions) -> bool:
         stop_reason="",
         started_at=None,
         deadline_at=None,
+        attained_seconds=_attained_seconds(job, attempt),
         **{column: left - 1},
     )
     ring_diagnoses()
     return True
 
 
-def _requeue_preempted(job: Job, transitions: Transitions) -> bool:
-    """Queue it again with the time it has run; this spends no retry."""
-    ran = max(0, (timezone.now() - job.started_at) // SECOND) if job.started_at else 0
-    max_attained = max(0, job.time_limit_seconds - MIN_SECONDS_LEFT)
+def _requeue_preempted(job: Job, attempt: Attempt, transitions: Transitions) -> bool:
+    """This spends no retry."""
     transitions.advance(
         job,
         JobStatus.QUEUED,
@@ -372,6 +372,15 @@ def _requeue_preempted(job: Job, transitions: Transitions) -> bool:
         started_at=None,
         deadline_at=None,
         preempted=job.preempted + 1,
-        attained_seconds=min(job.attained_seconds + ran, max(max_attained, job.attained_seconds)),
+        attained_seconds=_attained_seconds(job, attempt),
     )
     return True
+
+
+def _attained_seconds(job: Job, attempt: Attempt) -> int:
+    """Of its limit, what is spent after this attempt."""
+    before = job.attained_seconds
+    if job.started_at is None or attempt.saved_at is None:
+        return before
+    kept = max(0, (attempt.saved_at - job.started_at) // SECOND)
+    return min(before + kept, max(job.time_limit_seconds - MIN_SECONDS_LEFT, before))

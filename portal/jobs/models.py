@@ -87,7 +87,17 @@ class Job(models.Model):
         max_length=200, blank=True, default="", editable=False, db_column="held_because"
     )
     attained_seconds = models.PositiveIntegerField(default=0, editable=False)
-    """Running time of earlier attempts, which the time limit counts."""
+    """Running time of earlier attempts up to what each saved, which the time limit counts."""
+    resumes = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="resumed_by",
+        db_index=False,
+        editable=False,
+    )
+    """The job whose newest checkpoint a retry starts with."""
     preempted = models.PositiveIntegerField(default=0, editable=False)
     """How often it was preempted."""
     bypassed = models.PositiveIntegerField(default=0, editable=False)
@@ -119,6 +129,10 @@ class Job(models.Model):
             ),
             # For names that begin with a word, whatever the database's collation.
             models.Index(fields=("name",), name="job_name", opclasses=("varchar_pattern_ops",)),
+            # Few are retries.
+            models.Index(
+                fields=("resumes",), condition=Q(resumes__isnull=False), name="job_resumes"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -144,6 +158,8 @@ class Attempt(models.Model):
     silent_since = models.DateTimeField(null=True, blank=True, editable=False)
     """Since when its site, or a node of it, has not answered; null while all do."""
     created_at = models.DateTimeField()
+    saved_at = models.DateTimeField(null=True, blank=True, editable=False)
+    """When its last checkpoint arrived: what it ran until then is not lost. Null without one."""
     ended_at = models.DateTimeField(null=True, blank=True)
     outcome = models.CharField(max_length=16, blank=True, default="")
     first_failure = models.JSONField(null=True, blank=True)

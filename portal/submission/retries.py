@@ -9,6 +9,7 @@ from portal.audit.codes import EventCode
 from portal.audit.transitions import event_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
+from portal.files.selectors import newest_checkpoint
 from portal.jobs.models import Job
 from portal.jobs.selectors import may_cancel
 from portal.submission.services import job_submit
@@ -39,10 +40,27 @@ def job_retry(*, job: Job, actor: User, limits: RequestLimits) -> Job:
     request = parse_request(_request_again(job), limits)
     with transaction.atomic():
         new = job_submit(user=actor, request=request)
+        step = _resume(new, job)
         by = actor.username
         event_record(job, EventCode.RETRIED, Message("retried as %(job)s", job=new.label), actor=by)
-        event_record(new, EventCode.RETRIES, Message("retry of %(job)s", job=job.label), actor=by)
+        event_record(new, EventCode.RETRIES, _origin(job, step), actor=by)
     return new
+
+
+def _resume(new: Job, job: Job) -> int | None:
+    """Have it start with the newest checkpoint of the job. Returns the step, None without one."""
+    saved = newest_checkpoint(job)
+    if not saved or new.project_id != job.project_id:
+        return None
+    new.resumes_id = saved[0].job_id
+    new.save(update_fields=["resumes"])
+    return saved[0].step
+
+
+def _origin(job: Job, step: int | None) -> Message:
+    if step is None:
+        return Message("retry of %(job)s", job=job.label)
+    return Message("retry of %(job)s, from its step %(step)s", job=job.label, step=step)
 
 
 def _request_again(job: Job) -> dict[str, object]:

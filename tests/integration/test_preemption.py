@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agents.contract.documents import ReplicaState, SliceKind
+from agents.contract.end_causes import EndCause
 from agents.contract.message import verbatim
 from portal.audit.models import Event
 from portal.desired.services import node_drive
@@ -50,9 +51,15 @@ def a_running(priority="low", **fields):
     return node, project, alice, job
 
 
+def saved(job, **times):
+    """It began, and saved a checkpoint, so long ago."""
+    Job.objects.filter(pk=job.pk).update(started_at=ago(seconds=times["began"]))
+    job.attempts.update(saved_at=ago(seconds=times["saved"]) if "saved" in times else None)
+
+
 def test_a_victim_is_stopped_queued_again_and_started_again_with_a_higher_attempt():
     node, project, alice, victim = a_running(retries={"infrastructure": 0})
-    Job.objects.filter(pk=victim.pk).update(started_at=ago(seconds=100))
+    saved(victim, began=100, saved=40)
     queued_at = victim.queued_at
     other = a_job(alice, project, priority="high", **WHOLE)
 
@@ -65,7 +72,7 @@ def test_a_victim_is_stopped_queued_again_and_started_again_with_a_higher_attemp
     assert victim.status == JobStatus.QUEUED
     assert victim.queued_at == queued_at, "it keeps its place in the queue"
     assert victim.preempted == 1
-    assert 100 <= victim.attained_seconds < 3_000
+    assert victim.attained_seconds == 60, "what it ran after it saved is lost"
     assert victim.stop_reason == ""
     assert victim.attempts.get().outcome == "preempted"
 
@@ -130,7 +137,7 @@ def test_a_victim_that_is_cancelled_while_it_stops_does_not_come_back():
 
 def test_a_job_that_ran_nearly_to_its_limit_has_a_minute_left_when_it_starts_again():
     node, project, alice, victim = a_running(time_limit="1h")
-    Job.objects.filter(pk=victim.pk).update(started_at=ago(seconds=3_599))
+    saved(victim, began=3_599, saved=0)
     committer.commit(stopped_for(victim, a_job(alice, project, priority="high", **WHOLE)))
     node_drive(node_id=node.row.pk)
     node.obey()
@@ -142,7 +149,7 @@ def test_a_job_that_runs_again_is_told_what_is_left_of_its_limit():
     node, project, alice, victim = a_running(time_limit="1h")
     (told,) = node.hear().replicas
     assert told.time_limit_seconds == 3_600
-    Job.objects.filter(pk=victim.pk).update(started_at=ago(seconds=1_000))
+    saved(victim, began=1_100, saved=100)
     other = a_job(alice, project, priority="high", **WHOLE)
     committer.commit(stopped_for(victim, other))
     settle(node)
@@ -151,8 +158,22 @@ def test_a_job_that_runs_again_is_told_what_is_left_of_its_limit():
     victim.refresh_from_db()
     assert victim.status == JobStatus.RUNNING
     (told,) = node.hear().replicas
-    assert told.time_limit_seconds == 3_600 - victim.attained_seconds
-    assert 2_500 < told.time_limit_seconds <= 2_600
+    assert told.time_limit_seconds == 2_600
+
+
+@pytest.mark.parametrize("stop", ["preempted", "lost"])
+@pytest.mark.parametrize(("times", "attained"), [({}, 0), ({"saved": 400}, 600)])
+def test_a_limit_counts_what_was_saved_and_nothing_without_a_checkpoint(stop, times, attained):
+    node, project, alice, job = a_running(time_limit="1h", retries={"infrastructure": 1})
+    saved(job, began=1_000, **times)
+    if stop == "preempted":
+        committer.commit(stopped_for(job, a_job(alice, project, priority="high", **WHOLE)))
+        node_drive(node_id=node.row.pk)
+        node.obey()
+    else:
+        node.finish(137, state=ReplicaState.FAILED, code=str(EndCause.NODE_RESTARTED))
+    job.refresh_from_db()
+    assert (job.status, job.attained_seconds) == (JobStatus.QUEUED, attained)
 
 
 @pytest.mark.parametrize(("limit", "attained", "left"), [(3_600, 3_590, 60), (30, 0, 30)])
