@@ -107,12 +107,33 @@ class Job(models.Model):
     estimate = models.JSONField(null=True, blank=True, editable=False)
     """When it should start, as portal.planning.estimates writes it; null without a basis."""
 
+    array = models.ForeignKey(
+        "arrays.JobArray",
+        null=True,
+        editable=False,
+        on_delete=models.CASCADE,
+        related_name="jobs",
+        db_index=False,
+    )
+    """The array that it is a member of."""
+    array_index = models.PositiveIntegerField(null=True, editable=False)
+    """Its index there; null for a job of no array, and for one that a retry has replaced."""
+    array_cap = models.PositiveIntegerField(default=0, db_default=0, editable=False)
+    """How many members of its array may run at once; 0 if all. The planner reads it here."""
+    is_array_row = models.BooleanField(default=False, db_default=False, editable=False)
+    """Whether lists show its array in its place: it is the first member."""
+
     objects = JobQuerySet.as_manager()
 
     class Meta:
         ordering = ("-id",)
         constraints = [
             enum_check("status", JobStatus, "job_status"),
+            models.UniqueConstraint(
+                fields=("array", "array_index"),
+                condition=Q(array_index__isnull=False),
+                name="job_array_member",
+            ),
         ]
         indexes = [
             models.Index(fields=("status", "queued_at"), name="job_queue"),

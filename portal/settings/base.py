@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "portal.accounts",
     "portal.inventory",
     "portal.jobs",
+    "portal.arrays",
     "portal.allocations",
     "portal.job_metrics",
     "portal.planning",

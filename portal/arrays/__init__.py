@@ -1,0 +1,1 @@
+"""Arrays of jobs: one request, many members."""
