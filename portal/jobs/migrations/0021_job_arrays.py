@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
     dependencies = [
         ("accounts", "0005_time_zone"),
         ("arrays", "0001_initial"),
-        ("jobs", "0019_attempt_finding"),
+        ("jobs", "0020_saved_work"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
