@@ -82,6 +82,10 @@ class Client:
         )
         return _json(answer)
 
+    def put_bytes(self, path: str, data: bytes, **params: Any) -> Any:
+        """PUT of bytes, which may be repeated."""
+        return _json(self.call("PUT", path, params=params, content=data, is_repeatable=True))
+
     def rows(self, path: str, max_rows: int = 0, **params: Any) -> list[dict[str, Any]]:
         """The rows of a list over all of its pages, at most `max_rows` (0: all)."""
         rows: list[dict[str, Any]] = []
@@ -98,18 +102,23 @@ class Client:
         *,
         params: Mapping[str, Any] | None = None,
         body: Any = None,
+        content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         is_repeatable: bool = False,
         hint: str = "",
         tries: int = MAX_TRIES,
         on_busy: OnBusy = lambda seconds: None,
     ) -> httpx.Response:
-        """The response, if it is a success. Raises CommandFailed otherwise.
+        """The response, if it is a success. Raises CommandFailed otherwise. The body is the JSON of
+        `body`, or `content` as it is.
 
         `on_busy` is called before each pause for a busy portal, with the seconds that it names.
         """
+        given = dict(headers or {})
+        if content is not None:
+            given["Content-Type"] = "application/octet-stream"
         request = self.http.build_request(
-            method, path, params=dict(params or {}), json=body, headers=dict(headers or {})
+            method, path, params=dict(params or {}), json=body, content=content, headers=given
         )
         for left in reversed(range(tries if is_repeatable else 1)):
             pause = min(2.0 ** (tries - left) / 4, MAX_PAUSE_SECONDS)

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-from agents.contract.errors import ContractError
-from agents.contract.file_transfer import MAX_TREE_ENTRIES, check_tree_path
 from portal.cli.exit_codes import CommandFailed, ExitCode
 
 IGNORE_FILES = (".gitignore", ".tesseraignore")
@@ -24,6 +22,8 @@ ALWAYS_IGNORED = (
     *("__pycache__/", "*.pyc", ".venv/", "node_modules/", ".ipynb_checkpoints/"),
     *(".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".DS_Store"),
 )
+# As the portal has them.
+MAX_FILES, MAX_PATH_BYTES = 10_000, 1_024
 MAX_FOLDER_BYTES = 1 << 30
 HINT = "tessera submit --help"
 
@@ -75,7 +75,7 @@ def read_code_folder(folder: Path) -> CodeFolder:
     total = sum(status.st_size for _, _, status in found)
     if not found:
         raise _refused("folder_empty", f"{folder} has no files to send, or all are ignored")
-    if len(found) > MAX_TREE_ENTRIES or total > MAX_FOLDER_BYTES:
+    if len(found) > MAX_FILES or total > MAX_FOLDER_BYTES:
         raise _refused("folder_too_large", _too_large(folder, found, total))
     files = tuple(
         _read(path, source) for path, source, _ in sorted(found, key=lambda each: each[0])
@@ -106,11 +106,17 @@ def _walk(
         if not stat.S_ISREG(status.st_mode):
             left_out.append(path)
             continue
-        try:
-            check_tree_path(path)
-        except ContractError as error:
-            raise _refused("name_invalid", f"{error.sentence}: rename or ignore it") from error
+        if problem := _name_problem(path):
+            raise _refused("name_invalid", f"{path[:64]!a} {problem}: rename or ignore it")
         yield path, Path(entry.path), status
+
+
+def _name_problem(path: str) -> str:
+    try:
+        is_long = len(path.encode()) > MAX_PATH_BYTES
+    except UnicodeEncodeError:
+        return "has a name that is not UTF-8"
+    return f"is longer than {MAX_PATH_BYTES} bytes" if is_long else ""
 
 
 def _own_ignores(folder: Path, prefix: str) -> Iterator[_Ignore]:
@@ -150,7 +156,7 @@ def _too_large(folder: Path, found: Sequence[FileOnDisk], total: int) -> str:
     largest = sorted(tops, key=lambda top: -tops[top])[:3]
     parts = ", ".join(f"{top} {_mib(tops[top])}" for top in largest)
     return (
-        f"{folder} has {len(found):,} files and {_mib(total)}; at most {MAX_TREE_ENTRIES:,} files"
+        f"{folder} has {len(found):,} files and {_mib(total)}; at most {MAX_FILES:,} files"
         f" and {_mib(MAX_FOLDER_BYTES)} can be sent. Largest: {parts}. Name what the job does not"
         " need in .tesseraignore; data belongs in a volume"
     )

@@ -10,6 +10,8 @@ from typing import Any
 import typer
 
 from portal.cli.as_command import as_command
+from portal.cli.code_folder import CodeFolder, read_code_folder
+from portal.cli.code_upload import sync_sentence, upload_code
 from portal.cli.commands import submit_options as opt
 from portal.cli.commands.bulk_submit import BulkSubmitMode, bulk_submit
 from portal.cli.context import CliContext, cli_context
@@ -51,6 +53,7 @@ def submit(
     context: typer.Context,
     command: opt.Command = None,
     file: opt.File = "",
+    sync: opt.Sync = "",
     dry_run: opt.DryRun = False,
     yes: opt.Yes = False,
     count: opt.Count = 1,
@@ -64,16 +67,23 @@ def submit(
     """Submit a job (sbatch). On a full cluster it is queued, never refused.
 
     tessera submit --gpus 2 --time 4h --image pytorch:2.7 -- python train.py
+
+    tessera submit --sync . --gpus 1 -- python train.py
     """
     cli = cli_context(context)
     flags = opt.request_fields(options, cli.env)
+    folder = _code_folder(sync, flags) if sync else None
     if (stream := _stream(file)) or count > 1:
         _refuse_for_many(command if stream else None, is_waiting=wait)
         bodies = [_completed(cli, merge_flags(base, flags)) for base in stream]
         bodies = bodies or [_request(cli, file, command or [], flags)]
+        if folder:
+            _send_code(cli, bodies, folder)
         bulk_submit(cli, bodies, count, BulkSubmitMode(dry_run, yes, key, output))
         return
     body = _request(cli, file, command or [], flags)
+    if folder:
+        _send_code(cli, [body], folder)
     with _corrected_command(body, cli.env):
         if dry_run:
             _show_dry_run(cli, body, output)
@@ -90,6 +100,24 @@ def submit(
     print_row(job, output)
     if not detach and is_terminal(sys.stderr) and output in (OutputFormat.TABLE, OutputFormat.WIDE):
         _follow_until_start(cli, job, timeout)
+
+
+def _code_folder(sync: str, flags: Mapping[str, Any]) -> CodeFolder:
+    """Read before anything is sent. Raises CommandFailed."""
+    if "code" in flags:
+        sentence = "--sync sends new code and --code names code that was sent: use one of them"
+        raise CommandFailed("usage", sentence, "tessera submit --help", ExitCode.USAGE)
+    return read_code_folder(Path(sync))
+
+
+def _send_code(cli: CliContext, bodies: list[dict[str, Any]], folder: CodeFolder) -> None:
+    """Send the folder once to each project, and name it in the requests."""
+    for project in dict.fromkeys(str(body["project"]) for body in bodies):
+        tree = upload_code(cli.client, project, folder)
+        print_message(sync_sentence(folder, tree))
+        for body in bodies:
+            if str(body["project"]) == project:
+                body["code"] = tree
 
 
 @contextmanager

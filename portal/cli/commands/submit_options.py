@@ -29,6 +29,15 @@ File = Annotated[
 DryRun = Annotated[
     bool, Option("--dry-run", help="show what a submit would do", rich_help_panel=AFTER)
 ]
+Sync = Annotated[
+    str,
+    Option(
+        "--sync",
+        metavar="FOLDER",
+        help="send this folder as the job's code: the command starts in it; what .gitignore and "
+        ".tesseraignore name stays here",
+    ),
+]
 Count = Annotated[
     int,
     Option("--count", min=1, max=100_000, help="how many copies; up to 1,000 jobs are all or none"),

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from portal.cli import code_folder
+from agents.contract import file_transfer
+from portal.cli import code_folder, code_upload
 from portal.cli.code_folder import read_code_folder
 from portal.cli.exit_codes import CommandFailed
 
@@ -101,3 +102,11 @@ def test_a_folder_that_is_too_large_says_what_takes_the_room(
     assert "Largest: data" in refused.sentence and ".tesseraignore" in refused.sentence
     write(tmp_path, dot_tesseraignore="data\n")
     assert sent(tmp_path) == [".tesseraignore", "a.py"]
+
+
+def test_the_limits_are_those_of_the_portal() -> None:
+    """The command stands alone, so it has them once more."""
+    assert code_folder.MAX_FILES == file_transfer.MAX_TREE_ENTRIES
+    assert code_folder.MAX_PATH_BYTES == file_transfer.MAX_TREE_PATH_BYTES
+    assert code_upload.MAX_FILE_CHUNK_BYTES == file_transfer.MAX_FILE_CHUNK_BYTES
+    assert code_upload.MAX_HAVE_FILES == file_transfer.MAX_HAVE_FILES
