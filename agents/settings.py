@@ -12,7 +12,7 @@ from agents.configuration.agent_settings import AgentVariables
 from agents.configuration.reading import SettingsError, read_settings
 from agents.contract.documents import RuntimeKind
 from agents.contract.version import VERSION
-from agents.host.job_disk import DEFAULT_RESERVE, ENGINE_FOLDER, DiskReserve, JobDisk, parse_reserve
+from agents.host.job_disk import DEFAULT_RESERVE, DiskReserve, JobDisk, parse_reserve
 from agents.route.portal_route import PortalRoute, address_problem, has_password, proxy_problem
 from agents.simdriver.arguments import add_arguments
 from agents.telemetry.settings import Address, address, sample_seconds
@@ -50,7 +50,7 @@ class AgentSettings:
     telemetry_seconds: float = 10.0
     # Where the page for Prometheus is served; None for no page.
     metrics: Address | None = None
-    # Where jobs write; None to take it from the runtime.
+    # Where jobs write; None for the agent's folder.
     disk_folder: Path | None = None
     disk_reserve: DiskReserve = DEFAULT_RESERVE
     # Of the log: json, text, or empty for text on a terminal and JSON elsewhere.
@@ -193,7 +193,7 @@ def _add_disk(command: argparse.ArgumentParser) -> None:
         "--disk-folder",
         type=Path,
         default=_variables().agent_disk_folder or None,
-        help="where jobs write (default: the engine's folder, or --var without an engine)",
+        help="where jobs write (default: --var)",
     )
     command.add_argument(
         "--disk-reserve",
@@ -205,9 +205,8 @@ def _add_disk(command: argparse.ArgumentParser) -> None:
 
 
 def job_disk(options: argparse.Namespace) -> JobDisk:
-    """The disk that an agent with these arguments reports, if Docker uses its default folder."""
-    default = options.var if options.runtime == RuntimeKind.PROCESS else ENGINE_FOLDER
-    return JobDisk(options.disk_folder or default, options.disk_reserve)
+    """The disk that an agent with these arguments reports."""
+    return JobDisk(options.disk_folder or options.var, options.disk_reserve)
 
 
 def _add_doctor(doctor: argparse.ArgumentParser) -> None:

@@ -43,6 +43,7 @@ from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_recipe import LABEL
 from agents.runtime.grants import Grant, GrantProvider
 from agents.runtime.process import ProcessRuntime
+from agents.runtime.work_folders import WORK
 from agents.settings import AgentSettings, settings_from
 from agents.simdriver.install import install
 from agents.state.identity import AgentIdentity
@@ -55,6 +56,7 @@ from agents.topology.reading import read_topology
 from agents.topology.wiring import WiringCache, topology_report
 from agents.volumes.grants import with_volumes
 from agents.volumes.roots import VolumeRoots
+from agents.workspace.folders import folders_below
 
 START_ERRORS = (
     NvmlFailure,
@@ -131,12 +133,13 @@ async def run_agent(settings: AgentSettings) -> None:
         route=settings.route,
         wiring=WiringCache(lambda: _topology(nvml)),
         share_clients=shares.support.share_clients,
-        job_disk=JobDisk(_job_folder(settings, runtime), settings.disk_reserve),
+        job_disk=JobDisk(settings.disk_folder or settings.var, settings.disk_reserve),
         volumes=volumes,
     )
     telemetry = _telemetry(settings)
     hardware.handle_owners.append(telemetry.without_handles)
-    job_metrics = JobMetricsShipping(partial(_metrics_file, settings.var))
+    work = _work_folder(settings, identity.node_id)
+    job_metrics = JobMetricsShipping(partial(_metrics_file, work))
     report = job_metrics.tap_reports(telemetry.tap_reports(portal_session.report))
     node = NodeLoop(identity.node_id, journal, hardware, runtime, policy, report, shares, secrets)
     node.before_removal.append(job_metrics.before_removal)
@@ -200,8 +203,15 @@ def _topology(nvml: Nvml) -> NodeTopology:
     return topology_report(topology, network_of(topology))
 
 
-def _metrics_file(var: Path, replica: str) -> Path:
-    return var / "work" / replica / "metrics" / "metrics.jsonl"
+def _work_folder(settings: AgentSettings, node_id: str) -> Path:
+    """Where jobs write. A disk that is named for it may be shared with other agents."""
+    if settings.disk_folder is None:
+        return settings.var / WORK
+    return settings.disk_folder / f"tessera-{node_id}" / WORK
+
+
+def _metrics_file(work: Path, replica: str) -> Path:
+    return folders_below(work / replica).metrics_file
 
 
 def _telemetry(settings: AgentSettings) -> Telemetry:
@@ -212,9 +222,10 @@ def _telemetry(settings: AgentSettings) -> Telemetry:
 def _runtime(
     settings: AgentSettings, policy: NodePolicy, node_id: str, grant: GrantProvider
 ) -> Runtime:
+    work = _work_folder(settings, node_id)
     if settings.runtime is RuntimeKind.PROCESS:
-        return ProcessRuntime(settings.var / "replicas", grant)
-    return DockerRuntime(settings.var / "logs", node_id, policy, grant)
+        return ProcessRuntime(settings.var / "replicas", grant, work)
+    return DockerRuntime(settings.var / "logs", node_id, policy, grant, work)
 
 
 def _grants(
@@ -236,14 +247,6 @@ def _grants(
         )
 
     return grant
-
-
-def _job_folder(settings: AgentSettings, runtime: Runtime) -> Path | None:
-    """Where replicas write: the layers of their containers, or their folders."""
-    if settings.disk_folder is not None or not isinstance(runtime, DockerRuntime):
-        return settings.disk_folder or settings.var
-    root = runtime.info.get("DockerRootDir")
-    return Path(str(root)) if root else None
 
 
 async def _until_signal(portal_session: PortalSession) -> None:

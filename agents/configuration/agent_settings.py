@@ -45,7 +45,7 @@ class AgentVariables:
     )
     runtime: str = setting("docker", "`docker` or `process`. `--runtime`", readers=AGENT)
     agent_disk_folder: str = setting(
-        "", "Where jobs write. Empty: the engine's folder. `--disk-folder`", readers=AGENT
+        "", "Where jobs write. Empty: the agent's folder. `--disk-folder`", readers=AGENT
     )
     agent_disk_reserve: str = setting(
         "",

@@ -168,7 +168,7 @@ def _run(policy: NodePolicy, trial: _Trial, image: str) -> SmokeResult:
     with tempfile.TemporaryDirectory(prefix="tessera-doctor-") as folder:
         try:
             fixed = replace(policy, device_injection=str(trial.path))
-            runtime = DockerRuntime(Path(folder), name, fixed)
+            runtime = DockerRuntime(Path(folder) / "logs", name, fixed)
         except RuntimeFailure as failure:
             return replace(untried, why=failure.sentence)
         try:

@@ -1,6 +1,6 @@
 """A container engine in memory that outlives its agents, with faults on demand."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
@@ -108,6 +108,9 @@ class MemoryEngine:
         self._require()
         self.by_replica.pop(replica_id, None)
         self.devices.pop(replica_id, None)
+
+    def keep(self, replicas: Collection[str]) -> None:
+        """There are no folders."""
 
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
         return b""

@@ -10,8 +10,6 @@ from agents.contract.documents import MAX_DISK_MIB
 
 # The capacity is reported in these steps. It is a size, not free space, so it rarely changes.
 STEP_MIB = 1024
-# Docker's default, for when no engine answers.
-ENGINE_FOLDER = Path("/var/lib/docker")
 
 _MIB = {"MiB": 1, "GiB": 1 << 10, "TiB": 1 << 20}
 _AMOUNT = re.compile(r"([0-9]{1,9})(MiB|GiB|TiB)")

@@ -184,7 +184,9 @@ class NodeLoop:
             key = ("replica", action_subject(action))
             self._workers.begin(key, partial(self._do, action), has_own_thread=is_stop)
         self.journal.forget_environments(self._ended(seen))
-        self.secrets.keep({r.id for r in desired.replicas} | seen.keys())
+        known = {r.id for r in desired.replicas} | seen.keys()
+        self.secrets.keep(known)
+        self.runtime.keep(known)
         # What was begun may have changed them.
         self._report(desired, self._settled_containers() if ready else seen)
 
@@ -264,10 +266,8 @@ class NodeLoop:
         self, desired: DesiredDocument, containers: dict[str, ContainerStatus]
     ) -> LocalState:
         failures, started = self.journal.failures(), self.journal.started_replicas()
-        shipped, given = (
-            self.journal.shipped_offsets(),
-            self.carver.available_devices(self.hardware.idle_devices()),
-        )
+        given = self.carver.available_devices(self.hardware.idle_devices())
+        shipped = self.journal.shipped_offsets()
         begun = {k for k, seen in containers.items() if seen.phase is not ContainerPhase.CREATED}
         refusals = local_refusals(desired.replicas, begun, self.policy, self.runtime.kind)
         wanted = [r for r in desired.replicas if r.id not in failures and r.id not in refusals]

@@ -3,7 +3,7 @@
 Container names are deterministic, so preparing a replica twice adopts its container."""
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -110,7 +110,10 @@ class Runtime(Protocol):
         """Send SIGTERM, then kill after the grace period. Returns once it has ended."""
 
     def remove(self, replica_id: str) -> None:
-        """Delete the ended container and its log; no effect if it is gone."""
+        """Delete the ended container, its log and its folders; no effect if it is gone."""
+
+    def keep(self, replicas: Collection[str]) -> None:
+        """Remove the folders of all other replicas."""
 
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
         """Bytes of the log from `offset`; empty at the end. Offsets never change."""

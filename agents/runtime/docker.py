@@ -7,7 +7,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ from agents.runtime.grants import GrantProvider, no_grant
 from agents.runtime.image import require_allowed_env
 from agents.runtime.image_pull import ImageAbsent
 from agents.runtime.injection import choose_injection
+from agents.runtime.work_folders import WORK
+from agents.workspace.workspaces import Workspaces
 
 PHASES = {
     "created": ContainerPhase.CREATED,
@@ -50,12 +52,19 @@ INSPECTED_SECONDS = 1.0
 
 
 class DockerRuntime:
-    """The containers of one node on one engine. Their logs are copied into `home` as they grow."""
+    """The containers of one node on one engine. Their logs are copied into `home` as they grow.
+
+    `work`: where the replicas work; by default beside `home`."""
 
     kind = RuntimeKind.DOCKER
 
     def __init__(
-        self, home: Path, node: str, policy: NodePolicy, grant: GrantProvider = no_grant
+        self,
+        home: Path,
+        node: str,
+        policy: NodePolicy,
+        grant: GrantProvider = no_grant,
+        work: Path | None = None,
     ) -> None:
         self.node = node
         self.policy = policy
@@ -65,7 +74,8 @@ class DockerRuntime:
         self._copies = LogCopies(home, lambda: self._changed())
         toolkit = read_container_toolkit(FileTree(Path("/")), policy.nvidia_ctk)
         self.injection = choose_injection(policy, self.info, toolkit)
-        self._recipe = ContainerRecipe(node, policy, self.injection, grant)
+        self.workspaces = Workspaces(work or home.parent / WORK)
+        self._recipe = ContainerRecipe(node, policy, self.injection, grant, self.workspaces)
         self._networks = Networks(self.client, node, on_host=policy.network == HOST)
         self._serving = ServingSince(self.client)
         # By container id, the state of those that have ended.
@@ -157,6 +167,10 @@ class DockerRuntime:
                     container.remove(force=True)
             with self._create_lock, engine_errors("remove the network"):
                 self._networks.sweep()
+        self.workspaces.remove(replica_id)
+
+    def keep(self, replicas: Collection[str]) -> None:
+        self.workspaces.keep(replicas)
 
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
         return self._copies.read(replica_id, offset, limit)
@@ -177,6 +191,7 @@ class DockerRuntime:
         with self._create_lock:
             options = self._options(replica, devices, meeting)
             require_allowed_env(self._known_image(replica.image).attrs, options["environment"])
+            self._recipe.make_workspace(replica)
             try:
                 return self.client.containers.create(name=name, **options)
             except APIError as error:

@@ -6,6 +6,7 @@ import os
 import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from docker.types import LogConfig, Mount, Ulimit
@@ -17,15 +18,17 @@ from agents.runtime.docker_network import HOST
 from agents.runtime.grants import Grant, GrantProvider, VolumeMount
 from agents.runtime.injection import Injection
 from agents.runtime.launch import launch_command, replica_environment
+from agents.runtime.work_folders import make_workspace
+from agents.workspace.folders import IN_CONTAINER
+from agents.workspace.workspaces import Workspaces
 
 # The prefix of labels that mark the agent's containers and networks.
 LABEL = "tessera."
 PORT = 29_500
-OUTPUT = "/output"
+# Programs that keep temporary files for longer use it; it is the same folder.
+VAR_TMP = Path("/var/tmp")  # noqa: S108
 # Two files, so that a follower can still read the previous one.
 LOG_ROTATION = {"max-size": "64m", "max-file": "2"}
-# PyTorch and Triton compile into /tmp and load from there; Docker's default is noexec.
-TMPFS = "exec,nosuid,nodev,mode=1777"
 # The engine's minimum, in billionths of a CPU.
 MIN_NANO_CPUS = 10_000_000
 OPEN_FILES = 65_535
@@ -43,6 +46,7 @@ class ContainerRecipe:
     injection: Injection
     # What a replica gets beside its devices.
     grant: GrantProvider
+    workspaces: Workspaces
 
     def expected_rendezvous(self, replica: DesiredReplica) -> Rendezvous:
         """Where this gang meets if rank 0 is on this engine."""
@@ -61,7 +65,8 @@ class ContainerRecipe:
             "command": [*grant.wrapper, *launch_command(replica)],
             "entrypoint": [],
             "environment": self.environment(replica, devices, rendezvous),
-            "mounts": _mounts(grant),
+            "mounts": [*self._workspace_mounts(replica), *_mounts(grant)],
+            "working_dir": str(IN_CONTAINER.scratch),
             "labels": self._labels(replica, rendezvous),
             **self.injection.options(devices),
             "hostname": container_name(replica.job, replica.attempt, replica.rank),
@@ -77,7 +82,6 @@ class ContainerRecipe:
             "cpuset_mems": grant.memory_nodes,
             "oom_score_adj": OOM_SCORE,
             "shm_size": f"{replica.shm_mib}m",
-            "tmpfs": {"/tmp": TMPFS, OUTPUT: TMPFS},  # noqa: S108
             "ulimits": [
                 Ulimit(name="nofile", soft=_open_files(), hard=_open_files()),
                 Ulimit(name="core", soft=0, hard=0),
@@ -91,8 +95,25 @@ class ContainerRecipe:
         self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous
     ) -> dict[str, str]:
         """Also identifies a container that was created for other devices or another rendezvous."""
-        env = replica_environment(replica, devices, rendezvous, OUTPUT)
+        env = replica_environment(replica, devices, rendezvous, IN_CONTAINER)
         return env | self.injection.environment(devices) | self.grant(replica, devices).env
+
+    def make_workspace(self, replica: DesiredReplica) -> None:
+        """What the options mount. Raises RuntimeFailure."""
+        make_workspace(self.workspaces, replica, self.policy.user)
+
+    def _workspace_mounts(self, replica: DesiredReplica) -> list[Mount]:
+        """PyTorch and Triton compile into TMPDIR and load from there, so nothing is noexec."""
+        ours = self.workspaces.folders(replica.id)
+        passwd, group = self.workspaces.account_files(replica.id)
+        read_only = [(passwd, "/etc/passwd"), (group, "/etc/group")]
+        if replica.code_tree:
+            read_only.append((ours.code, str(IN_CONTAINER.code)))
+        pairs = [*zip(ours.writable, IN_CONTAINER.writable, strict=True)]
+        pairs.append((ours.temporary, VAR_TMP))
+        return [Mount(str(target), str(source), type="bind") for source, target in pairs] + [
+            Mount(target, str(source), type="bind", read_only=True) for source, target in read_only
+        ]
 
     def _labels(self, replica: DesiredReplica, meeting: Rendezvous) -> dict[str, str]:
         name = container_name(replica.job, replica.attempt, replica.rank)

@@ -8,19 +8,23 @@ from collections.abc import Sequence
 from agents.contract.collectives import resolved_backend
 from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.launchers.registry import LAUNCHERS
+from agents.workspace.environment import folder_variables, usual_variables
+from agents.workspace.folders import ReplicaFolders
 
-OUTPUT, BACKEND = "TESSERA_OUTPUT_DIR", "TESSERA_BACKEND"
+BACKEND = "TESSERA_BACKEND"
 # The UUIDs of the replica's devices, in every runtime; empty without devices. NVIDIA's own variable
 # has them only where its toolkit reads them (see injection.py).
 DEVICES = "TESSERA_DEVICES"
 
 
 def replica_environment(
-    replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous, output: str
+    replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous, folders: ReplicaFolders
 ) -> dict[str, str]:
-    """The user's variables, overwritten by ours. `devices`: the driver's UUIDs."""
-    env = dict(replica.env)
-    env |= _tessera(replica, rendezvous) | {OUTPUT: output, DEVICES: ",".join(devices)}
+    """The usual variables, overwritten by the user's, overwritten by ours. `devices`: the driver's
+    UUIDs. `folders`: as the program sees them."""
+    env = usual_variables(replica, folders) | replica.env
+    env |= _tessera(replica, rendezvous) | {DEVICES: ",".join(devices)}
+    env |= folder_variables(replica, folders)
     env |= {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "MASTER_ADDR": rendezvous.address,

@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ from agents.runtime.child_server import ChildServer
 from agents.runtime.grants import GrantProvider, no_grant
 from agents.runtime.image_pull import PullFailure, PullRequest
 from agents.runtime.launch import launch_command, replica_environment
+from agents.runtime.work_folders import WORK, make_workspace
+from agents.workspace.workspaces import Workspaces
 
 LOOPBACK = "127.0.0.1"
 IDENTITY = ("replica", "job", "attempt", "rank", "fence", "port")
@@ -40,14 +42,19 @@ INHERITED = ("PATH", "LANG", "LC_ALL", "TZ")
 
 
 class ProcessRuntime:
-    """Folders under `home`: identity.json, gate (FIFO), go.json, exit.json, log."""
+    """Folders under `home`: identity.json, gate (FIFO), go.json, exit.json, log.
+
+    `work`: where the replicas work; by default beside `home`."""
 
     kind = RuntimeKind.PROCESS
     injection = None
 
-    def __init__(self, home: Path, grant: GrantProvider = no_grant) -> None:
+    def __init__(
+        self, home: Path, grant: GrantProvider = no_grant, work: Path | None = None
+    ) -> None:
         self.home = home
         self.grant = grant
+        self.workspaces = Workspaces(work or home.parent / WORK)
         make_private_folder(self.home)
         self._server = ChildServer(self.home)
         self._changed: Callable[[], None] = lambda: None
@@ -88,7 +95,8 @@ class ProcessRuntime:
         if (home / "identity.json").exists():
             return
         shutil.rmtree(home, ignore_errors=True)
-        (home / "work").mkdir(parents=True)
+        make_workspace(self.workspaces, replica)
+        home.mkdir()
         os.mkfifo(home / "gate", 0o600)
         (home / "log").touch()
         try:
@@ -109,14 +117,14 @@ class ProcessRuntime:
             _open_gate(home)
             return
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}
-        env |= {"HOME": str(home / "work")}
-        env |= replica_environment(replica, devices, rendezvous, str(home / "work"))
+        folders = self.workspaces.folders(replica.id)
+        env |= replica_environment(replica, devices, rendezvous, folders)
         # Without a container only CUDA itself keeps a process from the other devices.
         env |= {"CUDA_VISIBLE_DEVICES": ",".join(devices)}
         grant = self.grant(replica, devices)
         env |= grant.env
         command = [*grant.wrapper, *launch_command(replica)]
-        go = {"command": command, "env": env, "cwd": str(home / "work")}
+        go = {"command": command, "env": env, "cwd": str(folders.scratch)}
         write(home / "go.json", go)
         _open_gate(home)
 
@@ -135,6 +143,10 @@ class ProcessRuntime:
 
     def remove(self, replica_id: str) -> None:
         shutil.rmtree(self.home / replica_id, ignore_errors=True)
+        self.workspaces.remove(replica_id)
+
+    def keep(self, replicas: Collection[str]) -> None:
+        self.workspaces.keep(replicas)
 
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
         path = self.home / replica_id / "log"

@@ -39,7 +39,7 @@ def test_a_replica_runs_on_an_engine_that_serves_only_some_versions(
     standing, tmp_path, oldest, newest, used
 ):
     engine = standing(oldest, newest)
-    runtime = DockerRuntime(tmp_path, "node", NodePolicy())
+    runtime = DockerRuntime(tmp_path / "logs", "node", NodePolicy())
     watch = Watch(runtime)
     replica = a_replica()
     go(runtime, replica)
@@ -56,7 +56,7 @@ def test_a_replica_runs_on_an_engine_that_serves_only_some_versions(
 @pytest.mark.parametrize(("oldest", "newest", "used"), RANGES)
 def test_the_doctor_uses_the_version_that_the_agent_uses(standing, tmp_path, oldest, newest, used):
     standing(oldest, newest)
-    runtime = DockerRuntime(tmp_path, "node", NodePolicy())
+    runtime = DockerRuntime(tmp_path / "logs", "node", NodePolicy())
     machine = RealMachine(tmp_path, RuntimeKind.DOCKER, None, simulated=True)
     assert machine.engine_api == runtime.api
     assert machine.engine_api.used == used
@@ -76,7 +76,7 @@ def test_an_engine_with_no_version_in_common_is_refused_by_both_in_the_same_word
 ):
     standing(oldest, newest)
     with pytest.raises(RuntimeFailure) as failure:
-        DockerRuntime(tmp_path, "node", NodePolicy())
+        DockerRuntime(tmp_path / "logs", "node", NodePolicy())
     machine = RealMachine(tmp_path, RuntimeKind.DOCKER, None, simulated=True)
     assert machine.engine is None
     assert words in failure.value.sentence
@@ -105,7 +105,7 @@ def test_versions_are_compared_as_numbers():
 
 def test_a_phase_is_read_on_every_version(standing, tmp_path):
     standing("1.44", "1.52")
-    runtime = DockerRuntime(tmp_path, "node", NodePolicy())
+    runtime = DockerRuntime(tmp_path / "logs", "node", NodePolicy())
     replica = a_replica()
     runtime.prepare(replica, ())
     assert runtime.containers()[replica.id].phase is ContainerPhase.CREATED
@@ -149,7 +149,7 @@ def test_the_engine_is_asked_for_a_device_in_the_way_that_it_has(
 def test_few_calls_come_before_the_start_of_a_container(standing, tmp_path):
     """Each call is a millisecond or more of what a job waits for."""
     engine = standing("1.44", "1.52")
-    runtime = DockerRuntime(tmp_path, "node", NodePolicy())
+    runtime = DockerRuntime(tmp_path / "logs", "node", NodePolicy())
     first, replica = a_replica(), a_replica()
     go(runtime, first)  # makes the bridge that the next one uses
     Watch(runtime).ended(first)
@@ -182,7 +182,7 @@ def test_containers_may_be_listed_while_another_thread_meets_one_that_has_ended(
 ):
     """The loop and the shipping of logs both list them. What is kept of ended ones is shared."""
     standing("1.44", "1.52")
-    runtime = DockerRuntime(tmp_path, "node", NodePolicy())
+    runtime = DockerRuntime(tmp_path / "logs", "node", NodePolicy())
     monkeypatch.setattr(runtime.client.api, "inspect_container", lambda _: {"State": {"n": 1}})
     monkeypatch.setattr(runtime, "_summaries", lambda: [])
     errors, is_over = [], threading.Event()

@@ -23,6 +23,7 @@ from agents.runtime.launch import launch_command, replica_environment
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
+from agents.workspace.folders import IN_CONTAINER
 from portal.api.jobs.submit_serializer import JobSubmitRequestSerializer
 from portal.web.request.choices import choice_labels
 from scheduler.core.request import RequestLimits, parse_request, request_as_dict
@@ -57,7 +58,7 @@ def test_its_variables_are_texts_that_no_user_may_set(name):
     env = own_environment(name)
     assert all(is_environment_name(key) and is_reserved(key) for key in env), env
     assert {type(value) for value in env.values()} == {str}
-    whole = replica_environment(a_replica(launcher=name), (), MEETING, "/output")
+    whole = replica_environment(a_replica(launcher=name), (), MEETING, IN_CONTAINER)
     assert whole.items() >= LAUNCHERS[name].environment(a_replica(launcher=name), MEETING).items()
 
 

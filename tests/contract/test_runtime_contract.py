@@ -90,13 +90,31 @@ def test_the_environment_is_the_users_with_ours_on_top(agent: Agent):
     assert whole_log(runtime, replica.id).decode().split() == ["3", "0", "1", DEVICE]
 
 
-def test_the_output_folder_can_be_written(agent: Agent):
+WRITE_EVERYWHERE = """
+import getpass, os, pathlib, tempfile
+names = "HOME TMPDIR XDG_CACHE_HOME TESSERA_OUTPUT_DIR TESSERA_CHECKPOINT_DIR".split()
+for folder in [os.environ[name] for name in names]:
+    pathlib.Path(folder).mkdir(exist_ok=True)
+    pathlib.Path(folder, "made").touch()
+pathlib.Path(os.environ["TESSERA_METRICS_FILE"]).touch()
+assert os.path.samefile(os.getcwd(), os.environ["HOME"])
+assert os.path.samefile(tempfile.gettempdir(), os.environ["TMPDIR"])
+assert getpass.getuser() == os.environ["USER"] == os.environ["LOGNAME"]
+print(getpass.getuser(), os.environ["HF_HOME"])
+"""
+
+
+def test_a_replica_has_a_place_to_work_in_that_goes_with_it(agent: Agent):
     runtime = agent()
     watch = Watch(runtime)
-    program = "import os, pathlib; pathlib.Path(os.environ['TESSERA_OUTPUT_DIR'], 'x').touch()"
-    replica = a_replica(program)
+    replica = a_replica(WRITE_EVERYWHERE, user="ada@example.org", env={"HF_HOME": "/data"})
     go(runtime, replica)
-    assert watch.ended(replica).exit_code == 0
+    assert watch.ended(replica).exit_code == 0, whole_log(runtime, replica.id)
+    assert whole_log(runtime, replica.id) == b"ada /data\n"
+    made = runtime.workspaces.folders(replica.id)
+    assert (made.output / "made").exists() and made.metrics_file.exists()
+    runtime.remove(replica.id)
+    assert not made.output.exists()
 
 
 def test_the_ranks_of_a_gang_meet_where_rank_0_offered(agent: Agent):

@@ -130,7 +130,7 @@ def test_what_the_engine_refuses_to_start_is_told_with_its_words(docker_node):
 def test_no_engine_is_one_clear_failure(tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
     with pytest.raises(RuntimeFailure) as failure:
-        DockerRuntime(tmp_path, "node", NodePolicy())
+        DockerRuntime(tmp_path / "logs", "node", NodePolicy())
     assert failure.value.code == "docker"
     assert failure.value.sentence.startswith("no Docker Engine answers")
     del failure

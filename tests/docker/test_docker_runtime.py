@@ -2,6 +2,7 @@
 
 import os
 import resource
+from pathlib import Path
 
 import pytest
 from docker.errors import NotFound
@@ -35,7 +36,8 @@ print(subprocess.run(["/tmp/busybox", "echo", "compiled here"], capture_output=T
 
 def test_the_engine_receives_every_hardened_flag(docker_node):
     replica = a_replica(memory_mib=256, cpu_milli=1_500, shm_mib=32)
-    docker_node.runtime(pids=77, user=65_534).prepare(replica, [DEVICE])
+    runtime = docker_node.runtime(pids=77, user=65_534)
+    runtime.prepare(replica, [DEVICE])
     container = docker_node.container(replica)
     host, config = container.attrs["HostConfig"], container.attrs["Config"]
     assert host["CapDrop"] == ["ALL"] and not host["CapAdd"]
@@ -48,7 +50,11 @@ def test_the_engine_receives_every_hardened_flag(docker_node):
     assert host["OomScoreAdj"] == OOM_SCORE
     assert host["Init"] is True
     assert host["RestartPolicy"]["Name"] == "no"
-    assert not host["Binds"] and not host["Devices"] and not container.attrs["Mounts"]
+    assert not host["Binds"] and not host["Devices"]
+    home = runtime.workspaces.home(replica.id)
+    mounts = {Path(mount["Source"]) for mount in container.attrs["Mounts"]}
+    assert all(source.parent == home for source in mounts), "folders of the replica, and no other"
+    assert not host.get("Tmpfs") and config["WorkingDir"] == "/workspace"
     assert host["PidMode"] == "" and host["IpcMode"] == "private" and host["UTSMode"] == ""
     assert [lane.name for lane in docker_node.lanes()] == [host["NetworkMode"]]
     files = min(65_535, resource.getrlimit(resource.RLIMIT_NOFILE)[1])

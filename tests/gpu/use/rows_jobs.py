@@ -11,6 +11,7 @@ from typing import Any
 from agents.contract.documents import DesiredReplica, Device, Rendezvous
 from agents.runtime.base import free_port
 from agents.runtime.launch import replica_environment
+from agents.workspace.folders import IN_CONTAINER
 from tests.gpu.use.clients import running
 from tests.gpu.use.mps_room import JOB_USER
 from tests.gpu.use.pytorch import require_torch
@@ -81,7 +82,7 @@ def _environment(uuid: str) -> dict[str, str]:
     replica = DesiredReplica(id="r-1", job="j-1", devices=(device,))
     meeting = Rendezvous("127.0.0.1", free_port("127.0.0.1"))
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    ours = replica_environment(replica, [uuid], meeting, "/output")
+    ours = replica_environment(replica, [uuid], meeting, IN_CONTAINER)
     return kept | ours | {"CUDA_VISIBLE_DEVICES": uuid}
 
 

@@ -59,6 +59,9 @@ class MemoryRuntime:
     def containers(self):
         return dict(self.by_replica)
 
+    def keep(self, replicas):
+        pass
+
     def require_image(self, image):
         pass
 

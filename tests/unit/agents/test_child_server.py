@@ -116,12 +116,12 @@ def test_a_parent_leads_a_session_of_its_own_and_keeps_the_agents_umask(runtime)
         assert ended(runtime, replica) == 0
     finally:
         os.umask(before)
-    made = runtime.home / "r-1" / "work" / "made"
+    made = runtime.workspaces.folders("r-1").scratch / "made"
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
 
 
 def test_the_server_ends_with_the_agent_and_replicas_go_on(runtime):
-    replica = a_program("r-1", "sh", "-c", "read line < ../gate; exit 7")
+    replica = a_program("r-1", "sh", "-c", f"read line < {runtime.home}/r-1/gate; exit 7")
     parent = started(runtime, replica)
     server = server_of(parent)
     runtime.close()
@@ -133,7 +133,7 @@ def test_the_server_ends_with_the_agent_and_replicas_go_on(runtime):
 
 
 def test_a_server_that_was_killed_is_replaced_and_what_it_started_goes_on(runtime):
-    first = a_program("r-1", "sh", "-c", "read line < ../gate; exit 3")
+    first = a_program("r-1", "sh", "-c", f"read line < {runtime.home}/r-1/gate; exit 3")
     second = a_program("r-2", "sh", "-c", "exit 4")
     parent = started(runtime, first)
     os.kill(server_of(parent), signal.SIGKILL)

@@ -4,6 +4,8 @@ import pytest
 
 from agents.contract.documents import Rendezvous
 from agents.runtime.launch import launch_command, replica_environment
+from agents.workspace.environment import usual_variables
+from agents.workspace.folders import IN_CONTAINER
 from tests.unit.agents.documents import a_replica
 
 MEETING = Rendezvous("10.0.0.1", 29_500, ("10.0.0.1", "10.0.0.2"))
@@ -11,7 +13,7 @@ MEETING = Rendezvous("10.0.0.1", 29_500, ("10.0.0.1", "10.0.0.2"))
 
 def rank_environment(devices=("MIG-1",), meeting=MEETING, **fields):
     replica = a_replica(**{"launcher": "none", "rank": 1, "world": 2} | fields)
-    return replica_environment(replica, devices, meeting, "/output")
+    return replica_environment(replica, devices, meeting, IN_CONTAINER)
 
 
 def test_a_plain_rank_knows_its_place_and_where_the_gang_meets():
@@ -74,8 +76,11 @@ def test_a_replica_sees_the_devices_it_was_given_and_no_others():
 @pytest.mark.parametrize("launcher", ["none", "torchrun"])
 def test_the_users_variables_stay_but_never_win_over_ours(launcher):
     ours = rank_environment(launcher=launcher)
-    env = rank_environment(launcher=launcher, env=dict.fromkeys(ours, "evil") | {"SEED": "1"})
-    assert env == ours | {"SEED": "1"}
+    usual = dict.fromkeys(usual_variables(a_replica(), IN_CONTAINER), "chosen")
+    env = rank_environment(
+        launcher=launcher, env=dict.fromkeys(ours, "evil") | usual | {"SEED": "1"}
+    )
+    assert env == ours | usual | {"SEED": "1"}
 
 
 def test_every_value_can_be_put_into_an_environment():
