@@ -90,8 +90,8 @@ def _deadlines(now: datetime) -> None:
 def _unprepared(now: datetime) -> None:
     """Stop gangs that did not become ready in time; their devices are released and they retry.
 
-    The time counts from the start of the attempt, and again from each step of a pull: an image may
-    be large and its registry slow."""
+    The time counts from the start of the attempt, and again from each step of a pull or of a
+    fetch of its files: both may be large, and slow."""
     since = now - timedelta(seconds=settings.PLATFORM.prepare_timeout_seconds)
     early = [JobStatus.PLACED, JobStatus.PREPARING]
     late = Attempt.objects.open().filter(job__status__in=early, created_at__lt=since)

@@ -52,6 +52,7 @@ from portal.files.selectors import (
 from portal.files.services import stored_limit_record, tree_commit
 from portal.inventory.credentials import CREDENTIALS, node_authenticate
 from portal.jobs.models import Replica
+from portal.jobs.preparation import fetch_record
 from portal.storage.errors import StoreError
 from portal.storage.ranges import range_pieces
 
@@ -182,10 +183,12 @@ def _append(call: FileCall, content: FileContent, offset: int, data: bytes) -> S
 
 
 def _read(call: FileCall, sha256: str, offset: int) -> bytes:
-    file = content_for_job(_own_replica(call).attempt.job, sha256)
+    replica = _own_replica(call)
+    file = content_for_job(replica.attempt.job, sha256)
     if file is None:
         sentence = "no tree of this job has such a file"
         raise ContractError(ContractErrorCode.FILE_UNKNOWN, sentence)
+    fetch_record(replica=replica)
     end = min(file.size, offset + MAX_FILE_CHUNK_BYTES)
     return b"".join(range_pieces(file.stream, offset, end, OBJECT_BYTES))
 

@@ -290,7 +290,7 @@ class Replica(models.Model):
     """While it is being prepared: how far the pull of its image is, as `agents.contract.pulls`
     writes it."""
     pull_moved_at = models.DateTimeField(null=True, blank=True, editable=False)
-    """When that pull last came further."""
+    """When that pull, or the fetch of its files, last came further."""
     ready_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)

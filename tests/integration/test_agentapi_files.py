@@ -2,10 +2,12 @@
 
 import asyncio
 import uuid
+from datetime import timedelta
 
 import pytest
 from django.conf import settings
 from django.test import override_settings
+from django.utils import timezone
 
 from agents.contract.file_transfer import EMPTY_SHA256, FileContent, TreeKind
 from portal.agentapi import files as agent_files
@@ -14,10 +16,11 @@ from portal.audit.models import Event
 from portal.files import receiving
 from portal.files.models import ProjectFiles, StoredFile, Tree
 from portal.inventory.models import Node
-from portal.jobs.models import Attempt, Replica
+from portal.jobs.models import Attempt, Job, Replica
 from portal.storage.errors import StoreUnavailable
 from portal.storage.models import Segment
-from scheduler.core.model.states import NodeStatus
+from scheduler import sweeper
+from scheduler.core.model.states import JobStatus, NodeStatus
 from tests.support.agent_calls import an_agent, code_of, run
 from tests.support.file_calls import FileSender, sha256
 from tests.support.replica_rows import a_replica
@@ -234,6 +237,30 @@ def test_a_later_attempt_on_another_node_reads_the_newest_checkpoint():
         assert code_of(await reader.get(NAME)) == (404, "file_unknown")
 
     run(scenario)
+
+
+def test_a_replica_that_fetches_its_files_is_not_late():
+    agent = an_agent()
+    first = a_replica(agent.node)
+    late = timezone.now() - timedelta(hours=1)
+    Job.objects.update(status=JobStatus.PREPARING)
+    Attempt.objects.update(created_at=late)
+
+    async def scenario(client):
+        await agent.hello(client)
+        sender = a_sender(client, agent, first)
+        await sender.save({"saved.json": b"{}"}, step=1)
+        assert (await sender.get(sha256(b"{}"))).content == b"{}"
+
+    run(scenario)
+    job = Job.objects.get()
+    sweeper.sweep()
+    job.refresh_from_db()
+    assert job.status == JobStatus.PREPARING
+    Replica.objects.update(pull_moved_at=late)
+    sweeper.sweep()
+    job.refresh_from_db()
+    assert job.status != JobStatus.PREPARING
 
 
 def test_a_checkpoint_has_the_files_of_all_ranks_of_its_step():
