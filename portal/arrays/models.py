@@ -1,14 +1,24 @@
 """Arrays of jobs: the request that all members were made of. A member is an ordinary job."""
 
 import re
+from typing import Self
 
 from django.conf import settings
 from django.db import models
 
-from portal.accounts.models import Project
+from portal.accounts.models import Membership, Project, User
+from portal.database.locks import LockingQuerySet
 
 # 18 digits fit every database's bigint.
 ARRAY_LABEL = re.compile(r"[Aa]-0*([1-9][0-9]{0,17})")
+
+
+class JobArrayQuerySet(LockingQuerySet["JobArray"]):
+    def visible_to(self, user: User) -> Self:
+        """The arrays of the user's projects; every array for a platform admin."""
+        if user.is_platform_admin:
+            return self
+        return self.filter(project_id__in=Membership.objects.filter(user=user).values("project_id"))
 
 
 class JobArray(models.Model):
@@ -27,6 +37,8 @@ class JobArray(models.Model):
     max_running = models.PositiveIntegerField(default=0)
     """How many may run at once; 0 if all."""
     submitted_at = models.DateTimeField(auto_now_add=True)
+
+    objects = JobArrayQuerySet.as_manager()
 
     class Meta:
         ordering = ("-id",)

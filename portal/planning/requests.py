@@ -54,6 +54,8 @@ COLUMNS = (
     "hold_owner",
     "hold_reason",
     "disk_mib",
+    "array_id",
+    "array_cap",
 )
 SELECTED = tuple(SECONDS[column](column) if column in SECONDS else F(column) for column in COLUMNS)
 """For `values_list`: what `waiting_job_from_columns` takes."""
@@ -173,6 +175,8 @@ def _waiting_job(row: Sequence[Any], spec: RequestSpec, after: tuple[str, ...]) 
         group=run_group(value["name"]),
         disk_mib=value["disk_mib"],
         launcher=spec.launcher,
+        array=value["array_id"] or 0,
+        array_cap=value["array_cap"],
     )
 
 

@@ -10,6 +10,7 @@ from django.db import DataError, IntegrityError, transaction
 from django.utils import timezone
 
 from portal.allocations.services import GangOrder, gangs_allocate
+from portal.arrays.room import CapRoom
 from portal.audit.transitions import IllegalTransitionError, StaleStatusError, Transitions
 from portal.database.kept_queries import KeptSelect, ListOf
 from portal.desired.services import RENEWED_COLUMNS, documents_update
@@ -113,6 +114,7 @@ def _legal(
 ) -> Iterator[tuple[JobPlacement, GangOrder]]:
     """Those that the planner could decide now, on the locked rows, one after the other."""
     free = {str(job.pk): job for job in jobs if not job.hold_owner}
+    room = CapRoom(free.values())
     waiting = {job.id: job for job in waiting_jobs_from_rows(list(free.values()))}
     ledger = Ledger(cluster_snapshot(now=now, nodes=[node.pk for node in nodes]))
     for placement in placements:
@@ -121,11 +123,12 @@ def _legal(
         if job is None:
             continue
         own = waiting[placement.job]
-        if own.after or own.begin_at > now.timestamp():
+        if own.after or own.begin_at > now.timestamp() or room.is_full(job):
             continue
         if reason := reserve_if_legal(placement, own, ledger):
             log.info("placing %s is stale: %s: %s", job.label, reason.code, reason.sentence)
             continue
+        room.enter(job)
         yield placement, GangOrder(job, placement.replicas, own.processes)
 
 

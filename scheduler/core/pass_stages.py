@@ -69,7 +69,7 @@ def take_turn(state: PassState, turn: Turn) -> Reason | None:
 
 
 def skip_not_due(state: PassState, turn: Turn) -> StageResult:
-    return not_due(turn.job, state.snapshot.now) or NEXT
+    return not_due(turn.job, state.snapshot.now) or state.array_room.cap_reason(turn.job) or NEXT
 
 
 def refuse_impossible(state: PassState, turn: Turn) -> StageResult:
@@ -279,6 +279,7 @@ def _take(state: PassState, turn: Turn, placement: GangPlacement, *, merging: bo
 def _occupy(state: PassState, turn: Turn, placement: GangPlacement) -> None:
     job, replicas = turn.job, tuple(placement.replicas)
     state.allocated[job.id] = replace(turn.starting, replicas=replicas)
+    state.array_room.enter(job)
     units = sum(device.units for replica in replicas for device in replica.devices)
     host = (job.replicas * job.cpu_milli, job.replicas * job.memory_mib)
     seconds = max(0, job.time_limit_seconds - job.attained_seconds)

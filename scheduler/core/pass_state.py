@@ -10,6 +10,7 @@ from scheduler.core.model.reasons import Reason
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
 from scheduler.core.pass_cache import PassCache
 from scheduler.core.placement.ledger import Ledger
+from scheduler.core.queue.array_room import ArrayRoom
 from scheduler.core.queue.fairshare import FairShares, OwnerKey, cluster_totals
 from scheduler.core.queue.order import (
     OwnerShares,
@@ -72,6 +73,7 @@ class PassState:
     """As the pass began."""
     allocated: dict[str, AllocatedJob]
     """Jobs that have devices, or get them by this pass, by id."""
+    array_room: ArrayRoom
     candidates: PreemptionCandidates
     reclaim: QuotaReclaim
     stopping: StoppingJobs
@@ -118,6 +120,7 @@ class PassState:
             order=order,
             running=running,
             allocated=allocated,
+            array_room=ArrayRoom(snapshot.running),
             candidates=PreemptionCandidates(policy, running),
             reclaim=QuotaReclaim(snapshot, policy, ledger),
             stopping=StoppingJobs(ledger),

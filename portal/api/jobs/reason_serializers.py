@@ -103,8 +103,8 @@ class NoEstimateSerializer(serializers.Serializer[Any]):
     """Why a waiting job has no estimate, or the earliest time it may start."""
 
     code = serializers.CharField(
-        help_text="nothing, far_off, quota, budget, pending_limit, approval, held, dependency, "
-        "node_unavailable, impossible or begin_time"
+        help_text="nothing, far_off, quota, budget, pending_limit, array_cap, approval, held, "
+        "dependency, node_unavailable, impossible or begin_time"
     )
     sentence = serializers.CharField(help_text="in English")
     said = MessageSerializer()

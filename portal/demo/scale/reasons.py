@@ -25,6 +25,7 @@ WEIGHTS = {
     ReasonCode.RESERVATION: 4,
     ReasonCode.TOPOLOGY: 4,
     ReasonCode.DEPENDENCY: 3,
+    ReasonCode.ARRAY_CAP: 1,
     ReasonCode.BUDGET: 2,
     ReasonCode.BEGIN_TIME: 2,
     ReasonCode.HELD: 1,
@@ -66,6 +67,7 @@ def random_reason(
         ),
         ReasonCode.TOPOLOGY: make_message("topology.apart", device=device, free=need),
         ReasonCode.DEPENDENCY: make_message("dependency", jobs=f"J-{rng.random.randint(1, 900)}"),
+        ReasonCode.ARRAY_CAP: make_message("array_cap", array="A-1", most=10),
         ReasonCode.BUDGET: make_message(
             "budget.used_up", whose=project, day=write_moment(_budget_end(rng.now)), **limits
         ),

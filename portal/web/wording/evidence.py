@@ -54,6 +54,7 @@ LABELS: dict[str, str | Promise] = {
     "fitting_limit_seconds": gettext_lazy("Longest time limit that fits"),
     "ends_at": gettext_lazy("Budget ends"),
     "max_running": gettext_lazy("Maximum running jobs"),
+    "array": gettext_lazy("Array"),
     "running": gettext_lazy("Running now"),
     "stopping": gettext_lazy("Stopping to make room"),
     "job": gettext_lazy("Reserved for"),

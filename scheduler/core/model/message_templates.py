@@ -9,6 +9,7 @@ run, why a placement no longer `fits`.
 from typing import Any
 
 from agents.contract.message import TEMPLATES, Message, MessageTemplate
+from scheduler.core.model.never_templates import NEVER
 
 # Why a node takes no work after a restore: it runs what the portal does not know, or some node has
 # not reported yet.
@@ -146,6 +147,11 @@ _QUOTA = {
         "%(whose)s may run %(most)s jobs at once and is running %(runs)s",
         "most",
     ),
+    "array_cap": MessageTemplate(
+        "%(array)s may run %(most)s member at once, and it does",
+        "%(array)s may run %(most)s members at once, and as many run",
+        "most",
+    ),
 }
 
 _UNBLOCKS = {
@@ -181,6 +187,7 @@ _UNBLOCKS = {
     "unblocks.lent": MessageTemplate(
         "It starts when other jobs on this quota end, or when other projects lend more"
     ),
+    "unblocks.member_ends": MessageTemplate("It starts when a running member ends"),
     "unblocks.cap": MessageTemplate(
         "It starts when one of these jobs ends, or when an admin raises the cap"
     ),
@@ -267,6 +274,9 @@ _ESTIMATES = {
     "no_estimate.pending_limit": MessageTemplate(
         "no estimate while as many jobs run as may run at once"
     ),
+    "no_estimate.array_cap": MessageTemplate(
+        "no estimate while as many members of its array run as may run at once"
+    ),
     "no_estimate.approval": MessageTemplate("no estimate until it is approved"),
     "no_estimate.held": MessageTemplate("no estimate while it is held"),
     "no_estimate.dependency": MessageTemplate("no estimate while it waits for other jobs"),
@@ -302,62 +312,6 @@ _SHORT = {
     "each.disk": MessageTemplate(" with %(amount)s of disk each"),
 }
 
-_NEVER = {
-    "never.no_shares": MessageTemplate(
-        "No node here offers MPS shares. Request a MIG slice or a whole GPU"
-    ),
-    "never.profile": MessageTemplate(
-        "No GPU here has the profile %(profile)s. Profiles here: %(profiles)s"
-    ),
-    "never.no_mig": MessageTemplate(
-        "No GPU here has the profile %(profile)s: these boards do not support MIG"
-    ),
-    "never.memory": MessageTemplate(
-        "No GPU here has %(asked)s of memory; the largest has %(largest)s"
-    ),
-    "never.model": MessageTemplate("There is no %(asked)s here. GPUs here: %(boards)s"),
-    "never.one_node": MessageTemplate(
-        "The request needs %(needed)s replicas%(each)s on one node; the largest node has %(what)s "
-        "for %(most)s"
-    ),
-    "never.network": MessageTemplate(
-        "The request needs %(needed)s replicas%(each)s on one network; the largest network has "
-        "%(what)s for %(most)s"
-    ),
-    "never.cluster": MessageTemplate(
-        "The request needs %(needed)s replicas%(each)s; the whole cluster has %(what)s for %(most)s"
-    ),
-    "never.gpus": MessageTemplate(
-        "No node has %(needed)s %(board)s GPU; the largest has %(most)s",
-        "No node has %(needed)s %(board)s GPUs; the largest has %(most)s",
-        "needed",
-    ),
-    "never.processes": MessageTemplate(
-        "%(needed)s processes in one share are too many: MPS on a %(board)s GPU serves %(most)s"
-    ),
-    "never.host": MessageTemplate(
-        "No node with this GPU has %(cpu)s CPUs and %(memory)s of memory for a replica; the "
-        "largest has %(most_cpu)s CPUs and %(most_memory)s"
-    ),
-    "never.cpu": MessageTemplate(
-        "No node with this GPU has %(cpu)s CPUs; the largest has %(most)s"
-    ),
-    "never.host_memory": MessageTemplate(
-        "No node with this GPU has %(memory)s of memory; the largest has %(most)s"
-    ),
-    "never.disk": MessageTemplate(
-        "No node with this GPU has %(disk)s of disk for jobs; the largest has %(most)s"
-    ),
-    "never.quota": MessageTemplate(
-        "This needs %(needed)s GPUs; %(whose)s may use at most %(most)s. Request fewer, or "
-        "ask an admin for more"
-    ),
-    "never.quota_of": MessageTemplate(
-        "This needs %(needed)s GPUs; %(whose)s may use at most %(most)s %(model)s GPUs. "
-        "Request fewer, or ask an admin for more"
-    ),
-}
-
 _FITS = {
     "fits.ranks": MessageTemplate("the placement does not name every rank once"),
     "fits.node_gone": MessageTemplate("a node of the placement is gone"),
@@ -383,7 +337,7 @@ PLANNER_TEMPLATES: dict[str, MessageTemplate] = {
     **_ESTIMATES,
     **_PLACES,
     **_SHORT,
-    **_NEVER,
+    **NEVER,
     **_FITS,
 }
 TEMPLATES.update(PLANNER_TEMPLATES)

@@ -20,6 +20,7 @@ class ReasonCode(StrEnum):
     QUOTA_PROJECT = "quota_project"
     BUDGET = "budget"
     PENDING_LIMIT = "pending_limit"
+    ARRAY_CAP = "array_cap"
     PRIORITY = "priority"
     RESOURCES = "resources"
     FRAGMENTATION = "fragmentation"
@@ -87,6 +88,7 @@ REASON_KINDS: dict[ReasonCode, ReasonKind] = {
     ReasonCode.PENDING_LIMIT: ReasonKind(
         _WAIT, "Pending job limit", "layers", no_estimate="pending_limit"
     ),
+    ReasonCode.ARRAY_CAP: ReasonKind(_WAIT, "Array cap", "layers", no_estimate="array_cap"),
     ReasonCode.PRIORITY: ReasonKind(_WAIT, "Behind other jobs", "layers", is_alterable=True),
     ReasonCode.RESOURCES: ReasonKind(_WAIT, "Insufficient resources", "layers", is_alterable=True),
     ReasonCode.FRAGMENTATION: ReasonKind(_WAIT, "Fragmentation", "frag", is_alterable=True),

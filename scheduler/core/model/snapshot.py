@@ -224,6 +224,10 @@ class WaitingJob:
     disk_mib: int = 0
     """0 if none is requested."""
     launcher: LauncherName = LauncherName.NONE
+    array: int = 0
+    """The number of its array; 0 if it belongs to none."""
+    array_cap: int = 0
+    """How many members of its array may run at once; 0 if all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,3 +187,14 @@ def test_the_evidence_tells_who_holds_such_gpus_without_naming_others():
 
 def _whole(gpu):
     return DevicePlacement(gpu, SliceKind.GPU, "", 0, 8, 56_000, 143_771, "s")
+
+
+def test_a_member_beyond_the_cap_of_its_array_waits_for_another_to_end():
+    jobs = [a_job(str(n), gpus=1, array=5, array_cap=2) for n in range(4)]
+    found = plan_of(a_cluster(a_node(*[a_gpu()] * 8), jobs=[*jobs, a_job("9", gpus=1)]))
+    assert sorted(place.job for place in found.placements) == ["0", "1", "9"]
+    said = reason(found, "2")
+    assert said.code is ReasonCode.ARRAY_CAP
+    assert said.sentence == "A-5 may run 2 members at once, and as many run"
+    assert said.unblocks == "It starts when a running member ends"
+    assert said.evidence == {"array": "A-5", "max_running": 2, "running": 2}
