@@ -12,7 +12,7 @@ from portal.web.cluster.stream import cluster_stream
 from portal.web.comparison import views as comparison_views
 from portal.web.home import views as home_views
 from portal.web.home.stream import home_stream
-from portal.web.job import log_page
+from portal.web.job import file_downloads, log_page
 from portal.web.job import views as job_views
 from portal.web.job.context import TABS
 from portal.web.job.extension import extend
@@ -100,6 +100,9 @@ urlpatterns = [
     ),
     path("jobs/<str:ref>/logs/full", log_page.logs_full, name="logs_full"),
     path("jobs/<str:ref>/log", log_page.raw_log, name="raw_log"),
+    path("trees/<uuid:tree>/file", file_downloads.file_download, name="tree_file"),
+    path("trees/<uuid:tree>/image", file_downloads.image, name="tree_image"),
+    path("trees/<uuid:tree>/archive", file_downloads.archive, name="tree_archive"),
     path("jobs/<str:ref>/stream", job_stream, name="job_stream"),
     path("usage/", usage_views.usage_page, name="usage"),
     path("usage/file.csv", usage_views.usage_csv, name="usage_file"),

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from agents.contract.codec import encode
 from agents.contract.documents import ReplicaState, SliceKind
+from agents.contract.file_transfer import TreeKind
 from agents.contract.job_metrics import SkippedCount, SkipReason
 from agents.contract.pulls import ObservedPull, PullCause
 from agents.contract.telemetry import GpuSample
@@ -20,6 +21,7 @@ from portal.accounts.models import Project, User
 from portal.allocations.holding import HeldReplica
 from portal.catalogue.models import ImageRule, Template
 from portal.catalogue.services import image_policy_set, template_save
+from portal.files.models import Tree
 from portal.inventory.models import DisputedClaim, Gpu, Node
 from portal.jobs.models import Job, Replica
 from portal.telemetry.job_samples import samples_record
@@ -27,6 +29,7 @@ from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.values import DeliveryStatus
 from scheduler.core.model.states import JobStatus, ReplicaStatus
 from scheduler.core.request import RequestLimits
+from tests.support.file_rows import a_tree
 from tests.support.job_metrics import metrics_report, series_points
 from tests.support.logs import write_log
 
@@ -60,6 +63,7 @@ def shown(known: dict[str, str]) -> dict[str, tuple[str, str]]:
     mine = Job.objects.filter(owner=alice).order_by("-pk")
     waits = mine.filter(status=JobStatus.QUEUED)[0]
     _log(known["job"])
+    saved = _files(known["job"])
     busy = _on_whole_gpus(alice)
     _measured(busy.node)
     compared = _reported(busy, mine)
@@ -74,6 +78,7 @@ def shown(known: dict[str, str]) -> dict[str, tuple[str, str]]:
         "request-answer": ("alice", f"{reverse('web:request')}?template={gang.pk}"),
         "web:job_metrics": ("alice", reverse("web:job_metrics", args=[busy.attempt.job.label])),
         "web:compare": ("alice", f"{reverse('web:compare')}?{compared}"),
+        "job-files": ("alice", f"{reverse('web:job_files', args=[known['job']])}?tree={saved.pk}"),
         "job-waiting": ("alice", reverse("web:job", args=[waits.label])),
         "job-failed": ("alice", reverse("web:job", args=[failed.label])),
         "job-pulls": ("admin", reverse("web:job", args=[pulls.label])),
@@ -95,6 +100,24 @@ def _log(label: str) -> None:
     data = "\n".join(lines).encode() + b"\n"
     write_log(replica, 0, data)
     Replica.objects.filter(pk=replica.pk).update(log_bytes=len(data))
+
+
+def _files(label: str) -> Tree:
+    """A checkpoint and the output of its first replica."""
+    rows = Replica.objects.filter(attempt__job_id=label.removeprefix("J-"))
+    replica = rows.select_related("attempt__job").order_by("rank")[0]
+    state = {"saved.json": b'{"step": 1200}', "state.pt": bytes(3 << 20)}
+    a_tree(replica, state, TreeKind.CHECKPOINT, step=1_200)
+    losses = "".join(f"{step},{2.4 / (1 + step / 60):.4f}\n" for step in range(0, 1_200, 40))
+    return a_tree(
+        replica,
+        {
+            "metrics.csv": b"step,loss\n" + losses.encode(),
+            "model/config.json": b'{"layers": 24, "width": 1024}',
+            "model/weights.safetensors": bytes(2 << 20),
+            "notes.md": b"# Run 7\n\nLower learning rate, as discussed.\n",
+        },
+    )
 
 
 def _on_whole_gpus(alice: User) -> Replica:

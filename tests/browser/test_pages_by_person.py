@@ -23,7 +23,9 @@ BAR = {
     **{"button Sign out": ALL, "link Console": ROOT},
 }
 TABS_OF_JOB = {
-    **dict.fromkeys((f"link {tab}" for tab in ("Logs", "Metrics", "Spec", "Results")), ALL),
+    **dict.fromkeys(
+        (f"link {tab}" for tab in ("Logs", "Metrics", "Spec", "Results", "Files")), ALL
+    ),
     **{"link Cancel job": ALL, "link Clone": TEAM, "link Save as template": TEAM},
 }
 TABS_OF_CONSOLE = {
@@ -96,6 +98,7 @@ TABLE: dict[str, Row] = {
     "web:job_metrics": Row(TABS_OF_JOB),
     "web:job_events": Row(TABS_OF_JOB | {"heading Timeline": ALL}),
     "web:job_spec": Row(TABS_OF_JOB | {"link Run again": ALL}),
+    "web:job_files": Row(TABS_OF_JOB | {"The job has saved no files": ALL}),
     "web:job_results": Row(TABS_OF_JOB | {"heading Attempt 1": ALL}),
     "web:logs_full": Row({"link Raw": ALL, "button Wrap": ALL, "link Beside the job": ALL}),
     "web:cancel": Row({"button Cancel job": ALL, "link Keep job": ALL}),

@@ -146,6 +146,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:job", "post"): (405, 405, 405, 405, 405, 302),
     ("web:job_events", "get"): (200, 200, 404, 200, 200, 302),
     ("web:job_events", "post"): (405, 405, 405, 405, 405, 302),
+    ("web:job_files", "get"): (200, 200, 404, 200, 200, 302),
+    ("web:job_files", "post"): (405, 405, 405, 405, 405, 302),
     ("web:job_logs", "get"): (200, 200, 404, 200, 200, 302),
     ("web:job_logs", "post"): (405, 405, 405, 405, 405, 302),
     ("web:job_metrics", "get"): (200, 200, 404, 200, 200, 302),

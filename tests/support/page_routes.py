@@ -37,6 +37,10 @@ STREAMS: dict[str, tuple[int, int, int, int, int, int]] = {
     "web:home_stream": (200, 200, 200, 200, 200, 401),
     "web:jobs_stream": (200, 200, 200, 200, 200, 401),
     "web:raw_log": (200, 200, 404, 200, 200, 302),
+    "web:tree_archive": (200, 200, 404, 200, 200, 302),
+    # Without a path.
+    "web:tree_file": (404, 404, 404, 404, 404, 302),
+    "web:tree_image": (404, 404, 404, 404, 404, 302),
     "web:queue_csv": (200, 200, 200, 200, 200, 302),
     "web:queue_stream": (200, 200, 200, 200, 200, 401),
     "web:request_stream": (200, 200, 200, 200, 200, 401),

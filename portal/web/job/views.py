@@ -24,6 +24,7 @@ from portal.web.http import AuthenticatedHttpRequest
 from portal.web.idempotency import job_page_once
 from portal.web.job.access import visible_job_or_404
 from portal.web.job.context import TABS, job_context, tab_context
+from portal.web.job.files import job_files
 from portal.web.job.stream import stream_address
 from portal.web.logs.address import log_view
 from portal.web.request.form import new_idempotency_key
@@ -46,6 +47,9 @@ def job(request: AuthenticatedHttpRequest, ref: str, tab: str = "") -> HttpRespo
     paths = [reverse(name, args=[row.label]) for name in ("web:job_logs", "web:logs_full")]
     view = log_view(paths[0], request.GET.dict(), paths[1])
     context = page | tab_context(tab, request.user, row, page, view)
+    if tab == "files":
+        # Not with the other tabs: the page's stream does not read it again.
+        context["files"] = job_files(row, request.GET)
     stream = "" if page["is_final"] else stream_address(row, tab, context.get("log"))
     context |= {"tab": tab, "tabs": TABS, "stream": stream}
     context["command"] = shlex.join(parse_stored_request(row.request).command)

@@ -1,0 +1,132 @@
+"""The Files tab: what a job wrote, folder by folder, and a preview of one file."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.http import QueryDict
+
+from agents.contract.file_transfer import TreeKind
+from portal.errors import Refused
+from portal.files.limits import stored_limits
+from portal.files.models import Tree
+from portal.files.selectors import code_tree_of, job_trees, tree_content
+from portal.jobs.models import Job
+from portal.web.job.file_preview import FilePreview, file_preview
+from portal.web.wording.messages import refusal_text
+
+# Of a job with many checkpoints, the newest; of a folder with many files, the first.
+MAX_TREES = 50
+MAX_LINES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class FolderLine:
+    """A file, or a folder with how much is below it."""
+
+    name: str
+    query: str
+    """That opens it."""
+    size: int
+    file_count: int = 0
+    """Of a folder."""
+    path: str = ""
+    """Of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTree:
+    """The tree whose files are listed, at one folder or one file of it."""
+
+    tree: Tree
+    crumbs: list[tuple[str, str]]
+    """The folders above, each with the query that opens it."""
+    name: str
+    lines: list[FolderLine]
+    omitted: int = 0
+    preview: FilePreview | None = None
+    notice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFiles:
+    trees: list[tuple[Tree, datetime | None]]
+    """Each with when its files are removed."""
+    is_cut: bool
+    kept_days: int
+    open: OpenTree | None
+    code: Tree | None
+
+
+def job_files(job: Job, query: QueryDict) -> JobFiles:
+    """The one that the query names is open, or the only one."""
+    limits = stored_limits(job.project_id)
+    found = list(job_trees(job)[: MAX_TREES + 1])
+    code = _code(job)
+    rows = [tree for tree in (*found[:MAX_TREES], code) if tree and tree.removed_at is None]
+    named = query.get("tree", "")
+    is_open = next((t for t in rows if str(t.pk) == named or (len(rows) == 1 and not named)), None)
+    removal = limits.removal(job.finished_at)
+    return JobFiles(
+        trees=[(tree, removal) for tree in found[:MAX_TREES]],
+        is_cut=len(found) > MAX_TREES,
+        kept_days=limits.kept_days,
+        open=open_tree(is_open, query.get("dir", ""), query.get("file", "")) if is_open else None,
+        code=code,
+    )
+
+
+def open_tree(tree: Tree, folder: str, file: str) -> OpenTree:
+    """A folder of it, or the preview of a file."""
+    path = file or folder.strip("/")
+    parts = path.split("/") if path else []
+    crumbs = [("", _query(tree))] if parts else []
+    crumbs += [(part, _query(tree, dir="/".join(parts[: n + 1]))) for n, part in enumerate(parts)]
+    name = parts[-1] if parts else ""
+    if not file:
+        lines = _lines(tree, f"{path}/" if path else "")
+        omitted = max(0, len(lines) - MAX_LINES)
+        return OpenTree(tree, crumbs[:-1], name, lines[:MAX_LINES], omitted)
+    try:
+        content = tree_content(tree, file)
+        return OpenTree(tree, crumbs[:-1], name, [], preview=file_preview(content, file))
+    except Refused as refused:
+        return OpenTree(tree, crumbs[:-1], name, [], notice=refusal_text(refused))
+
+
+def _lines(tree: Tree, prefix: str) -> list[FolderLine]:
+    """What is directly below the folder: folders first, each with the sum of its files."""
+    if "\0" in prefix:
+        return []
+    entries = tree.entries.filter(path__startswith=prefix).order_by("position")
+    folders: dict[str, list[int]] = {}
+    files = []
+    for path, size in entries.values_list("path", "file__size"):
+        name, slash, _ = path.removeprefix(prefix).partition("/")
+        if slash:
+            folders.setdefault(name, []).append(size)
+        else:
+            files.append(FolderLine(name, _query(tree, file=path), size, path=path))
+    return [*_folders(tree, prefix, folders.items()), *files]
+
+
+def _folders(tree: Tree, prefix: str, folders: Iterable[tuple[str, list[int]]]) -> list[FolderLine]:
+    return [
+        FolderLine(f"{name}/", _query(tree, dir=prefix + name), sum(sizes), len(sizes))
+        for name, sizes in folders
+    ]
+
+
+def _code(job: Job) -> Tree | None:
+    """The code that its request names, if it names any."""
+    code: UUID | None = code_tree_of(job)
+    if code is None:
+        return None
+    return Tree.objects.filter(pk=code, project=job.project_id, kind=TreeKind.CODE).first()
+
+
+def _query(tree: Tree, **place: Any) -> str:
+    return "?" + urlencode({"tree": str(tree.pk)} | place)
