@@ -244,7 +244,7 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         *("preemptible", FieldKind.YES_NO, _WHEN, "Preemptible"),
-        "A preempted job is stopped and requeued; it keeps the rest of its time limit.",
+        "A preempted job is stopped and queued again. It goes on from its last saved checkpoint.",
         default=DefaultRule.PRIORITY,
         attribute="preemptible",
         flags=("--preemptible",),
