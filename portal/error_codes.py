@@ -83,6 +83,8 @@ class ErrorCode(StrEnum):
     SCOPE_MISSING = "scope_missing"
     SERVER_ERROR = "server_error"
     SHARE_INVALID = "share_invalid"
+    SECRET_INVALID = "secret_invalid"  # noqa: S105 - no secret
+    SECRET_UNKNOWN = "secret_unknown"  # noqa: S105 - no secret
     SLUG_INVALID = "slug_invalid"
     SLUG_TAKEN = "slug_taken"
     STORE_MISMATCH = "store_mismatch"
@@ -191,6 +193,8 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.SCOPE_MISSING: ErrorKind(403, "The token lacks a scope"),
     ErrorCode.SERVER_ERROR: ErrorKind(500, "Internal server error"),
     ErrorCode.SHARE_INVALID: ErrorKind(400, "Invalid share"),
+    ErrorCode.SECRET_INVALID: ErrorKind(400, "Invalid secret"),
+    ErrorCode.SECRET_UNKNOWN: ErrorKind(400, "Unknown secret"),
     ErrorCode.SLUG_INVALID: ErrorKind(400, "Invalid slug"),
     ErrorCode.SLUG_TAKEN: ErrorKind(409, "Slug taken"),
     ErrorCode.STORE_MISMATCH: ErrorKind(500, "Stored bytes disagree with the database"),

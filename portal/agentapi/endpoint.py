@@ -54,6 +54,7 @@ from portal.agentapi.job_metrics import job_metrics_accept
 from portal.agentapi.logs import LogCall, log_append, logs_append
 from portal.agentapi.long_poll import long_poll, newest_poll
 from portal.agentapi.refusals import refusal_record, refusals_recorded
+from portal.agentapi.secrets import secrets_deliver
 from portal.agentapi.telemetry import telemetry_accept
 from portal.agentapi.threads import (
     RunInThread,
@@ -85,7 +86,7 @@ TOKEN_REFUSED = frozenset(
     }
 )
 NAMED_PATHS = (SYNC_PATH, HELLO_PATH, ENROL_PATH, TELEMETRY_PATH, JOB_METRICS_PATH)
-LOG = re.compile(r"/agent/v1/replicas/(?P<replica>[^/]+)/log")
+OF_REPLICA = re.compile(r"/agent/v1/replicas/(?P<replica>[^/]+)/(?P<call>log|secrets)")
 FAILED = {"error": {"code": "internal", "sentence": "the portal failed: try again", "field": ""}}
 NO_SUCH = {"error": {"code": "not_found", "sentence": "no such call", "field": ""}}
 
@@ -118,8 +119,8 @@ async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
 
 def _call_name(scope: Scope) -> str:
     """The call, without the replica, file or tree that it is about."""
-    if LOG.fullmatch(scope["path"]):
-        return "log"
+    if match := OF_REPLICA.fullmatch(scope["path"]):
+        return match["call"]
     if name := file_call_name(scope["path"]):
         return name
     is_known = scope["path"] in NAMED_PATHS
@@ -167,9 +168,11 @@ async def _respond(scope: Scope, receive: Receive) -> tuple[int, object]:
         return 200, await _job_metrics(scope, receive)
     if call == ("POST", LOGS_PATH):
         return 200, await _logs(scope, receive)
-    match = LOG.fullmatch(scope["path"])
-    if match and scope["method"] == "PUT":
-        return 200, await _log(scope, receive, match["replica"])
+    if match := OF_REPLICA.fullmatch(scope["path"]):
+        if (scope["method"], match["call"]) == ("PUT", "log"):
+            return 200, await _log(scope, receive, match["replica"])
+        if (scope["method"], match["call"]) == ("POST", "secrets"):
+            return 200, await _secrets(scope, match["replica"])
     if serve := file_call(scope):
         await _caller(scope, door().file_calls, run_in_file_thread)
         return 200, await serve(scope, receive)
@@ -252,6 +255,15 @@ async def _job_metrics(scope: Scope, receive: Receive) -> object:
     request = await run_in_decode_thread(lambda: decode(JobMetricsRequest, read_json(body)))
     authorization = header(scope, "authorization")
     return await run_in_log_thread(job_metrics_accept, authorization=authorization, request=request)
+
+
+async def _secrets(scope: Scope, replica: str) -> object:
+    await _caller(scope, door().reports)
+    epoch = whole_number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
+    authorization = header(scope, "authorization")
+    return await run_in_thread(
+        secrets_deliver, authorization=authorization, epoch=epoch, replica=replica
+    )
 
 
 async def _log(scope: Scope, receive: Receive, replica: str) -> object:

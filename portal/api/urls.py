@@ -21,6 +21,7 @@ from portal.api.nodes import views as nodes
 from portal.api.partitions import views as partitions
 from portal.api.projects import views as projects
 from portal.api.quotas import views as quotas
+from portal.api.secrets import views as secrets
 from portal.api.templates import views as templates
 from portal.api.tokens import views as tokens
 from portal.api.usage import views as usage
@@ -123,6 +124,16 @@ urlpatterns = [
     path("projects/<str:project>", projects.ProjectDetail.as_view(), name="project"),
     path("projects/<str:project>/images", images.ProjectImages.as_view(), name="project-images"),
     path(
+        "projects/<str:project>/secrets",
+        secrets.ProjectSecretList.as_view(),
+        name="project-secrets",
+    ),
+    path(
+        "projects/<str:project>/secrets/<str:secret>",
+        secrets.ProjectSecretDetail.as_view(),
+        name="project-secret",
+    ),
+    path(
         "projects/<str:project>/members/<str:user>",
         projects.ProjectMember.as_view(),
         name="project-member",
@@ -142,6 +153,8 @@ urlpatterns = [
     path("quotas", quotas.QuotaList.as_view(), name="quotas"),
     path("quotas/<str:project>", quotas.ProjectQuota.as_view(), name="project-quota"),
     path("quotas/<str:project>/<str:user>", quotas.UserQuota.as_view(), name="user-quota"),
+    path("secrets", secrets.SecretList.as_view(), name="secrets"),
+    path("secrets/<str:secret>", secrets.SecretDetail.as_view(), name="secret"),
     path("templates", templates.TemplateList.as_view(), name="templates"),
     path("templates/<str:template>", templates.TemplateDetail.as_view(), name="template"),
     path("tokens", tokens.TokenList.as_view(), name="tokens"),

@@ -57,6 +57,8 @@ class AuditAction(StrEnum):
     SECOND_STEP_REFUSED = "second_step_refused"
     SECOND_STEP_REMOVE = "second_step_remove"
     SECOND_STEPS_REMOVE = "second_steps_remove"
+    SECRET_DELETE = "secret_delete"  # noqa: S105 - no secret
+    SECRET_SET = "secret_set"  # noqa: S105 - no secret
     SESSION_END = "session_end"
     SESSION_END_OTHERS = "session_end_others"
     SIGN_IN = "sign_in"
@@ -191,6 +193,8 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.SECOND_STEP_REFUSED: "Second step refused",
     AuditAction.SECOND_STEP_REMOVE: "Second step removed",
     AuditAction.SECOND_STEPS_REMOVE: "All second steps removed",
+    AuditAction.SECRET_DELETE: "Secret deleted",
+    AuditAction.SECRET_SET: "Secret set",
     AuditAction.SESSION_END: "Session ended",
     AuditAction.SESSION_END_OTHERS: "Other sessions ended",
     AuditAction.SIGN_IN: "Sign-in",

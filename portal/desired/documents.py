@@ -31,6 +31,7 @@ from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import DesiredState, Replica
 from scheduler.core.model.states import SliceStatus
 from scheduler.core.request import parse_stored_request
+from scheduler.core.request.secrets import desired_secrets
 
 DESIRED_SLICES = [SliceStatus.PLANNED, SliceStatus.CREATING, SliceStatus.READY, SliceStatus.FAILED]
 _REPLICA, _ATTEMPT, _JOB = "replica__", "replica__attempt__", "replica__attempt__job__"
@@ -225,4 +226,5 @@ def _replica(
         disk_mib=job.disk_mib,
         code_tree=request.code,
         has_checkpoint=job.pk in saved,
+        secrets=desired_secrets(request.secrets),
     )

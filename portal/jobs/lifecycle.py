@@ -7,6 +7,7 @@ may be called twice.
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any
 
 from django.db import transaction
@@ -39,6 +40,9 @@ MIN_SECONDS_LEFT = 60
 
 # These ends of an attempt spend a retry, if one is left.
 RETRIED = (StopReason.FAILED, StopReason.LOST, StopReason.DRAINED)
+
+# Its node reports that a secret was deleted between its placement and its start.
+SECRET_MISSING = "secret_missing"  # noqa: S105 - no secret
 
 FINAL_STATUS: dict[str, JobStatus] = {
     StopReason.SUCCEEDED: JobStatus.SUCCEEDED,
@@ -337,44 +341,41 @@ def _requeue(job: Job, attempt: Attempt, transitions: Transitions) -> bool:
     if job.stop_reason not in RETRIED:
         return False
     failure = attempt.first_failure or {}
+    why = failure_message(failure)
+    if failure.get("code") == SECRET_MISSING:
+        # It never started. The planner keeps it until the secret is set again.
+        message = Message("%(why)s. Queued again until it is set", why=why)
+        _queue_again(job, transitions, EventCode.RETRY, message)
+        return True
     is_user = failure.get("status") == ReplicaStatus.EXITED
     column = "user_retries_left" if is_user else "infrastructure_retries_left"
     left = getattr(job, column)
     if left < 1:
         return False
-    transitions.advance(
-        job,
-        JobStatus.QUEUED,
-        code=EventCode.RETRY,
-        message=Message(
-            "%(why)s. Queued again, %(left)s retries left",
-            why=failure_message(failure),
-            left=left - 1,
-        ),
-        stop_reason="",
-        started_at=None,
-        deadline_at=None,
-        attained_seconds=_attained_seconds(job, attempt),
-        **{column: left - 1},
-    )
+    message = Message("%(why)s. Queued again, %(left)s retries left", why=why, left=left - 1)
+    attained = _attained_seconds(job, attempt)
+    columns = {column: left - 1, "attained_seconds": attained}
+    _queue_again(job, transitions, EventCode.RETRY, message, **columns)
     ring_diagnoses()
     return True
 
 
 def _requeue_preempted(job: Job, attempt: Attempt, transitions: Transitions) -> bool:
     """This spends no retry."""
-    transitions.advance(
-        job,
-        JobStatus.QUEUED,
-        code=StopReason.PREEMPTED,
-        message=Message("preempted: queued again at its original position"),
-        stop_reason="",
-        started_at=None,
-        deadline_at=None,
-        preempted=job.preempted + 1,
-        attained_seconds=_attained_seconds(job, attempt),
-    )
+    message = Message("preempted: queued again at its original position")
+    attained = _attained_seconds(job, attempt)
+    columns = {"preempted": job.preempted + 1, "attained_seconds": attained}
+    _queue_again(job, transitions, StopReason.PREEMPTED, message, **columns)
     return True
+
+
+def _queue_again(
+    job: Job, transitions: Transitions, code: StrEnum, message: Message, **columns: int
+) -> None:
+    columns_of_start: dict[str, Any] = {"started_at": None, "deadline_at": None, "stop_reason": ""}
+    transitions.advance(
+        job, JobStatus.QUEUED, code=code, message=message, **columns_of_start, **columns
+    )
 
 
 def _attained_seconds(job: Job, attempt: Attempt) -> int:

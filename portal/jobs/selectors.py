@@ -5,16 +5,15 @@ from typing import Any
 
 from agents.contract.message import Message
 from portal.accounts.models import User
-from portal.accounts.selectors import WORKING_ROLES, is_project_admin, role_in
+from portal.accounts.selectors import is_project_admin
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job, Replica
 from portal.jobs.querysets import JobQuerySet
+from scheduler.core.request.program import HIDDEN_VALUE
 
 # 18 digits fit every database's bigint.
 LABEL = re.compile(r"(?:[Jj]-)?([0-9]{1,18})")
-# Shown in place of the value of an environment variable.
-HIDDEN_VALUE = "***"
 
 
 def jobs_visible_to(user: User) -> JobQuerySet[Job]:
@@ -51,8 +50,8 @@ def may_cancel(user: User, job: Job) -> bool:
 def readable_request(user: User, job: Job) -> dict[str, Any]:
     """The job's request, as a user who sees the job may read it.
 
-    The values of its environment are often tokens. Members of the project and platform admins read
-    them, and the owner; a viewer reads the names.
+    The values of its environment are often tokens: its owner and admins read them, others the
+    names.
     """
     request: dict[str, Any] = job.request
     if not request.get("env") or _may_read_environment(user, job):
@@ -61,8 +60,7 @@ def readable_request(user: User, job: Job) -> dict[str, Any]:
 
 
 def _may_read_environment(user: User, job: Job) -> bool:
-    is_own = job.owner_id == user.pk or user.is_platform_admin
-    return is_own or role_in(user, job.project_id) in WORKING_ROLES
+    return job.owner_id == user.pk or is_project_admin(user, job.project_id)
 
 
 def replica_of(job: Job, *, attempt: int | None = None, rank: int = 0) -> Replica:

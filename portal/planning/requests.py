@@ -8,7 +8,7 @@ does.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
 from math import ceil
@@ -19,10 +19,12 @@ from django.db.models import F, QuerySet
 
 from agents.contract.documents import LauncherName
 from portal.database.intervals import NextSecond, ThisSecond
+from portal.job_secrets.selectors import known_secrets
 from portal.jobs.models import Job
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology, WaitingJob
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request import JobRequest, parse_stored_request
+from scheduler.core.request.secrets import secret_names
 
 # More than a pass reads: waiting, running and ended jobs together.
 MAX_CACHED = 40_000
@@ -71,6 +73,7 @@ class RequestSpec:
     needs: tuple[str, ...]
     tolerates: tuple[str, ...]
     launcher: LauncherName
+    secrets: tuple[str, ...]
 
 
 _cache: dict[UUID, RequestSpec] = {}
@@ -94,14 +97,13 @@ def request_specs(uids: Iterable[UUID]) -> dict[UUID, RequestSpec]:
 
 
 def waiting_jobs_from_queryset(rows: QuerySet[Job]) -> tuple[WaitingJob, ...]:
-    """Queued jobs, in the order of `rows`. Three queries at most."""
+    """Queued jobs, in the order of `rows`. Three queries at most, and one if they need secrets."""
     columns: list[Any] = list(rows.values_list(*SELECTED))
     specs = request_specs(row[1] for row in columns)
     links = Job.after.through.objects.filter(from_job__status=JobStatus.QUEUED)
     after = _unmet(links) if columns else {}
-    return tuple(
-        waiting_job_from_columns(row, specs[row[1]], after.get(row[0], ())) for row in columns
-    )
+    jobs = [waiting_job_from_columns(row, specs[row[1]], after.get(row[0], ())) for row in columns]
+    return tuple(_without_secrets(jobs, [specs[row[1]] for row in columns]))
 
 
 def waiting_job_from_row(job: Job) -> WaitingJob:
@@ -110,10 +112,11 @@ def waiting_job_from_row(job: Job) -> WaitingJob:
 
 
 def waiting_jobs_from_rows(jobs: Sequence[Job]) -> list[WaitingJob]:
-    """Jobs as if they were queued, whatever they wait for. Two queries at most."""
+    """Jobs as if they were queued, whatever they wait for. Two queries at most, and one if they
+    need secrets."""
     after = _unmet(Job.after.through.objects.filter(from_job__in=[job.pk for job in jobs]))
     specs = request_specs(job.uid for job in jobs)
-    return [
+    waiting = [
         waiting_job_from_columns(
             [_column(job, column) for column in COLUMNS],
             specs[job.uid],
@@ -121,6 +124,7 @@ def waiting_jobs_from_rows(jobs: Sequence[Job]) -> list[WaitingJob]:
         )
         for job in jobs
     ]
+    return _without_secrets(waiting, [specs[job.uid] for job in jobs])
 
 
 def waiting_job_from_columns(
@@ -230,7 +234,24 @@ def _spec(request: JobRequest) -> RequestSpec:
         needs=request.needs,
         tolerates=request.tolerates,
         launcher=request.launcher,
+        secrets=secret_names(request.secrets),
     )
+
+
+def _without_secrets(jobs: Sequence[WaitingJob], specs: Sequence[RequestSpec]) -> list[WaitingJob]:
+    """The jobs, marked where one of the secrets that they read does not exist any more."""
+    reading = [job for job, spec in zip(jobs, specs, strict=True) if spec.secrets]
+    if not reading:
+        return list(jobs)
+    known = known_secrets((job.user for job in reading), (job.project for job in reading))
+
+    def missing(job: WaitingJob, spec: RequestSpec) -> str:
+        owners = ((job.user, ""), ("", job.project))
+        gone = (n for n in spec.secrets if not any((*owner, n) in known for owner in owners))
+        return next(gone, "")
+
+    pairs = ((job, missing(job, spec)) for job, spec in zip(jobs, specs, strict=True))
+    return [replace(job, missing_secret=name) if name else job for job, name in pairs]
 
 
 def _unmet(links: QuerySet[Any]) -> dict[int, tuple[str, ...]]:

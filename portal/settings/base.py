@@ -59,6 +59,7 @@ INSTALLED_APPS = [
     "portal.configuration",
     "portal.key_rotation",
     "portal.what_if",
+    "portal.job_secrets",
     "portal.webhooks",
     "portal.notices",
     "portal.usage",

@@ -16,6 +16,7 @@ from portal.database.kept_queries import KeptSelect
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.files.selectors import require_code
+from portal.job_secrets.selectors import require_secret_names
 from portal.jobs.models import Job
 from portal.notices.selectors import require_webhook_names
 from portal.planning.inventory_view import current_inventory
@@ -28,6 +29,7 @@ from scheduler.core.model.snapshot import Priority
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 from scheduler.core.placement.feasibility import ClusterCapacity
 from scheduler.core.request import JobRequest
+from scheduler.core.request.secrets import secret_names
 
 # A job that ended like this never satisfies one that is to run after it.
 UNSATISFYING = frozenset(JOB_FINAL - {JobStatus.SUCCEEDED})
@@ -89,8 +91,8 @@ class Admission:
     def check(self, request: JobRequest) -> RequestCheck:
         """Check project, image, code, feasibility and approval.
 
-        Raises Refused(project_unknown), and what `require_image_allowed`, `require_webhook_names`
-        and `require_code` raise.
+        Raises Refused(project_unknown), and what `require_image_allowed`, `require_webhook_names`,
+        `require_code` and `require_secret_names` raise.
         """
         membership = self._membership(request.project)
         project = membership.project
@@ -98,6 +100,7 @@ class Admission:
         require_webhook_names(self.user, project, request.notify)
         if request.code:
             require_code(project, request.code)
+        require_secret_names(self.user, project, secret_names(request.secrets))
         waiting = waiting_job_from_request(
             request,
             id="check",

@@ -29,6 +29,7 @@ from portal.web.queue.stream import queue_stream
 from portal.web.request import views as request_views
 from portal.web.request.stream import request_stream
 from portal.web.search import views as search_views
+from portal.web.secrets import views as secrets
 from portal.web.time_zone import set_time_zone
 from portal.web.usage import views as usage_views
 from portal.web.webhooks import views as webhooks_views
@@ -50,6 +51,14 @@ urlpatterns = [
     path("account/notices/", notices.notices, name="notices"),
     path("account/notices/test", notices.test_mail, name="notices_test"),
     path("notices/stop/<str:token>/", notices.stop, name="notices_stop"),
+    path("account/secrets/", secrets.secrets, name="secrets"),
+    path("account/secrets/<str:secret>/delete", secrets.delete, name="secret_delete"),
+    path("projects/<slug:slug>/secrets/", secrets.project_secrets, name="project_secrets"),
+    path(
+        "projects/<slug:slug>/secrets/<str:secret>/delete",
+        secrets.project_delete,
+        name="project_secret_delete",
+    ),
     path("account/webhooks/", webhooks_views.webhooks, name="webhooks"),
     path("account/webhooks/<str:ref>/", webhooks_views.webhook, name="webhook"),
     path(

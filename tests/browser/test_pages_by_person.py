@@ -115,6 +115,8 @@ TABLE: dict[str, Row] = {
             "button Send a test mail": ALL,
         }
     ),
+    "web:secrets": Row({"button Set the secret": ALL}),
+    "web:project_secrets": Row({"button Set the secret": LEADERS}),
     "web:webhooks": Row({"button Add the webhook": ALL, "link Pager": {ALICE}}),
     "account_change_password": Row({"button Change password": ALL}),
     "web:console": console(),

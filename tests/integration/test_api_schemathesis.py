@@ -38,6 +38,7 @@ from portal.api.protocol.throttling import CallThrottle, SubmitThrottle
 from portal.api.urls import urlpatterns
 from portal.catalogue.models import Template
 from portal.inventory.models import DisputedClaim, Gpu
+from portal.job_secrets.services import secret_set
 from portal.quotas.models import LimitRequest
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import seal
@@ -129,6 +130,7 @@ def a_pair(schema: Any) -> Two:
         "node": "n1",
         "gpu": node.uuid(0),
         "project": hidden.slug,
+        "secret": "HIDDEN_7731",
         "user": holda.username,
         "token": token.token_key,
     }
@@ -136,6 +138,8 @@ def a_pair(schema: Any) -> Two:
 
 
 def _rows(owner: User, project: Project) -> dict[str, str]:
+    secret_set(actor=owner, name="HIDDEN_7731", value="of holda alone")
+    secret_set(actor=owner, project=project, name="HIDDEN_7731", value="of hidden alone")
     assert Membership.objects.filter(user=owner, project=project).exists()
     hook = Endpoint.objects.create(
         owner=owner, name="secret-hook", url="https://ci.example.org/", sealed=seal("s")

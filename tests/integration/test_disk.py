@@ -6,6 +6,7 @@ from html import unescape
 import pytest
 
 from portal.inventory.models import Node
+from portal.job_secrets.services import secret_set
 from portal.jobs.models import Job
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request.reader import FIELD_NAMES
@@ -147,6 +148,8 @@ def test_what_is_no_disk_is_said_beside_its_field(client, olga, team, disk):
 def test_a_clone_asks_for_all_that_the_job_asked_for(client, olga, team):
     a_large_node(gpus=4)
     before = a_job(olga, team)
+    for name in ("HF_TOKEN", "WANDB_API_KEY"):
+        secret_set(actor=olga, name=name, value="of olga alone")
     job = a_job(olga, team, **EVERY_FIELD, after=[before.label])
     assert set(job.request) == FIELD_NAMES, "this test asks for every field that there is"
     form = the_form(client.get(f"/request/?like={job.label}").content.decode())

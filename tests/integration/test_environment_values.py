@@ -1,11 +1,11 @@
-"""Finding 2.6 of the security review: a viewer of a project reads tokens in jobs' environments."""
+"""Tokens in the environments of jobs: their owner and admins read them, others the names alone."""
 
 import pytest
 from django.urls import reverse
 
 from portal.accounts.models import Membership, Role
 from portal.jobs.models import Job
-from portal.jobs.selectors import HIDDEN_VALUE
+from scheduler.core.request.program import HIDDEN_VALUE
 from tests.support.rows import a_job, a_project, a_user
 
 pytestmark = pytest.mark.django_db
@@ -40,15 +40,27 @@ def readings(client, job) -> dict[str, str]:
     return {place: answer.content.decode() for place, answer in answers.items()}
 
 
-def test_finding_2_6_a_viewer_reads_names_of_variables_and_no_value(client, job):
-    texts = readings(signed_in(client, job, Role.VIEWER), job)
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.MEMBER])
+def test_finding_2_6_others_read_names_of_variables_and_no_value(client, job, role):
+    texts = readings(signed_in(client, job, role), job)
     assert [place for place, text in texts.items() if SECRET in text] == []
     assert all("HF_TOKEN" in text and HIDDEN_VALUE in text for text in texts.values())
 
 
-def test_members_read_the_values_that_they_may_submit_again(client, job):
-    texts = readings(signed_in(client, job, Role.MEMBER), job)
+def test_project_admins_read_the_values_that_they_may_submit_again(client, job):
+    texts = readings(signed_in(client, job, Role.ADMIN), job)
     assert all(SECRET in text for text in texts.values())
+
+
+def test_a_copy_with_hidden_values_is_refused_until_they_are_written(client, job):
+    signed_in(client, job, Role.MEMBER)
+    copied = client.get(f"/api/v1/jobs/{job.label}").json()["request"]
+    answer = client.post("/api/v1/jobs", copied, content_type="application/json")
+    assert answer.status_code == 400
+    assert "write its value" in answer.json()["errors"][0]["message"]
+    copied["env"]["HF_TOKEN"] = "mine"
+    answer = client.post("/api/v1/jobs", copied, content_type="application/json")
+    assert answer.status_code == 201
 
 
 def test_its_owner_reads_them_also_as_a_viewer(client, job):

@@ -21,6 +21,7 @@ EVERY_FIELD: dict[str, Any] = {
     "retries": {"infrastructure": 1, "user": 2},
     "grace": "2m",
     "env": {"A": "1", "B": "x=y"},
+    "secrets": ["HF_TOKEN", "WANDB_API_KEY:env"],
     "preemptible": False,
     "begin_at": "2090-01-31T18:00:00+00:00",
     "notify": ["email"],

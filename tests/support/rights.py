@@ -17,6 +17,7 @@ from portal.api.urls import urlpatterns
 from portal.catalogue.models import Template
 from portal.inventory.credentials import digest_of, new_access_token
 from portal.inventory.models import DisputedClaim, Node
+from portal.job_secrets.services import secret_set
 from portal.jobs.models import Job
 from portal.quotas.models import LimitRequest, Quota
 from portal.webhooks.models import Delivery, Endpoint
@@ -106,6 +107,8 @@ def a_world() -> World:
     template = Template.objects.create(
         project=project, name="ready", request=a_request(project), author="olga"
     )
+    secret_set(actor=olga, name="HF_TOKEN", value="of olga alone")
+    secret_set(actor=people["project_admin"], project=project, name="HF_TOKEN", value="of vision")
     what_if = WhatIf.objects.create(requester=people["platform_admin"], days=1, changes=[])
     claim = DisputedClaim.objects.create(
         gpu=node.gpus.get(),
@@ -131,6 +134,7 @@ def a_world() -> World:
         "token": token.token_key,
         "key": token.token_key,
         "what_if": str(what_if.pk),
+        "secret": "HF_TOKEN",
         "webhook": str(hook.uid),
         "delivery": str(delivery.pk),
         "template": str(template.pk),

@@ -29,6 +29,7 @@ WEIGHTS = {
     ReasonCode.BUDGET: 2,
     ReasonCode.BEGIN_TIME: 2,
     ReasonCode.HELD: 1,
+    ReasonCode.SECRET_MISSING: 1,
     ReasonCode.REPARTITION: 1,
     ReasonCode.NODE_UNAVAILABLE: 1,
     ReasonCode.NODE_HOLDING: 1,
@@ -72,6 +73,7 @@ def random_reason(
             "budget.used_up", whose=project, day=write_moment(_budget_end(rng.now)), **limits
         ),
         ReasonCode.BEGIN_TIME: make_message("begin_time"),
+        ReasonCode.SECRET_MISSING: make_message("secret.deleted", name="HF_TOKEN"),
         ReasonCode.HELD: make_message("held", because="data is still copied"),
         ReasonCode.REPARTITION: make_message("repartition.merging"),
         ReasonCode.NODE_UNAVAILABLE: make_message(

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 
 from agents.contract.message import Message
 from portal.accounts.models import Project, Role, User
-from portal.accounts.selectors import is_project_admin, projects_of
+from portal.accounts.selectors import WORKING_ROLES, projects_of, role_in
 from portal.accounts.services import membership_remove, membership_set
 from portal.availability.promises import current_promises
 from portal.catalogue.selectors import image_policy_of, may_change_template, visible_templates
@@ -88,7 +88,8 @@ def render_project(
     request: AuthenticatedHttpRequest, row: Project, typed: str = "", error: str = ""
 ) -> HttpResponse:
     user = request.user
-    is_admin = is_project_admin(user, row.pk)
+    role = None if user.is_platform_admin else role_in(user, row.pk)
+    is_admin = user.is_platform_admin or role is Role.ADMIN
     budgets = Budget.objects.filter(project=row).select_related("project", "user")
     if not is_admin:
         budgets = budgets.filter(user__isnull=True) | budgets.filter(user=user)
@@ -98,6 +99,7 @@ def render_project(
         "project": row,
         "is_admin": is_admin,
         "is_platform_admin": user.is_platform_admin,
+        "may_use_secrets": is_admin or role in WORKING_ROLES,
         "quotas": [(quota, quota_figures(quota, promises)) for quota in quotas],
         "budgets": budget_usages(budgets.order_by("-ends_at", "pk"), timezone.now()),
         "members": row.memberships.select_related("user").order_by("user__username"),

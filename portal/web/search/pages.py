@@ -50,6 +50,7 @@ PAGES: tuple[SearchPage, ...] = (
     SearchPage("api:docs", _("REST API"), "api rest swagger openapi"),
     SearchPage("web:account", _("Account"), "account profile passkey password language theme zone"),
     SearchPage("web:account", _("API tokens"), "api token access key cli login", anchor="#tokens"),
+    SearchPage("web:secrets", _("Secrets"), "secrets tokens keys passwords credentials"),
     SearchPage("web:webhooks", _("Webhooks"), "webhooks notify events chat"),
     SearchPage("web:approvals", _("Approvals"), "approvals decide", Readers.PROJECT_ADMINS),
     SearchPage("web:limit_requests", _("Limit requests"), "raise quota", Readers.PROJECT_ADMINS),

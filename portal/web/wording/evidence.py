@@ -61,6 +61,7 @@ LABELS: dict[str, str | Promise] = {
     "starts_at": gettext_lazy("Starts by"),
     "begin_at": gettext_lazy("Begin time"),
     "after": gettext_lazy("Waiting for"),
+    "secret": gettext_lazy("Missing secret"),
 }
 # Keys whose value is a job id or a list of them.
 JOBS = frozenset({"job", "stopping", "after"})

@@ -56,7 +56,7 @@ def forecast_demand(board: Board, snapshot: ClusterSnapshot) -> DemandForecast:
     """Each demand counts as the cheapest device of this board that serves it. A waiting job counts
     once per replica."""
     requested: list[tuple[DeviceRequest, int]] = [(d.device, d.count) for d in snapshot.mix.demands]
-    requested += [(job.device, job.replicas) for job in snapshot.jobs if not job.hold_reason]
+    requested += [(job.device, job.replicas) for job in snapshot.jobs if not job.awaits_people]
     profiles: Counter[str] = Counter()
     modes: Counter[GpuMode] = Counter()
     slices = 0

@@ -119,7 +119,7 @@ class _Builder:
             for node, units in holding.places:
                 free[node] = max(0, free[node] - units)
         waiting = [
-            self.queued(job) for job in snapshot.jobs if not job.hold_reason and not job.after
+            self.queued(job) for job in snapshot.jobs if not job.awaits_people and not job.after
         ]
         aging = policy.order is OrderMode.FAIR
         return QueueState(

@@ -73,6 +73,7 @@ _REASONS = {
         "The agent of %(node)s (version %(version)s) has no launcher %(launcher)s"
     ),
     "held": MessageTemplate("It is held: %(because)s"),
+    "secret.deleted": MessageTemplate("The secret %(name)s that it reads was deleted"),
     "begin_time": MessageTemplate("Its begin time has not come yet"),
     "dependency": MessageTemplate("It starts after %(jobs)s"),
     "approval.units": MessageTemplate(
@@ -179,6 +180,9 @@ _UNBLOCKS = {
         "It starts after %(job)s, or when an admin raises the quota"
     ),
     "unblocks.released": MessageTemplate("The person who holds it, or an admin, has to release it"),
+    "unblocks.secret": MessageTemplate(
+        "It starts after %(name)s is set again; or submit it without that secret"
+    ),
     "unblocks.begin_time": MessageTemplate("It waits for its begin time"),
     "unblocks.those_end": MessageTemplate("Those jobs have to end first"),
     "unblocks.quota": MessageTemplate(
@@ -279,6 +283,7 @@ _ESTIMATES = {
     ),
     "no_estimate.approval": MessageTemplate("no estimate until it is approved"),
     "no_estimate.held": MessageTemplate("no estimate while it is held"),
+    "no_estimate.secret_missing": MessageTemplate("no estimate while a secret is missing"),
     "no_estimate.dependency": MessageTemplate("no estimate while it waits for other jobs"),
     "no_estimate.node_holding": MessageTemplate("no estimate until an admin decides"),
     "no_estimate.node_unavailable": MessageTemplate("no estimate while it waits for a node"),

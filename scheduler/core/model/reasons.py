@@ -32,6 +32,7 @@ class ReasonCode(StrEnum):
     DEPENDENCY = "dependency"
     BEGIN_TIME = "begin_time"
     HELD = "held"
+    SECRET_MISSING = "secret_missing"  # noqa: S105 - no secret
     IMPOSSIBLE = "impossible"
 
     @property
@@ -115,6 +116,9 @@ REASON_KINDS: dict[ReasonCode, ReasonKind] = {
     ReasonCode.BEGIN_TIME: ReasonKind(_WAIT, "Begin time", "cal"),
     ReasonCode.HELD: ReasonKind(
         _ASK, "Held", "stop", "ask", no_estimate="held", alert="Jobs are on hold"
+    ),
+    ReasonCode.SECRET_MISSING: ReasonKind(
+        _CHANGE, "Secret missing", "alert", "warn", no_estimate="secret_missing"
     ),
     ReasonCode.IMPOSSIBLE: ReasonKind(
         _CHANGE, "Cannot run on this cluster", "alert", "warn", no_estimate="impossible"

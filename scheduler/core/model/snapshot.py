@@ -228,6 +228,13 @@ class WaitingJob:
     """The number of its array; 0 if it belongs to none."""
     array_cap: int = 0
     """How many members of its array may run at once; 0 if all."""
+    missing_secret: str = ""
+    """The name of a secret that it needs and that does not exist any more."""
+
+    @property
+    def awaits_people(self) -> bool:
+        """Whether it starts only after somebody has acted."""
+        return bool(self.hold_reason or self.missing_secret)
 
 
 @dataclass(frozen=True, slots=True)

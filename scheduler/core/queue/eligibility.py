@@ -1,4 +1,5 @@
-"""Jobs whose turn has not come: on hold, before their begin time, or waiting for other jobs."""
+"""Jobs whose turn has not come: on hold, without a secret, before their begin time, or waiting for
+other jobs."""
 
 from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
@@ -13,6 +14,11 @@ def not_due(job: WaitingJob, now: int) -> Reason | None:
     if job.hold_reason:
         message = make_message("held", because=job.hold_reason)
         return Reason(ReasonCode.HELD, message, {}, make_message("unblocks.released"))
+    if job.missing_secret:
+        name = job.missing_secret
+        message = make_message("secret.deleted", name=name)
+        unblocks = make_message("unblocks.secret", name=name)
+        return Reason(ReasonCode.SECRET_MISSING, message, {"secret": name}, unblocks)
     if job.begin_at > now:
         evidence = {"begin_at": job.begin_at}
         unblocks = make_message("unblocks.begin_time")

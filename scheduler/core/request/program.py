@@ -11,6 +11,8 @@ from agents.contract.environment import is_environment_name, is_reserved
 from agents.contract.message import Message
 from scheduler.core.request.values import ProblemCode, Refuse
 
+# In place of the values of variables, for readers of a job who may not read them.
+HIDDEN_VALUE = "***"
 MAX_COMMAND, MAX_WORD, MAX_ENV = 1_024, 32_768, 256
 
 
@@ -54,7 +56,7 @@ def read_env(value: Any, refuse: Refuse) -> dict[str, str]:
     for name, text in value.items():
         if problem := _env_problem(name, text):
             refuse(f"env.{name!s:.64}", *problem)
-        else:
+        if problem is None or problem[0] is ProblemCode.COMBINATION:
             variables[name] = text
     return variables
 
@@ -66,4 +68,7 @@ def _env_problem(name: Any, text: Any) -> tuple[ProblemCode, Message | str] | No
         return ProblemCode.RESERVED, Message("%(name)s is set by Tessera: remove it", name=name)
     if not isinstance(text, str) or "\0" in text or len(text) > MAX_WORD:
         return ProblemCode.TYPE, 'the value is a text: put it in quotes, such as "64"'
+    if text == HIDDEN_VALUE:
+        # A stored request is read with it.
+        return ProblemCode.COMBINATION, "write its value: you may not read the one of the other job"
     return None

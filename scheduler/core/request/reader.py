@@ -26,6 +26,7 @@ from scheduler.core.request.quantities import (
     write_memory,
     write_seconds,
 )
+from scheduler.core.request.secrets import read_secrets
 from scheduler.core.request.typed_text import (
     meant_count,
     mended_fields,
@@ -59,7 +60,7 @@ AMOUNTS: Mapping[str, Callable[[object], int]] = {
 }
 # The unit of a spelling with its unit in the name.
 SPELLED_UNITS = {FieldKind.CPU: "m", FieldKind.SIZE: "MiB", FieldKind.DURATION: "s"}
-UNSUPPORTED_FIELDS = frozenset(("volumes", "secrets", "ports"))
+UNSUPPORTED_FIELDS = frozenset(("volumes", "ports"))
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 NOT_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -250,12 +251,6 @@ class RequestReader:
             self.refuse("preemptible", ProblemCode.TYPE, "write true or false, without quotes")
         return value is True
 
-    def _after(self) -> tuple[str, ...]:
-        return read_after(self.data.get("after", []), self.refuse)
-
-    def _notify(self) -> tuple[str, ...]:
-        return read_notify(self.data.get("notify", []), self.refuse)
-
     def _begin(self) -> tuple[int, int]:
         value = self.data.get("begin_at", "")
         return read_begin(value, self.refuse) if value != "" else (0, 0)
@@ -283,6 +278,9 @@ class RequestReader:
 
     def _env(self) -> dict[str, str]:
         return read_env(self.data.get("env", {}), self.refuse)
+
+    def _secrets(self) -> tuple[str, ...]:
+        return read_secrets(self.data.get("secrets", []), self.values["env"], self.refuse)
 
     def _backend(self) -> CollectiveBackend:
         """A request for an amount of memory counts as a slice, because it may become one."""
@@ -393,7 +391,8 @@ OWN_READERS: Mapping[str, Callable[[RequestReader], Any]] = {
     "retries.infrastructure": RequestReader._infrastructure_retries,
     "retries.user": RequestReader._user_retries,
     "env": RequestReader._env,
+    "secrets": RequestReader._secrets,
     "preemptible": RequestReader._preemptible,
-    "after": RequestReader._after,
-    "notify": RequestReader._notify,
+    "after": lambda reader: read_after(reader.data.get("after", []), reader.refuse),
+    "notify": lambda reader: read_notify(reader.data.get("notify", []), reader.refuse),
 }

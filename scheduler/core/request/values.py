@@ -161,6 +161,8 @@ class JobRequest:
     """0 if none is requested."""
     code: str = ""
     """The id of a code tree of the project; empty without one."""
+    secrets: tuple[str, ...] = ()
+    """Names of secrets; of those that become variables, with ":env"."""
     limit_is_chosen: bool = field(default=True, compare=False)
     """Whether the request set the time limit. It tells how the request was read, so it does not
     take part in comparisons."""

@@ -1,5 +1,6 @@
 """What is allowed in a request, but will probably fail."""
 
+import re
 from collections.abc import Iterator
 
 from agents.contract.message import Message
@@ -9,10 +10,32 @@ from scheduler.core.request.values import FieldWarning, JobRequest
 # Importing PyTorch with CUDA and making a context takes 1 to 3 GiB of host memory in a process.
 FRAMEWORK_MEMORY_MIB = 2_048
 
+# Of TOKENIZERS_PARALLELISM, MONKEY or KEYBOARD nobody thinks so.
+_SECRET_NAME = re.compile(
+    r"(^|_)(TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|KEY|PASSWORD|PASSWD|SECRET|CREDENTIALS?)(_|$)"
+    r"|(TOKEN|APIKEY|PASSWORD|SECRET)$"
+)
+
 
 def request_warnings(request: JobRequest) -> tuple[FieldWarning, ...]:
-    """Memory below what a framework needs to start, and shared memory that does not fit in it."""
-    return tuple(_memory_warnings(request))
+    """Memory below what a framework needs to start, shared memory that does not fit in it, and
+    variables that are secrets by their names."""
+    return (*_memory_warnings(request), *_secret_warnings(request))
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a variable of this name probably has a token or a password."""
+    return _SECRET_NAME.search(name.upper()) is not None
+
+
+def _secret_warnings(request: JobRequest) -> Iterator[FieldWarning]:
+    if names := [name for name in request.env if request.env[name] and looks_secret(name)]:
+        message = Message(
+            "%(names)s in env looks like a secret, which project admins read and the node keeps on "
+            "disk: set it as a secret, and name it under secrets",
+            names=", ".join(names),
+        )
+        yield FieldWarning("env", message)
 
 
 def _memory_warnings(request: JobRequest) -> Iterator[FieldWarning]:

@@ -237,10 +237,21 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         *("env", FieldKind.VARIABLES, _WHAT, "Environment"),
-        "One NAME=value per line. No secrets: all members of the project can read them.",
+        "One NAME=value per line. The owner and project admins read the values. Name tokens under "
+        "Secrets instead.",
         flag_help="NAME=VALUE, or NAME to pass on its value; repeatable",
         attribute="env",
         flags=("--env", "-e"),
+    ),
+    RequestField(
+        *("secrets", FieldKind.WORDS, _WHAT, "Secrets"),
+        "Names of your secrets, or of the project's. The job reads each as a file in "
+        "TESSERA_SECRETS_DIR; NAME:env sets a variable.",
+        default=(),
+        attribute="secrets",
+        example="HF_TOKEN",
+        flags=("--secret",),
+        is_optional_in_storage=True,
     ),
     RequestField(
         *("preemptible", FieldKind.YES_NO, _WHEN, "Preemptible"),

@@ -95,6 +95,9 @@ bodies = st.fixed_dictionaries(
         "preemptible": st.booleans(),
         "begin_at": begins,
         "after": st.lists(st.integers(1, 10**12).map("J-{}".format), max_size=4),
+        "secrets": st.lists(
+            st.sampled_from(["HF_TOKEN", "AWS_KEY:env", {"name": "W", "as": "env"}]), max_size=3
+        ),
         "notify": st.lists(st.sampled_from(["email", "webhook:ci"]), max_size=3),
         "needs": node_words,
         "tolerates": node_words,

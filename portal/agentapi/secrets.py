@@ -1,0 +1,51 @@
+"""The secrets of a replica, for the node that is to run it. Nothing of them is logged or kept."""
+
+from uuid import UUID
+
+from django.db import transaction
+
+from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.job_secrets import SecretsResponse, SecretValue
+from portal.inventory.credentials import CREDENTIALS, node_authenticate
+from portal.job_secrets.selectors import secret_values
+from portal.job_secrets.services import secrets_used
+from portal.jobs.models import DesiredState, Replica
+from scheduler.core.request import parse_stored_request
+from scheduler.core.request.secrets import secret_names
+
+STARTING = (DesiredState.PREPARE, DesiredState.RUN)
+
+
+def secrets_deliver(*, authorization: str, epoch: int, replica: str) -> SecretsResponse:
+    """Those that its request names, now. Raises ContractError for a replica that is not on the
+    calling node, or not to run there any more."""
+    with transaction.atomic():
+        node = node_authenticate(CREDENTIALS, authorization=authorization, epoch=epoch)
+        rows = Replica.objects.filter(
+            pk=_key(replica), node=node, desired_state__in=STARTING, attempt__ended_at=None
+        )
+        row = rows.select_related("attempt__job").first()
+        if row is None:
+            raise _unknown()
+        job = row.attempt.job
+        names = secret_names(parse_stored_request(job.request).secrets)
+        found = secret_values(owner=job.owner_id, project=job.project_id, names=names)
+        secrets_used(rows=found.rows)
+    present = {*found.values, *found.unreadable}
+    return SecretsResponse(
+        secrets=tuple(SecretValue(name, value) for name, value in found.values.items()),
+        missing=tuple(name for name in names if name not in present),
+        unreadable=found.unreadable,
+    )
+
+
+def _key(replica: str) -> UUID:
+    try:
+        return UUID(replica)
+    except ValueError:
+        raise _unknown() from None
+
+
+def _unknown() -> ContractError:
+    sentence = "this node has no such replica to start: it gets no secrets"
+    return ContractError(ContractErrorCode.REPLICA_UNKNOWN, sentence)

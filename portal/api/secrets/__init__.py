@@ -1,0 +1,1 @@
+"""Secrets of the caller and of projects: set and deleted, never read."""

@@ -1,0 +1,1 @@
+"""Pages of secrets: the reader's own, and those of a project."""
