@@ -38,6 +38,15 @@ MAKES_WAY = (StopReason.PREEMPTED, StopReason.DRAINED)
 # A job that starts again gets at least this much of its limit, however long it ran before.
 MIN_SECONDS_LEFT = 60
 
+# Of a job that was preempted.
+FROM_CHECKPOINT = Message(
+    "preempted: queued again at its original position. It goes on from its last checkpoint"
+)
+FROM_THE_START = Message(
+    "preempted: queued again at its original position. It saved no checkpoint: it starts again "
+    "from the beginning, with its whole time limit"
+)
+
 # These ends of an attempt spend a retry, if one is left.
 RETRIED = (StopReason.FAILED, StopReason.LOST, StopReason.DRAINED)
 
@@ -362,7 +371,8 @@ def _requeue(job: Job, attempt: Attempt, transitions: Transitions) -> bool:
 
 def _requeue_preempted(job: Job, attempt: Attempt, transitions: Transitions) -> bool:
     """This spends no retry."""
-    message = Message("preempted: queued again at its original position")
+    has_saved = attempt.saved_at is not None or job.attained_seconds > 0
+    message = FROM_CHECKPOINT if has_saved else FROM_THE_START
     attained = _attained_seconds(job, attempt)
     columns = {"preempted": job.preempted + 1, "attained_seconds": attained}
     _queue_again(job, transitions, StopReason.PREEMPTED, message, **columns)

@@ -75,6 +75,7 @@ def test_a_victim_is_stopped_queued_again_and_started_again_with_a_higher_attemp
     assert victim.attained_seconds == 60, "what it ran after it saved is lost"
     assert victim.stop_reason == ""
     assert victim.attempts.get().outcome == "preempted"
+    assert "from its last checkpoint" in Event.objects.filter(job=victim).latest("pk").sentence
 
     settle(node)
     assert Job.objects.get(pk=other.pk).status == JobStatus.RUNNING
@@ -174,6 +175,10 @@ def test_a_limit_counts_what_was_saved_and_nothing_without_a_checkpoint(stop, ti
         node.finish(137, state=ReplicaState.FAILED, code=str(EndCause.NODE_RESTARTED))
     job.refresh_from_db()
     assert (job.status, job.attained_seconds) == (JobStatus.QUEUED, attained)
+    told = Event.objects.filter(job=job, code=stop, new=JobStatus.QUEUED)
+    assert ["saved no checkpoint" in event.sentence for event in told] == (
+        [not times] if stop == "preempted" else []
+    )
 
 
 @pytest.mark.parametrize(("limit", "attained", "left"), [(3_600, 3_590, 60), (30, 0, 30)])
