@@ -80,6 +80,7 @@ class ErrorCode(StrEnum):
     REQUEST_INVALID = "request_invalid"
     REQUEST_UNREADABLE = "request_unreadable"
     ROLE_INVALID = "role_invalid"
+    ROOT_INVALID = "root_invalid"
     SCOPE_MISSING = "scope_missing"
     SERVER_ERROR = "server_error"
     SHARE_INVALID = "share_invalid"
@@ -105,6 +106,8 @@ class ErrorCode(StrEnum):
     VERSION_MISSING = "version_missing"
     USER_INACTIVE = "user_inactive"
     VERSION_STALE = "version_stale"
+    VOLUME_IN_USE = "volume_in_use"
+    VOLUME_UNKNOWN = "volume_unknown"
     WEBHOOK_OFF = "webhook_off"
     WHAT_IF_OVER = "what_if_over"
 
@@ -190,6 +193,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.REQUEST_INVALID: ErrorKind(400, "Invalid job request"),
     ErrorCode.REQUEST_UNREADABLE: ErrorKind(400, "Unreadable job request"),
     ErrorCode.ROLE_INVALID: ErrorKind(400, "Invalid role"),
+    ErrorCode.ROOT_INVALID: ErrorKind(400, "Invalid root"),
     ErrorCode.SCOPE_MISSING: ErrorKind(403, "The token lacks a scope"),
     ErrorCode.SERVER_ERROR: ErrorKind(500, "Internal server error"),
     ErrorCode.SHARE_INVALID: ErrorKind(400, "Invalid share"),
@@ -215,6 +219,8 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.VERSION_MISSING: ErrorKind(428, "If-Match required"),
     ErrorCode.USER_INACTIVE: ErrorKind(409, "The account is deactivated"),
     ErrorCode.VERSION_STALE: ErrorKind(412, "Changed since you read it"),
+    ErrorCode.VOLUME_IN_USE: ErrorKind(409, "The volume is in use"),
+    ErrorCode.VOLUME_UNKNOWN: ErrorKind(400, "Unknown volume"),
     ErrorCode.WEBHOOK_OFF: ErrorKind(409, "The webhook is off"),
     ErrorCode.WHAT_IF_OVER: ErrorKind(409, "The what-if has ended"),
 }

@@ -10,6 +10,7 @@ from django.db import transaction
 from agents.contract.codec import encode
 from agents.contract.documents import DesiredDocument, ObservedDocument, read_desired
 from agents.contract.message import Message
+from agents.contract.volumes import offered_access
 from agents.contract.wire_messages import from_wire
 from portal.allocations.holding import holding_compare
 from portal.allocations.services import allocations_mark_releasing
@@ -23,7 +24,7 @@ from portal.sites.observations import Observation, observations_apply
 from scheduler.core.model.states import ReplicaStatus
 
 # Facts that decide which jobs a node may get.
-ELIGIBILITY = ("launchers", "share_clients", "blocks")
+ELIGIBILITY = ("launchers", "share_clients", "blocks", "volume_roots")
 
 
 def node_report(
@@ -81,7 +82,7 @@ def _facts_report(node: Node, observed: ObservedDocument) -> tuple[list[str], bo
     changed = {name: value for name, value in columns.items() if getattr(node, name) != value}
     for name, value in changed.items():
         setattr(node, name, value)
-    return list(changed), any(before.get(name) != node.facts[name] for name in ELIGIBILITY)
+    return list(changed), any(before.get(name) != node.facts.get(name) for name in ELIGIBILITY)
 
 
 def _facts_columns(observed: ObservedDocument) -> dict[str, Any]:
@@ -104,6 +105,12 @@ def _facts_columns(observed: ObservedDocument) -> dict[str, Any]:
             {"gpu": p.gpu_uuid, "code": p.code, "sentence": p.sentence} for p in observed.problems
         ],
     }
+    if facts.volume_roots:
+        # What decides about placements apart from what changes with every file.
+        seen |= {
+            "volume_roots": offered_access(facts.volume_roots),
+            "volume_space": encode(facts.volume_roots),
+        }
     return {
         "facts": seen,
         "topology": encode(observed.topology),

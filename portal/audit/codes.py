@@ -74,6 +74,9 @@ class AuditAction(StrEnum):
     TOKEN_REVOKE = "token_revoke"  # noqa: S105 - no secret
     USER_ADD = "user_add"
     USER_CHANGE = "user_change"
+    VOLUME_CHANGE = "volume_change"
+    VOLUME_CREATE = "volume_create"
+    VOLUME_DELETE = "volume_delete"
     WEBHOOK_ADD = "webhook_add"
     WEBHOOK_REMOVE = "webhook_remove"
     WHAT_IF = "what_if"
@@ -210,6 +213,9 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.TOKEN_REVOKE: "API token revoked",
     AuditAction.USER_ADD: "User added",
     AuditAction.USER_CHANGE: "User changed",
+    AuditAction.VOLUME_CHANGE: "Volume changed",
+    AuditAction.VOLUME_CREATE: "Volume created",
+    AuditAction.VOLUME_DELETE: "Volume deleted",
     AuditAction.WEBHOOK_ADD: "Webhook added",
     AuditAction.WEBHOOK_REMOVE: "Webhook removed",
     AuditAction.WHAT_IF: "What-if started",

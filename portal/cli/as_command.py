@@ -4,7 +4,13 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from scheduler.core.request_fields import FIELDS, DefaultRule, FieldKind, RequestField
+from scheduler.core.request_fields import (
+    FIELDS,
+    DefaultRule,
+    FieldKind,
+    RequestField,
+    volume_words,
+)
 
 
 def as_command(request: Mapping[str, Any]) -> str:
@@ -52,6 +58,9 @@ def _field_flags(field: RequestField, value: Any) -> Iterator[list[str]]:
         case FieldKind.VARIABLES:
             for name, text in value.items():
                 yield _flag(flag, name if text is None else f"{name}={text}")
+        case FieldKind.VOLUMES:
+            for volume in value:
+                yield _flag(flag, volume_words(volume))
         case FieldKind.WORDS:
             for word in value:
                 yield _flag(flag, word)

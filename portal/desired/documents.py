@@ -23,12 +23,14 @@ from agents.contract.documents import (
     Rendezvous,
     SliceKind,
 )
+from agents.contract.volumes import DesiredVolume
 from portal.allocations.models import Allocation
 from portal.database.kept_queries import KeptSelect, ListOf
 from portal.files.selectors import jobs_with_checkpoint, saving_jobs
 from portal.inventory.models import Gpu, Node
 from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import DesiredState, Replica
+from portal.volumes.selectors import desired_volumes
 from scheduler.core.model.states import SliceStatus
 from scheduler.core.request import parse_stored_request
 from scheduler.core.request.secrets import desired_secrets
@@ -97,6 +99,7 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
         replicas[replica.node_id].append(replica)
     rendezvous = _rendezvous([row for rows in replicas.values() for row in rows])
     saved = _jobs_with_checkpoint(row for rows in replicas.values() for row in rows)
+    volumes = _volumes(row for rows in replicas.values() for row in rows)
     return {
         node.pk: CompiledDocument(
             DesiredDocument(
@@ -105,7 +108,7 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
                 gpus=tuple(gpus[node.pk]),
                 slices=tuple(sorted(slices[node.pk], key=lambda row: row.id)),
                 replicas=tuple(
-                    _replica(row, devices[row.pk], rendezvous.get(row.attempt_id), saved)
+                    _replica(row, devices[row.pk], rendezvous.get(row.attempt_id), saved, volumes)
                     for row in replicas[node.pk]
                     if row.desired_state != DesiredState.GONE
                 ),
@@ -191,11 +194,18 @@ def _jobs_with_checkpoint(replicas: Iterable[Replica]) -> frozenset[int]:
     return frozenset(job.pk for job in jobs if saved.intersection(saving_jobs(job)))
 
 
+def _volumes(replicas: Iterable[Replica]) -> Mapping[int, tuple[DesiredVolume, ...]]:
+    """By job. Nothing is asked for jobs without volumes."""
+    jobs = {row.attempt.job_id for row in replicas if row.attempt.job.request.get("volumes")}
+    return desired_volumes(jobs) if jobs else {}
+
+
 def _replica(
     row: Replica,
     devices: list[Allocation],
     meet: Rendezvous | None,
     saved: frozenset[int],
+    volumes: Mapping[int, tuple[DesiredVolume, ...]],
 ) -> DesiredReplica:
     job = row.attempt.job
     request = parse_stored_request(job.request)
@@ -227,4 +237,5 @@ def _replica(
         code_tree=request.code,
         has_checkpoint=job.pk in saved,
         secrets=desired_secrets(request.secrets),
+        volumes=volumes.get(job.pk, ()),
     )

@@ -20,7 +20,7 @@ from portal.jobs.models import Replica
 NODE_COLUMNS = (
     *("id", "name", "status", "schedulable", "cordon_reason", "holding_since", "restored_at"),
     *("fabric", "cpu_milli", "memory_mib", "disk_mib", "labels", "taints"),
-    *("facts__blocks", "facts__launchers", "facts__share_clients"),
+    *("facts__blocks", "facts__launchers", "facts__share_clients", "facts__volume_roots"),
 )
 # JSON as text: a version that looks like a number stays a string.
 TEXTS = (KT("facts__agent_version"), Cast("topology", TextField()))

@@ -81,7 +81,7 @@ def _record(
 ) -> NodeRecord:
     pk, name, status, schedulable, cordon_reason, holding_since, restored_at, *rest = row
     fabric, cpu_milli, memory_mib, disk_mib, labels, taints, blocks, *rest = rest
-    launchers, share_clients, agent_version, topology = rest
+    launchers, share_clients, volume_access, agent_version, topology = rest
     takes_work = status == NodeStatus.ONLINE and schedulable and holding_since is None
     key, reason = "", ""
     if status != NodeStatus.ONLINE:
@@ -108,6 +108,7 @@ def _record(
         launchers=FIRST_LAUNCHERS if launchers is None else tuple(launchers),
         agent_version=agent_version or "",
         share_clients=share_clients or 0,
+        volume_access=tuple(volume_access or ()),
         labels=tuple(labels),
         taints=tuple(taints),
         links=_links(topology),

@@ -21,6 +21,7 @@ from agents.contract.documents import LauncherName
 from portal.database.intervals import NextSecond, ThisSecond
 from portal.job_secrets.selectors import known_secrets
 from portal.jobs.models import Job
+from portal.volumes.selectors import access_of_jobs, access_of_request
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology, WaitingJob
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request import JobRequest, parse_stored_request
@@ -74,6 +75,7 @@ class RequestSpec:
     tolerates: tuple[str, ...]
     launcher: LauncherName
     secrets: tuple[str, ...]
+    volume_access: tuple[str, ...] = ()
 
 
 _cache: dict[UUID, RequestSpec] = {}
@@ -87,13 +89,23 @@ def request_specs(uids: Iterable[UUID]) -> dict[UUID, RequestSpec]:
     specs = {uid: spec for uid in wanted if (spec := _cache.get(uid)) is not None}
     missing = [uid for uid in wanted if uid not in specs]
     for start in range(0, len(missing), BATCH_SIZE):
-        batch = missing[start : start + BATCH_SIZE]
+        batch, with_volumes = missing[start : start + BATCH_SIZE], []
         for uid, stored in Job.objects.filter(uid__in=batch).values_list("uid", "request"):
-            specs[uid] = _spec(parse_stored_request(stored))
+            request = parse_stored_request(stored)
+            specs[uid] = _spec(request)
+            if request.volumes:
+                with_volumes.append(uid)
+        _add_volumes(specs, with_volumes)
     if len(_cache) > MAX_CACHED:
         _cache.clear()
     _cache.update(specs)
     return specs
+
+
+def _add_volumes(specs: dict[UUID, RequestSpec], uids: list[UUID]) -> None:
+    """Of jobs that have volumes. What these lie below never changes while a job uses them."""
+    for uid, words in (access_of_jobs(uids) if uids else {}).items():
+        specs[uid] = replace(specs[uid], volume_access=words)
 
 
 def waiting_jobs_from_queryset(rows: QuerySet[Job]) -> tuple[WaitingJob, ...]:
@@ -181,6 +193,7 @@ def _waiting_job(row: Sequence[Any], spec: RequestSpec, after: tuple[str, ...]) 
         launcher=spec.launcher,
         array=value["array_id"] or 0,
         array_cap=value["array_cap"],
+        volume_access=spec.volume_access,
     )
 
 
@@ -213,6 +226,7 @@ def waiting_job_from_request(
         group=run_group(request.name),
         disk_mib=request.disk_mib,
         launcher=spec.launcher,
+        volume_access=access_of_request(request) if request.volumes else (),
     )
 
 

@@ -46,6 +46,7 @@ INSTALLED_APPS = [
     "portal.jobs",
     "portal.arrays",
     "portal.allocations",
+    "portal.volumes",
     "portal.job_metrics",
     "portal.planning",
     "portal.quotas",

@@ -23,6 +23,7 @@ from portal.planning.inventory_view import current_inventory
 from portal.planning.requests import waiting_job_from_request
 from portal.planning.snapshot import quota_views
 from portal.quotas.approvals import approval_needed
+from portal.volumes.selectors import require_volumes
 from scheduler.core.devices.options import device_options
 from scheduler.core.model.reasons import Reason
 from scheduler.core.model.snapshot import Priority
@@ -89,10 +90,10 @@ class Admission:
         return self._capacity
 
     def check(self, request: JobRequest) -> RequestCheck:
-        """Check project, image, code, feasibility and approval.
+        """Check project, image, code, volumes, feasibility and approval.
 
         Raises Refused(project_unknown), and what `require_image_allowed`, `require_webhook_names`,
-        `require_code` and `require_secret_names` raise.
+        `require_code`, `require_volumes` and `require_secret_names` raise.
         """
         membership = self._membership(request.project)
         project = membership.project
@@ -101,6 +102,8 @@ class Admission:
         if request.code:
             require_code(project, request.code)
         require_secret_names(self.user, project, secret_names(request.secrets))
+        if request.volumes:
+            require_volumes(project, request.volumes)
         waiting = waiting_job_from_request(
             request,
             id="check",

@@ -29,6 +29,7 @@ from portal.submission.admission import (
     dependencies_of,
     pending_room,
 )
+from portal.volumes.services import volumes_take
 from scheduler.core.model.reasons import Reason
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request import (
@@ -168,6 +169,7 @@ def _create(
     else:
         Job.objects.bulk_create(jobs)
     _depend(jobs, [before for _, before in admitted])
+    volumes_take(jobs, [each.request.volumes for each, _ in admitted])
     _begin(jobs, [each.check.approval for each, _ in admitted], actor)
     # One ring is enough: nobody waits for a job that is new, and streams of all jobs read on.
     ring(f"job:{jobs[-1].pk}")

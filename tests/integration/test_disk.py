@@ -10,6 +10,8 @@ from portal.job_secrets.services import secret_set
 from portal.jobs.models import Job
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request.reader import FIELD_NAMES
+from tests.integration.test_code_of_a_request import code_of
+from tests.integration.test_volumes import a_volume
 from tests.support.every_field import EVERY_FIELD
 from tests.support.rows import a_job, a_node, a_project, a_request, a_user, settle
 
@@ -150,7 +152,9 @@ def test_a_clone_asks_for_all_that_the_job_asked_for(client, olga, team):
     before = a_job(olga, team)
     for name in ("HF_TOKEN", "WANDB_API_KEY"):
         secret_set(actor=olga, name=name, value="of olga alone")
-    job = a_job(olga, team, **EVERY_FIELD, after=[before.label])
+    a_volume(a_user("root", is_superuser=True), team)
+    fields = EVERY_FIELD | {"code": str(code_of(team).pk)}
+    job = a_job(olga, team, **fields, after=[before.label])
     assert set(job.request) == FIELD_NAMES, "this test asks for every field that there is"
     form = the_form(client.get(f"/request/?like={job.label}").content.decode())
     assert client.post("/request/", form).status_code == 302

@@ -22,6 +22,7 @@ EVERY_FIELD: dict[str, Any] = {
     "grace": "2m",
     "env": {"A": "1", "B": "x=y"},
     "secrets": ["HF_TOKEN", "WANDB_API_KEY:env"],
+    "volumes": [{"volume": "imagenet", "path": "/data", "read_only": True}],
     "preemptible": False,
     "begin_at": "2090-01-31T18:00:00+00:00",
     "notify": ["email"],

@@ -24,6 +24,7 @@ from agents.contract.documents import (
     RuntimeKind,
     read_desired,
 )
+from agents.contract.volumes import OfferedRoot
 from portal.accounts.models import Membership, Project, Role, User
 from portal.agentapi.node_report import node_report
 from portal.desired.services import node_drive
@@ -92,6 +93,7 @@ class HonestNode:
     launchers: tuple[str, ...] = FIRST_LAUNCHERS
     agent_version: str = ""
     on_lease_end: str = "stop"
+    volume_roots: tuple[OfferedRoot, ...] = ()
 
     def uuid(self, index: int) -> str:
         return f"GPU-{self.row.name}-{index}"
@@ -114,6 +116,7 @@ class HonestNode:
                 launchers=self.launchers,
                 agent_version=self.agent_version,
                 on_lease_end=self.on_lease_end,
+                volume_roots=self.volume_roots,
             ),
             gpus=tuple(
                 ObservedGpu(

@@ -254,9 +254,9 @@ TABLE = (
         ),
         "a path of the host": Row(
             lambda: portal_refusal(volumes=HOST_PATH),
-            ("unsupported", "volumes is not supported yet"),
+            ("wrong_type", "write a volume as NAME:/path"),
             lambda: sent(volumes=HOST_PATH),
-            ("unknown_field", "replicas.0.volumes"),
+            ("unknown_field", "replicas.0.volumes.0.host"),
         ),
         "a path of the host by another word": Row(
             lambda: portal_refusal(mounts=HOST_PATH),
@@ -266,9 +266,9 @@ TABLE = (
         ),
         "a symlink in a volume": Row(
             lambda: portal_refusal(volumes=LINK),
-            ("unsupported", "volumes is not supported yet"),
+            ("wrong_type", "write a volume as NAME:/path"),
             lambda: sent(volumes=LINK),
-            ("unknown_field", "replicas.0.volumes"),
+            ("unknown_field", "replicas.0.volumes.0.source"),
         ),
         "a device of the host": Row(
             lambda: portal_refusal(host_devices=["/dev/nvidia0"]),

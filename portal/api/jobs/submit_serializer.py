@@ -21,6 +21,16 @@ class MpsShareSerializer(serializers.Serializer[Any]):
     memory = serializers.CharField(help_text="such as 20GiB")
 
 
+class VolumeRequestSerializer(serializers.Serializer[Any]):
+    """A volume of the project, and its path in the containers. NAME:/path:ro is the same."""
+
+    volume = serializers.CharField(help_text="its name")
+    path = serializers.CharField(help_text="such as /data")
+    read_only = serializers.BooleanField(
+        required=False, help_text="else as far as the volume allows. Default: false"
+    )
+
+
 class DeviceRequestSerializer(serializers.Serializer[Any]):
     """What each replica gets: exactly one of gpus, mig, mps and memory; models and isolation narrow
     the choice."""
@@ -84,6 +94,10 @@ def _texts(**options: Any) -> AnyField:
     return serializers.ListField(child=serializers.CharField(), **options)
 
 
+def _volumes(**options: Any) -> AnyField:
+    return VolumeRequestSerializer(many=True, **options)
+
+
 def _variables(**options: Any) -> AnyField:
     return serializers.DictField(child=serializers.CharField(), **options)
 
@@ -99,4 +113,5 @@ SCHEMA_FIELDS: Mapping[FieldKind, Callable[..., AnyField]] = {
     FieldKind.COMMAND: _texts,
     FieldKind.WORDS: _texts,
     FieldKind.VARIABLES: _variables,
+    FieldKind.VOLUMES: _volumes,
 }

@@ -66,6 +66,7 @@ TYPES: Mapping[FieldKind, tuple[Any, Any]] = {
     FieldKind.YES_NO: (bool | None, None),
     FieldKind.WORDS: (Texts, None),
     FieldKind.VARIABLES: (Texts, None),
+    FieldKind.VOLUMES: (Texts, None),
 }
 OPTIONS = [field for field in FIELDS if field.flags]
 
@@ -140,6 +141,6 @@ def _written(
                 value = parse_time_limit(field.flags[0], value)
             case FieldKind.VARIABLES:
                 value = environment_from_flags(list(value), env)
-            case FieldKind.WORDS:
+            case FieldKind.WORDS | FieldKind.VOLUMES:
                 value = list(value)
         yield field, value

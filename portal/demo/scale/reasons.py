@@ -33,6 +33,7 @@ WEIGHTS = {
     ReasonCode.REPARTITION: 1,
     ReasonCode.NODE_UNAVAILABLE: 1,
     ReasonCode.NODE_HOLDING: 1,
+    ReasonCode.VOLUME: 1,
 }
 
 
@@ -82,6 +83,10 @@ def random_reason(
         ),
         ReasonCode.NODE_HOLDING: make_message(
             "node_unavailable.all", why=make_message(NODE_HOLDING, node="gpu-0002")
+        ),
+        ReasonCode.VOLUME: make_message(
+            "volume.nowhere",
+            why=make_message("node.no_volume", node="gpu-0003", root="datasets"),
         ),
     }
     numbers = needed if code in (ReasonCode.RESOURCES, ReasonCode.FRAGMENTATION) else {}

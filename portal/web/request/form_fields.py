@@ -14,7 +14,7 @@ from portal.submission.replacement import CHANGEABLE
 from portal.web.wording.messages import message_text
 from scheduler.core.model.states import JOB_WAITING, JobStatus
 from scheduler.core.request.typed_text import READERS, read_typed
-from scheduler.core.request_fields import FIELDS, FieldKind, RequestField
+from scheduler.core.request_fields import FIELDS, FieldKind, RequestField, volume_words
 
 AMOUNT_KINDS = frozenset(READERS)
 YES_OR_NO = {"yes": True, "no": False}
@@ -78,6 +78,8 @@ def _parsed(
             return _command(text, errors)
         case FieldKind.VARIABLES:
             return _env(text, errors)
+        case FieldKind.VOLUMES:
+            return text.split()
     return text
 
 
@@ -102,6 +104,8 @@ def _written(field: RequestField, value: Any, fields: Mapping[str, Any]) -> str:
             return "" if is_default else "yes" if value else "no"
         case FieldKind.COMMAND:
             return shlex.join(value)
+        case FieldKind.VOLUMES:
+            return "\n".join(map(volume_words, value))
         case FieldKind.VARIABLES:
             return "\n".join(f"{name}={text}" for name, text in value.items())
     return str(value)

@@ -78,7 +78,7 @@ def _form_input(field: RequestField, form: FilledForm, limits: RequestLimits) ->
         is_read=field.kind in AMOUNT_KINDS,
         choices=choices,
         is_number=field.kind is FieldKind.COUNT,
-        is_long=field.kind is FieldKind.VARIABLES,
+        is_long=field.kind in (FieldKind.VARIABLES, FieldKind.VOLUMES),
         is_hidden=name in HIDDEN,
     )
 

@@ -16,6 +16,7 @@ from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
 from scheduler.core.placement.legality import SINGLE_NODE
 from scheduler.core.placement.node_eligibility import (
     NO_LAUNCHER,
+    NO_VOLUME,
     eligibility_key,
     exclusion_message,
     is_eligible,
@@ -237,6 +238,12 @@ def _unavailable(why: dict[str, Message], job: WaitingJob) -> Reason:
     if any(message.key == NODE_HOLDING for message in why.values()):
         unblocks = make_message("unblocks.node_allowed")
         return Reason(ReasonCode.NODE_HOLDING, message, evidence, unblocks)
+    if any(message.key in NO_VOLUME for message in why.values()):
+        roots = ", ".join(dict.fromkeys(word.partition(":")[0] for word in job.volume_access))
+        unblocks = make_message("unblocks.volume", roots=roots)
+        return Reason(
+            ReasonCode.VOLUME, make_message("volume.nowhere", why=whys), evidence, unblocks
+        )
     unblocks = make_message("unblocks.node_back")
     if any(message.key == NO_LAUNCHER for message in why.values()):
         unblocks = make_message("unblocks.launcher", launcher=str(job.launcher))

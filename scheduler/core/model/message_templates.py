@@ -72,6 +72,9 @@ _REASONS = {
     "node.no_launcher": MessageTemplate(
         "The agent of %(node)s (version %(version)s) has no launcher %(launcher)s"
     ),
+    "node.no_volume": MessageTemplate("%(node)s offers no volumes below %(root)s"),
+    "node.volume_read_only": MessageTemplate("%(node)s offers %(root)s for reading only"),
+    "volume.nowhere": MessageTemplate("No node that could run it has its volumes: %(why)s"),
     "held": MessageTemplate("It is held: %(because)s"),
     "secret.deleted": MessageTemplate("The secret %(name)s that it reads was deleted"),
     "begin_time": MessageTemplate("Its begin time has not come yet"),
@@ -167,6 +170,9 @@ _UNBLOCKS = {
     ),
     "unblocks.launcher": MessageTemplate(
         "An admin has to update the agents to a version with launcher %(launcher)s"
+    ),
+    "unblocks.volume": MessageTemplate(
+        "An admin has to offer %(roots)s on a node, or mount it there again"
     ),
     "unblocks.node_back": MessageTemplate("An admin has to bring a node back"),
     "unblocks.node_allowed": MessageTemplate(
@@ -286,6 +292,7 @@ _ESTIMATES = {
     "no_estimate.secret_missing": MessageTemplate("no estimate while a secret is missing"),
     "no_estimate.dependency": MessageTemplate("no estimate while it waits for other jobs"),
     "no_estimate.node_holding": MessageTemplate("no estimate until an admin decides"),
+    "no_estimate.volume": MessageTemplate("no estimate while no node has its volumes"),
     "no_estimate.node_unavailable": MessageTemplate("no estimate while it waits for a node"),
     "no_estimate.impossible": MessageTemplate("no estimate: it cannot run here"),
     "no_estimate.begin_time": MessageTemplate("not before %(time)s"),

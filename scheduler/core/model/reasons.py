@@ -29,6 +29,7 @@ class ReasonCode(StrEnum):
     REPARTITION = "repartition"
     NODE_UNAVAILABLE = "node_unavailable"
     NODE_HOLDING = "node_holding"
+    VOLUME = "volume"
     DEPENDENCY = "dependency"
     BEGIN_TIME = "begin_time"
     HELD = "held"
@@ -111,6 +112,14 @@ REASON_KINDS: dict[ReasonCode, ReasonKind] = {
         "ask",
         no_estimate="node_holding",
         alert="Jobs wait because a node holds back after a restore",
+    ),
+    ReasonCode.VOLUME: ReasonKind(
+        _ASK,
+        "Volume unavailable",
+        "alert",
+        "ask",
+        no_estimate="volume",
+        alert="Jobs wait because no node offers their volume",
     ),
     ReasonCode.DEPENDENCY: ReasonKind(_WAIT, "Dependency", "clock", no_estimate="dependency"),
     ReasonCode.BEGIN_TIME: ReasonKind(_WAIT, "Begin time", "cal"),

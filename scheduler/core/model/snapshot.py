@@ -127,6 +127,8 @@ class NodeView:
     launchers: tuple[str, ...] = FIRST_LAUNCHERS
     """Names of launchers that its agent knows."""
     agent_version: str = ""
+    volume_access: tuple[str, ...] = ()
+    """The roots of volumes that it offers, in the words of agents.contract.volumes.root_access."""
 
     @property
     def leaf(self) -> str:
@@ -228,6 +230,8 @@ class WaitingJob:
     """The number of its array; 0 if it belongs to none."""
     array_cap: int = 0
     """How many members of its array may run at once; 0 if all."""
+    volume_access: tuple[str, ...] = ()
+    """What its volumes need of a node, in the same words as NodeView.volume_access."""
     missing_secret: str = ""
     """The name of a secret that it needs and that does not exist any more."""
 

@@ -196,7 +196,8 @@ class Fleet:
 
     def _mask(self, job: WaitingJob) -> Bools | None:
         """Nodes for which the job is eligible; None means all."""
-        if not self._has_taints and not job.needs and job.launcher in self._launchers:
+        is_plain = not job.needs and not job.volume_access
+        if is_plain and not self._has_taints and job.launcher in self._launchers:
             return None
         key = eligibility_key(job)
         if key not in self._masks:

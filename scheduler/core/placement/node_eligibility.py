@@ -1,4 +1,4 @@
-"""Which nodes a job may run on, by their labels, taints, launchers and availability."""
+"""Which nodes a job may run on, by their labels, taints, launchers, volumes and availability."""
 
 from collections.abc import Hashable
 
@@ -7,6 +7,7 @@ from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.snapshot import NodeView, WaitingJob
 
 NO_LAUNCHER = "node.no_launcher"
+NO_VOLUME = ("node.no_volume", "node.volume_read_only")
 
 
 def exclusion_message(node: NodeView, job: WaitingJob) -> Message | None:
@@ -21,18 +22,21 @@ def exclusion_message(node: NodeView, job: WaitingJob) -> Message | None:
     if job.launcher not in node.launchers:
         version = node.agent_version or "?"
         return make_message(NO_LAUNCHER, node=node.name, version=version, launcher=job.launcher)
+    if access := _missing_volume(node, job):
+        return _no_volume(node, access)
     return None
 
 
 def is_eligible(node: NodeView, job: WaitingJob) -> bool:
-    """Whether the labels and taints of the node allow the job, and its agent can launch it."""
+    """Whether the labels and taints of the node allow the job, its agent can launch it, and the
+    node offers its volumes."""
     is_allowed = allows(node.labels, node.taints, needs=job.needs, tolerates=job.tolerates)
-    return is_allowed and job.launcher in node.launchers
+    return is_allowed and job.launcher in node.launchers and not _missing_volume(node, job)
 
 
 def eligibility_key(job: WaitingJob) -> Hashable:
     """Jobs with equal keys are eligible for the same nodes."""
-    return job.needs, job.tolerates, job.launcher
+    return job.needs, job.tolerates, job.launcher, job.volume_access
 
 
 def allows(
@@ -58,6 +62,17 @@ def _unavailability(node: NodeView) -> Message:
 def _missing_label(node: NodeView, job: WaitingJob) -> str:
     """A label that the job requires and the node lacks; "" if there is none."""
     return next((label for label in job.needs if not _has(node.labels, label)), "")
+
+
+def _missing_volume(node: NodeView, job: WaitingJob) -> str:
+    """What a volume of the job needs and the node does not offer; "" if there is nothing."""
+    return next((word for word in job.volume_access if word not in node.volume_access), "")
+
+
+def _no_volume(node: NodeView, access: str) -> Message:
+    root = access.partition(":")[0]
+    key = "node.volume_read_only" if root in node.volume_access else "node.no_volume"
+    return make_message(key, node=node.name, root=root)
 
 
 def _untolerated_taint(node: NodeView, job: WaitingJob) -> str:

@@ -9,6 +9,7 @@ from scheduler.core.model.snapshot import DeviceRequest, Isolation
 from scheduler.core.request.conditions import write_begin
 from scheduler.core.request.quantities import write_cpu, write_memory, write_seconds
 from scheduler.core.request.values import JobRequest
+from scheduler.core.request.volumes import write_volumes
 from scheduler.core.request_fields import FIELDS, FieldKind
 
 # Characters that JSON accepts unescaped but YAML folds or refuses. Both read the escape.
@@ -23,6 +24,7 @@ WRITERS: Mapping[FieldKind, Callable[[Any], Any]] = {
     FieldKind.COMMAND: list,
     FieldKind.WORDS: list,
     FieldKind.VARIABLES: dict,
+    FieldKind.VOLUMES: write_volumes,
 }
 
 

@@ -38,8 +38,10 @@ from scheduler.core.request.values import (
     HostShare,
     JobRequest,
     ProblemCode,
+    Refuse,
     RequestLimits,
 )
+from scheduler.core.request.volumes import read_volumes
 from scheduler.core.request_fields import (
     BY_NAME,
     FIELDS,
@@ -60,7 +62,7 @@ AMOUNTS: Mapping[str, Callable[[object], int]] = {
 }
 # The unit of a spelling with its unit in the name.
 SPELLED_UNITS = {FieldKind.CPU: "m", FieldKind.SIZE: "MiB", FieldKind.DURATION: "s"}
-UNSUPPORTED_FIELDS = frozenset(("volumes", "ports"))
+UNSUPPORTED_FIELDS = frozenset(("ports",))
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 NOT_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -107,6 +109,9 @@ class RequestReader:
     def _read(self, field: RequestField) -> Any:
         if own := OWN_READERS.get(field.name):
             return own(self)
+        if field.name in VALUE_READERS:
+            read, default = VALUE_READERS[field.name]
+            return read(self.data.get(field.name, default), self.refuse)
         match field.kind:
             case FieldKind.CHOICE:
                 return self._choice(field, CHOICES[field.name])
@@ -230,9 +235,6 @@ class RequestReader:
         value = self._given("command")
         return () if value is None else read_command(value, self.refuse)
 
-    def _code(self) -> str:
-        return read_code(self.data.get("code", ""), self.refuse)
-
     def _time_limit(self) -> int:
         limits = self.limits
         seconds = self._amount(BY_NAME["time_limit"])
@@ -241,9 +243,6 @@ class RequestReader:
             sentence = Message("at most %(most)s here", most=maximum)
             self.refuse("time_limit", ProblemCode.RANGE, sentence, {"time_limit": maximum})
         return seconds
-
-    def _disk(self) -> int:
-        return self._amount(BY_NAME["disk"], read_disk_mib)
 
     def _preemptible(self) -> bool:
         value = self.data.get("preemptible", self._default(BY_NAME["preemptible"]))
@@ -275,9 +274,6 @@ class RequestReader:
         retries = self.data.get("retries", {}) if self._has_retries else {}
         value = retries.get(kind, field.default)
         return self._bounded(field.name, value, field.minimum, field.maximum)
-
-    def _env(self) -> dict[str, str]:
-        return read_env(self.data.get("env", {}), self.refuse)
 
     def _secrets(self) -> tuple[str, ...]:
         return read_secrets(self.data.get("secrets", []), self.values["env"], self.refuse)
@@ -383,16 +379,21 @@ class RequestReader:
 OWN_READERS: Mapping[str, Callable[[RequestReader], Any]] = {
     "image": RequestReader._image,
     "command": RequestReader._command,
-    "code": RequestReader._code,
     "processes": RequestReader._processes,
-    "disk": RequestReader._disk,
+    "disk": lambda reader: reader._amount(BY_NAME["disk"], read_disk_mib),
     "time_limit": RequestReader._time_limit,
     "backend": RequestReader._backend,
     "retries.infrastructure": RequestReader._infrastructure_retries,
     "retries.user": RequestReader._user_retries,
-    "env": RequestReader._env,
     "secrets": RequestReader._secrets,
     "preemptible": RequestReader._preemptible,
-    "after": lambda reader: read_after(reader.data.get("after", []), reader.refuse),
-    "notify": lambda reader: read_notify(reader.data.get("notify", []), reader.refuse),
+}
+
+# Fields whose value alone is read, or this one where they are left out.
+VALUE_READERS: Mapping[str, tuple[Callable[[Any, Refuse], Any], Any]] = {
+    "code": (read_code, ""),
+    "env": (read_env, {}),
+    "volumes": (read_volumes, []),
+    "after": (read_after, []),
+    "notify": (read_notify, []),
 }

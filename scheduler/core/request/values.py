@@ -120,6 +120,17 @@ class RequestLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeRequest:
+    """A volume of the project, and where it is in the containers."""
+
+    volume: str
+    """Its name."""
+    path: str
+    read_only: bool = False
+    """Else as far as the volume allows."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobRequest:
     """A checked request. CPU, memory and disk are per replica."""
 
@@ -163,6 +174,7 @@ class JobRequest:
     """The id of a code tree of the project; empty without one."""
     secrets: tuple[str, ...] = ()
     """Names of secrets; of those that become variables, with ":env"."""
+    volumes: tuple[VolumeRequest, ...] = ()
     limit_is_chosen: bool = field(default=True, compare=False)
     """Whether the request set the time limit. It tells how the request was read, so it does not
     take part in comparisons."""

@@ -15,6 +15,7 @@ from scheduler.core.request_fields.table import (
     SPELLINGS,
     top_names,
 )
+from scheduler.core.request_fields.words import volume_words
 
 __all__ = [
     "BY_NAME",
@@ -25,4 +26,5 @@ __all__ = [
     "FieldKind",
     "RequestField",
     "top_names",
+    "volume_words",
 ]

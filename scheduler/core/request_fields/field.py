@@ -22,6 +22,8 @@ class FieldKind(StrEnum):
     COMMAND = "command"
     VARIABLES = "variables"
     YES_NO = "yes_no"
+    VOLUMES = "volumes"
+    """Volumes with their paths in the containers."""
     SHARE = "share"
     """Threads and memory of an MPS share."""
 

@@ -254,6 +254,16 @@ FIELDS: tuple[RequestField, ...] = (
         is_optional_in_storage=True,
     ),
     RequestField(
+        *("volumes", FieldKind.VOLUMES, _WHAT, "Volumes"),
+        "Folders that outlive the job, one NAME:/path per line; NAME:/path:ro for reading only.",
+        default=(),
+        flag_help="a volume of the project, NAME:/path or NAME:/path:ro; repeatable",
+        attribute="volumes",
+        example="imagenet:/data:ro",
+        flags=("--volume", "-v"),
+        is_optional_in_storage=True,
+    ),
+    RequestField(
         *("preemptible", FieldKind.YES_NO, _WHEN, "Preemptible"),
         "A preempted job is stopped and queued again. It goes on from its last saved checkpoint.",
         default=DefaultRule.PRIORITY,

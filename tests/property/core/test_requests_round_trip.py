@@ -92,6 +92,11 @@ bodies = st.fixed_dictionaries(
         "retries": st.fixed_dictionaries({}, optional={"user": st.integers(0, 10)}),
         "grace": st.integers(1, 3_600).map(write_seconds),
         "env": st.dictionaries(env_names, texts, max_size=3),
+        "volumes": st.lists(
+            st.sampled_from(["a:/data", "b:/more:ro", {"volume": "c", "path": "/most"}]),
+            max_size=3,
+            unique_by=str,
+        ),
         "preemptible": st.booleans(),
         "begin_at": begins,
         "after": st.lists(st.integers(1, 10**12).map("J-{}".format), max_size=4),

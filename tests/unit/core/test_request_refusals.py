@@ -206,7 +206,44 @@ BAD = {
         {"tolerates": ["a"] * 33},
         *("tolerates", ProblemCode.TYPE, "at most 32 words"),
     ),
-    "field of later": ({"volumes": ["/"]}, "volumes", ProblemCode.UNSUPPORTED, "not supported yet"),
+    "field of later": ({"ports": [80]}, "ports", ProblemCode.UNSUPPORTED, "not supported yet"),
+    "volume without a path": ({"volumes": ["a"]}, "volumes.0", ProblemCode.TYPE, "NAME:/path"),
+    "volume with a path of the host": (
+        {"volumes": [{"host": "/etc", "path": "/data"}]},
+        *("volumes.0", ProblemCode.TYPE, "NAME:/path"),
+    ),
+    "volume with no name": (
+        {"volumes": ["../etc:/data"]},
+        *("volumes.0.volume", ProblemCode.VALUE, "the name of a volume"),
+    ),
+    "volume outside of a path": (
+        {"volumes": ["a:/data/../etc"]},
+        *("volumes.0.path", ProblemCode.VALUE, "absolute path"),
+    ),
+    "volume over the system": (
+        {"volumes": ["a:/usr/lib"]},
+        *("volumes.0.path", ProblemCode.VALUE, "/usr is needed"),
+    ),
+    "volume over scratch": (
+        {"volumes": ["a:/workspace/data"]},
+        *("volumes.0.path", ProblemCode.VALUE, "/workspace is needed"),
+    ),
+    "volumes at one path": (
+        {"volumes": ["a:/data", "b:/data:ro"]},
+        *("volumes", ProblemCode.VALUE, "/data is there twice"),
+    ),
+    "volume inside another": (
+        {"volumes": ["a:/data/b", "b:/data:ro"]},
+        *("volumes", ProblemCode.VALUE, "/data/b is inside /data"),
+    ),
+    "volume that is perhaps read-only": (
+        {"volumes": [{"volume": "a", "path": "/data", "read_only": "yes"}]},
+        *("volumes.0.read_only", ProblemCode.TYPE, "true or false"),
+    ),
+    "too many volumes": (
+        {"volumes": [f"a:/data{n}" for n in range(17)]},
+        *("volumes", ProblemCode.TYPE, "at most 16"),
+    ),
     "field is a number": ({7: 1}, "7", ProblemCode.UNKNOWN, "remove it"),
 }
 

@@ -1,0 +1,1 @@
+"""Volumes: folders that outlive jobs, and which projects may use them."""
