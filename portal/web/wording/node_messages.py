@@ -17,6 +17,8 @@ NODE_MESSAGES: dict[str, Promise] = {
     "drained": gettext_lazy("Drained with its node"),
     "engine_restarted": gettext_lazy("Its node's container engine was restarted"),
     "fence_stale": gettext_lazy("A newer attempt has taken over"),
+    "files_absent": gettext_lazy("The node cannot fetch the files of the job"),
+    "files_unwritten": gettext_lazy("The node cannot write the files of the job"),
     "gpu_error": gettext_lazy("Its GPU had an error"),
     "gpu_lost": gettext_lazy("The driver has lost the GPU"),
     "illegal_layout": gettext_lazy("The GPU cannot have these slices together"),
@@ -65,6 +67,7 @@ NODE_MESSAGES: dict[str, Promise] = {
     "unreadable": gettext_lazy("The node's agent is too old for this job"),
     "vanished": gettext_lazy("Its container has disappeared from the node"),
     "volume": gettext_lazy("A volume cannot be used on the node"),
+    "workspace": gettext_lazy("The node cannot make folders for the job"),
 }
 
 
