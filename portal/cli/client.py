@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -18,6 +19,14 @@ MAX_PAUSE_SECONDS = 30.0
 LARGEST_PAGE = {"page_size": 200}
 OnBusy = Callable[[float], object]
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+
+
+class Busy(Exception):
+    """The portal asks to come again."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"busy for {seconds} s")
+        self.seconds = seconds
 
 
 class Client:
@@ -139,6 +148,22 @@ class Client:
         if answer.is_success:
             return answer
         raise _refused(answer, hint)
+
+    @contextmanager
+    def download(self, path: str, /, *, offset: int = 0, **params: Any) -> Iterator[httpx.Response]:
+        """The answer from `offset` on, whose bytes the caller reads as they come.
+
+        Raises CommandFailed, Busy, and httpx.TransportError where it is cut: what the caller has by
+        then is good."""
+        headers = {"Range": f"bytes={offset}-"} if offset else {}
+        with self.http.stream("GET", path, params=params, headers=headers) as answer:
+            if answer.is_success:
+                yield answer
+                return
+            answer.read()
+            if _is_busy(answer):
+                raise Busy(min(_retry_after(answer, 1), MAX_PAUSE_SECONDS))
+            raise _refused(answer, "")
 
     def _pages(self, path: str, params: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
         while True:

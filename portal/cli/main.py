@@ -7,7 +7,17 @@ from typer.completion import get_completion_script  # type: ignore[attr-defined]
 from typer.core import TyperGroup
 
 from portal.cli.commands import actions as change
-from portal.cli.commands import admin, cluster, inspect, logs, metrics, secrets, session, submit
+from portal.cli.commands import (
+    admin,
+    cluster,
+    files,
+    inspect,
+    logs,
+    metrics,
+    secrets,
+    session,
+    submit,
+)
 from portal.cli.commands import usage as people
 from portal.cli.context import CliContext, installed_version
 from portal.cli.exit_codes import CommandFailed, ExitCode
@@ -75,7 +85,7 @@ def completion(
     typer.echo(script)
 
 
-for module in (session, submit, inspect, logs, metrics, change, cluster, people):
+for module in (session, submit, inspect, logs, metrics, files, change, cluster, people):
     module.add_to(app)
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(admin.app, name="admin")

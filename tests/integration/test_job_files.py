@@ -71,6 +71,8 @@ def test_trees_are_listed_and_the_only_one_is_open(replica, page):
     tree = a_tree(replica, CONTENTS)
     html = page()
     assert "Output of attempt 1" in html and "30 days after the job has ended" in html
+    command = f"tessera cp --attempt 1 {replica.attempt.job.label}: ."
+    assert command in html
     assert "a&amp;b/" in html and "2 files" in html and "<i>" not in html.partition("<main")[2]
     inner = page(tree=str(tree.pk), dir="a&b")
     assert "&lt;i&gt;.txt" in inner and "c/" in inner and "table.csv" not in inner

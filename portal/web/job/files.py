@@ -1,5 +1,6 @@
 """The Files tab: what a job wrote, folder by folder, and a preview of one file."""
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -49,6 +50,21 @@ class OpenTree:
     omitted: int = 0
     preview: FilePreview | None = None
     notice: str = ""
+    path: str = ""
+    """Of the folder or file."""
+
+    @property
+    def command(self) -> str:
+        """That copies the folder or file."""
+        job = self.tree.job.label if self.tree.job else ""
+        options = []
+        if self.tree.kind == TreeKind.CHECKPOINT:
+            options.append("--checkpoint")
+        if self.tree.attempt:
+            options += ["--attempt", str(self.tree.attempt.number)]
+        if self.tree.rank:
+            options += ["--rank", str(self.tree.rank)]
+        return shlex.join(["tessera", "cp", *options, f"{job}:{self.path}", "."])
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +80,7 @@ class JobFiles:
 def job_files(job: Job, query: QueryDict) -> JobFiles:
     """The one that the query names is open, or the only one."""
     limits = stored_limits(job.project_id)
-    found = list(job_trees(job)[: MAX_TREES + 1])
+    found = list(job_trees(job).select_related("job", "attempt")[: MAX_TREES + 1])
     code = _code(job)
     rows = [tree for tree in (*found[:MAX_TREES], code) if tree and tree.removed_at is None]
     named = query.get("tree", "")
@@ -89,10 +105,11 @@ def open_tree(tree: Tree, folder: str, file: str) -> OpenTree:
     if not file:
         lines = _lines(tree, f"{path}/" if path else "")
         omitted = max(0, len(lines) - MAX_LINES)
-        return OpenTree(tree, crumbs[:-1], name, lines[:MAX_LINES], omitted)
+        return OpenTree(tree, crumbs[:-1], name, lines[:MAX_LINES], omitted, path=path)
     try:
         content = tree_content(tree, file)
-        return OpenTree(tree, crumbs[:-1], name, [], preview=file_preview(content, file))
+        preview = file_preview(content, file)
+        return OpenTree(tree, crumbs[:-1], name, [], preview=preview, path=path)
     except Refused as refused:
         return OpenTree(tree, crumbs[:-1], name, [], notice=refusal_text(refused))
 
