@@ -30,6 +30,7 @@ ROUTES = {
     "portal.usage.tasks.monthly_report": {"queue": SLOW},
     "portal.idempotency.tasks.expire": {"queue": SLOW},
     "portal.retention.tasks.remove": {"queue": SLOW},
+    "portal.idle.tasks.sweep": {"queue": SLOW},
     "portal.what_if.tasks.carry_out": {"queue": WHAT_IF},
     "portal.what_if.tasks.start_waiting": {"queue": WHAT_IF},
 }

@@ -19,6 +19,7 @@ class AuditAction(StrEnum):
     GPU_PIN = "gpu_pin"
     GPU_UNPIN = "gpu_unpin"
     HELLO_REFUSED = "hello_refused"
+    IDLE_POLICY_SET = "idle_policy_set"
     IMAGE_POLICY_SET = "image_policy_set"
     JOB_APPROVE = "job_approve"
     JOB_EXTEND = "job_extend"
@@ -108,6 +109,7 @@ class EventCode(StrEnum):
     HEALTH_MISSING = "health_missing"
     HEALTH_OK = "health_ok"
     JOB_HOLD = "job_hold"
+    JOB_IDLE = "job_idle"
     JOB_RELEASE = "job_release"
     LIMIT_DECLINE = "limit_decline"
     LIMIT_GRANT = "limit_grant"
@@ -158,6 +160,7 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.GPU_PIN: "GPU pinned",
     AuditAction.GPU_UNPIN: "GPU unpinned",
     AuditAction.HELLO_REFUSED: "Hello of a node refused",
+    AuditAction.IDLE_POLICY_SET: "Idle policy set",
     AuditAction.IMAGE_POLICY_SET: "Image policy set",
     AuditAction.JOB_APPROVE: "Job approved",
     AuditAction.JOB_EXTEND: "Job extended",
@@ -237,6 +240,7 @@ EVENT_LABELS: dict[EventCode, str] = {
     EventCode.HEALTH_MISSING: "GPU missing",
     EventCode.HEALTH_OK: "GPU healthy again",
     EventCode.JOB_HOLD: "Put on hold",
+    EventCode.JOB_IDLE: "Idle",
     EventCode.JOB_RELEASE: "Released from hold",
     EventCode.LIMIT_DECLINE: "Higher limit declined",
     EventCode.LIMIT_GRANT: "Higher limit granted",

@@ -57,6 +57,7 @@ FINAL_STATUS: dict[str, JobStatus] = {
     StopReason.SUCCEEDED: JobStatus.SUCCEEDED,
     StopReason.CANCELLED: JobStatus.CANCELLED,
     StopReason.TIMED_OUT: JobStatus.TIMED_OUT,
+    StopReason.IDLE: JobStatus.CANCELLED,
 }
 
 

@@ -229,6 +229,8 @@ class StopReason(StrEnum):
     PREEMPTED = "preempted"
     # An admin emptied its node. Costs an infrastructure retry, as a lost node does.
     DRAINED = "drained"
+    # Its GPUs did nothing for as long as its project allows.
+    IDLE = "idle"
     # An admin did not approve the job.
     REFUSED = "refused"
     # A job that had to succeed first did not.

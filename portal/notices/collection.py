@@ -13,7 +13,7 @@ from portal.allocations.budgets import budget_views, is_nearly_used
 from portal.audit.codes import EventCode
 from portal.audit.event_overlap import events_after, is_settled
 from portal.audit.models import Event
-from portal.jobs.models import Job
+from portal.jobs.models import Job, StopReason
 from portal.leases.services import continuation_read, continuation_write
 from portal.notices.audience import (
     Audience,
@@ -83,7 +83,8 @@ def _events_collect(now: datetime, mails: bool) -> bool:
     last = ids[-1] if ids else seen
     rows = events_after(seen, now, first=place.get("first", 0)).filter(id__lte=last)
     jobs = list(
-        rows.filter(noun="job", new__in=[str(status) for status in KIND_OF_STATUS])
+        rows.filter(noun="job")
+        .filter(Q(new__in=[str(s) for s in KIND_OF_STATUS]) | Q(code=EventCode.JOB_IDLE))
         .select_related("job__owner", "job__project")
         .order_by("id")
     )
@@ -108,8 +109,10 @@ def _of_jobs(events: Sequence[Event], now: datetime) -> Iterable[Notice]:
 def _of_job(
     event: Event, job: Job, audience: Audience, waited: timedelta, now: datetime
 ) -> Iterable[Notice]:
-    kind = KIND_OF_STATUS[JobStatus(event.new)]
+    kind, status = _kind(event)
     data = {"status": event.new, "actor": event.actor, "minutes": int(waited.total_seconds() // 60)}
+    if event.code in (EventCode.JOB_IDLE, StopReason.IDLE):
+        data |= {"idle": event.data.get("stops_at", "")}
     key = f"event:{event.pk}"
     settings = audience.settings_of(job.owner)
     is_own_act = event.actor == job.owner.username
@@ -117,8 +120,18 @@ def _of_job(
         if not is_own_act and audience.wants_mail(job.owner, kind, job):
             yield a_notice(kind, key, now=now, recipient=job.owner, job=job, data=data)
         for chat in audience.chats_for(job):
-            if chat_wants(chat, kind, job, event.new):
+            if chat_wants(chat, kind, job, status):
                 yield a_notice(kind, key, now=now, endpoint=chat, job=job, data=data)
+
+
+def _kind(event: Event) -> tuple[NoticeKind, str]:
+    """And the status that a chat would choose to be told of it. A warned job is about to end; one
+    that was stopped as idle has failed to do its work, as at a time limit."""
+    if event.code == EventCode.JOB_IDLE:
+        return NoticeKind.ENDING, JobStatus.RUNNING
+    if event.new == JobStatus.CANCELLED and event.code == StopReason.IDLE:
+        return NoticeKind.FAILED, JobStatus.TIMED_OUT
+    return KIND_OF_STATUS[JobStatus(event.new)], event.new
 
 
 def _waits(starts: Sequence[Event]) -> dict[int, timedelta]:

@@ -25,8 +25,10 @@ KINDS_OF_JOBS = frozenset(
 ADMIN_KINDS = frozenset({NoticeKind.NODE})
 
 KIND_LABELS: dict[NoticeKind, str | Promise] = {
-    NoticeKind.FAILED: gettext_lazy("My job failed or reached its time limit"),
-    NoticeKind.ENDING: gettext_lazy("My job is about to reach its time limit"),
+    NoticeKind.FAILED: gettext_lazy(
+        "My job failed, reached its time limit, or was stopped as idle"
+    ),
+    NoticeKind.ENDING: gettext_lazy("My job is about to reach its time limit, or idle"),
     NoticeKind.STARTED: gettext_lazy("My job started after a long wait"),
     NoticeKind.ENDED: gettext_lazy("My job succeeded or was cancelled"),
     NoticeKind.BUDGET: gettext_lazy(

@@ -70,7 +70,7 @@ def notice_line(notice: Notice, base_url: str) -> NoticeLine:
     else:
         title = _of_node(notice)
     cause = ""
-    if notice.job and notice.kind == NoticeKind.FAILED:
+    if notice.job and notice.kind == NoticeKind.FAILED and "idle" not in notice.data:
         cause = render_to_string("notices/cause.txt", {"job": notice.job}).strip()
     return NoticeLine(title, cause, f"{base_url}{path}" if base_url else "")
 
@@ -89,11 +89,15 @@ def _of_job(notice: Notice, job: Job) -> str:
                 waited,
             )
             return sentence % (names | {"n": waited})
+        case NoticeKind.ENDING if "idle" in notice.data:
+            return _idle(notice.data["idle"], names)
         case NoticeKind.ENDING:
             at = timezone.localtime(datetime.fromisoformat(notice.data["deadline_at"]))
             return _("%(job)s %(name)s reaches its time limit at %(at)s") % (
                 names | {"at": f"{at:%Y-%m-%d %H:%M %Z}"}
             )
+        case NoticeKind.FAILED if "idle" in notice.data:
+            return _("%(job)s %(name)s was stopped: its GPUs were idle") % names
         case NoticeKind.FAILED if notice.data.get("status") == JobStatus.TIMED_OUT:
             return _("%(job)s %(name)s was stopped at its time limit") % names
         case NoticeKind.FAILED:
@@ -104,6 +108,15 @@ def _of_job(notice: Notice, job: Job) -> str:
             )
         case _:
             return _("%(job)s %(name)s succeeded") % names
+
+
+def _idle(stops_at: str, names: dict[str, str]) -> str:
+    if not stops_at:
+        return _("%(job)s %(name)s holds GPUs and does not use them") % names
+    at = timezone.localtime(datetime.fromisoformat(stops_at))
+    return _("%(job)s %(name)s does not use its GPUs, and is stopped at %(at)s unless it does") % (
+        names | {"at": f"{at:%Y-%m-%d %H:%M %Z}"}
+    )
 
 
 def _of_budget(notice: Notice) -> str:
@@ -142,11 +155,16 @@ def _counts(found: Mapping[str, int]) -> str:
 
 
 def _outdated(notices: QuerySet[Notice]) -> list[int]:
-    """Of time limits that come near: the job has ended meanwhile, or has another limit."""
+    """Of ends that come near: the job has ended meanwhile, or has another limit."""
     columns = ("pk", "data", "job__status", "job__deadline_at")
     rows = notices.filter(kind=NoticeKind.ENDING).values_list(*columns)
     return [
         pk
         for pk, data, status, deadline_at in rows
-        if status != JobStatus.RUNNING or deadline_at != datetime.fromisoformat(data["deadline_at"])
+        if status != JobStatus.RUNNING or deadline_at != _deadline(data, deadline_at)
     ]
+
+
+def _deadline(data: Mapping[str, str], present: datetime | None) -> datetime | None:
+    """The time limit that was told; of an idle job, none was."""
+    return datetime.fromisoformat(data["deadline_at"]) if "deadline_at" in data else present

@@ -48,6 +48,7 @@ INSTALLED_APPS = [
     "portal.allocations",
     "portal.volumes",
     "portal.job_metrics",
+    "portal.idle",
     "portal.planning",
     "portal.quotas",
     "portal.catalogue",
@@ -274,6 +275,7 @@ CELERY_IMPORTS = [
     "portal.usage.tasks",
     "portal.idempotency.tasks",
     "portal.retention.tasks",
+    "portal.idle.tasks",
     # No tasks: what workers and beat serve to Prometheus.
     "portal.monitoring.celery_process",
 ]
@@ -314,6 +316,11 @@ CELERY_BEAT_SCHEDULE = {
     },
     "retention": {
         "task": "portal.retention.tasks.remove",
+        "schedule": 60.0,
+        "options": {"expires": EXPIRES},
+    },
+    "idle": {
+        "task": "portal.idle.tasks.sweep",
         "schedule": 60.0,
         "options": {"expires": EXPIRES},
     },

@@ -24,6 +24,7 @@ EVERY_FIELD: dict[str, Any] = {
     "secrets": ["HF_TOKEN", "WANDB_API_KEY:env"],
     "volumes": [{"volume": "imagenet", "path": "/data", "read_only": True}],
     "preemptible": False,
+    "idle_stop": False,
     "begin_at": "2090-01-31T18:00:00+00:00",
     "notify": ["email"],
     "needs": ["nvme"],

@@ -20,6 +20,9 @@ from portal.accounts.services import (
     project_update,
 )
 from portal.errors import Refused
+from portal.idle.models import DEFAULT_THRESHOLD_PERCENT
+from portal.idle.selectors import policy_of
+from portal.idle.services import idle_policy_set
 from portal.jobs.models import Job
 from portal.web.console.access import platform_admins_only, project_or_404
 from portal.web.console.amounts import GPU, GPU_HOUR, format_amount
@@ -33,6 +36,9 @@ THRESHOLDS = {
     "approval_seconds": SECONDS_PER_HOUR,
     "approval_unit_seconds": GPU_HOUR,
 }
+
+
+IDLE_FIELDS = ("idle_threshold_percent", "idle_warn_minutes", "idle_stop_minutes")
 
 
 class ThresholdField(AmountField):
@@ -66,6 +72,9 @@ class ProjectSettingsForm(forms.Form):
     approval_seconds = ThresholdField("approval_seconds")
     approval_unit_seconds = ThresholdField("approval_unit_seconds")
     approval_high = forms.BooleanField(required=False)
+    idle_threshold_percent = forms.IntegerField(required=False)
+    idle_warn_minutes = forms.IntegerField(required=False)
+    idle_stop_minutes = forms.IntegerField(required=False)
 
 
 @platform_admins_only
@@ -106,17 +115,27 @@ def archive(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
 def _save(project: Project, values: dict[str, Any], *, actor: str) -> None:
     """Only what differs, each with its audit entry, all or nothing."""
     name = values.pop("name")
+    idle = {field.removeprefix("idle_"): values.pop(field) for field in IDLE_FIELDS}
+    idle["threshold_percent"] = idle["threshold_percent"] or DEFAULT_THRESHOLD_PERCENT
     changed = {field: value for field, value in values.items() if getattr(project, field) != value}
     with transaction.atomic():
         if name != project.name:
             project_update(project=project, name=name, archived=project.archived, actor=actor)
         if changed:
             project_share_set(project=project, actor=actor, **changed)
+        idle_policy_set(project=project, actor=actor, **idle)
 
 
 def _typed(project: Project) -> dict[str, Any]:
     """The project's settings as a person would type them."""
-    values = {name: getattr(project, name) for name in ProjectSettingsForm.base_fields}
+    columns = [name for name in ProjectSettingsForm.base_fields if name not in IDLE_FIELDS]
+    values = {name: getattr(project, name) for name in columns}
+    policy = policy_of(project.pk)
+    values |= {
+        "idle_threshold_percent": policy.threshold_percent if policy else DEFAULT_THRESHOLD_PERCENT,
+        "idle_warn_minutes": policy.warn_minutes if policy else None,
+        "idle_stop_minutes": policy.stop_minutes if policy else None,
+    }
     for name, unit in THRESHOLDS.items():
         stored = values[name]
         values[name] = "" if stored is None else format_amount(stored, unit)

@@ -17,6 +17,7 @@ from portal.quotas.limit_requests import last_limit_request
 from portal.submission.replacement import may_replace
 from portal.submission.retries import may_retry
 from portal.web.job.extension import can_extend
+from portal.web.job.idle import idle_warning
 from portal.web.job.log_tab import job_log, log_end
 from portal.web.job.metrics import job_metrics
 from portal.web.job.place import job_place
@@ -60,6 +61,7 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
         "steps": timeline(events, start_progress(job, replicas)),
         "card": request_card(job),
         "gauge": time_gauge(job, timezone.now()),
+        "idle": idle_warning(job),
         "may_extend": can_extend(user, job),
         "place": job_place(user, job, placed, is_final=is_final),
         "placed_replicas": placed,

@@ -17,6 +17,7 @@ from portal.planning.estimates import no_estimate_for_code, no_estimate_for_job
 from portal.planning.offers import job_offers
 from portal.planning.visible_reasons import visible_reason
 from portal.web.job.diagnosis import ShownDiagnosis, shown_diagnosis
+from portal.web.job.idle import idle_end
 from portal.web.wording.evidence import unsaid_evidence
 from portal.web.wording.labels import elapsed, exit_meaning
 from portal.web.wording.messages import failure_text, message_text, stored_text
@@ -116,6 +117,9 @@ def status_panel(
             return StatusPanel(
                 "ok", "check", _("Succeeded"), _("It ran for %(ran)s") % {"ran": ran}
             )
+        case JobStatus.CANCELLED if why := idle_end(job):
+            advice = _("Clone it with idle_stop off if it must hold its GPUs while they wait")
+            return StatusPanel("warn", "clock", _("Stopped while idle"), f"{why}. {advice}")
         case JobStatus.CANCELLED:
             return StatusPanel("wait", "stop", _("Cancelled"), _("It no longer uses any resources"))
         case JobStatus.TIMED_OUT:

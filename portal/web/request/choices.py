@@ -40,6 +40,10 @@ CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
         "yes": gettext_lazy("yes"),
         "no": gettext_lazy("no"),
     },
+    "idle_stop": {
+        "": gettext_lazy("as the project's policy says"),
+        "no": gettext_lazy("no"),
+    },
     "priority": {
         Priority.LOW: gettext_lazy("low"),
         Priority.NORMAL: gettext_lazy("normal"),

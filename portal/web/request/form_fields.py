@@ -14,7 +14,13 @@ from portal.submission.replacement import CHANGEABLE
 from portal.web.wording.messages import message_text
 from scheduler.core.model.states import JOB_WAITING, JobStatus
 from scheduler.core.request.typed_text import READERS, read_typed
-from scheduler.core.request_fields import FIELDS, FieldKind, RequestField, volume_words
+from scheduler.core.request_fields import (
+    FIELDS,
+    DefaultRule,
+    FieldKind,
+    RequestField,
+    volume_words,
+)
 
 AMOUNT_KINDS = frozenset(READERS)
 YES_OR_NO = {"yes": True, "no": False}
@@ -100,8 +106,9 @@ def _written(field: RequestField, value: Any, fields: Mapping[str, Any]) -> str:
         case FieldKind.WORDS:
             return " ".join(value)
         case FieldKind.YES_NO:
-            is_default = value == (fields.get("priority") == "low")
-            return "" if is_default else "yes" if value else "no"
+            is_low = fields.get("priority") == "low"
+            default = is_low if field.default is DefaultRule.PRIORITY else field.default
+            return "" if value == default else "yes" if value else "no"
         case FieldKind.COMMAND:
             return shlex.join(value)
         case FieldKind.VOLUMES:

@@ -38,7 +38,8 @@ def request_as_dict(request: JobRequest) -> dict[str, Any]:
             continue
         begins = field.kind is FieldKind.BEGIN
         value = _begin(request) if begins else getattr(request, field.attribute)
-        if field.is_optional_in_storage and not value:
+        is_default = value is field.default if field.kind is FieldKind.YES_NO else not value
+        if field.is_optional_in_storage and is_default:
             continue
         if write := WRITERS.get(field.kind):
             value = write(value)

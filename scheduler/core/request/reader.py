@@ -121,6 +121,8 @@ class RequestReader:
                 return self._node_labels[field.name]
             case FieldKind.TEXT:
                 return self._name(field.name)
+            case FieldKind.YES_NO:
+                return self._yes_no(field)
         return self._amount(field)
 
     def _default(self, field: RequestField) -> Any:
@@ -244,10 +246,10 @@ class RequestReader:
             self.refuse("time_limit", ProblemCode.RANGE, sentence, {"time_limit": maximum})
         return seconds
 
-    def _preemptible(self) -> bool:
-        value = self.data.get("preemptible", self._default(BY_NAME["preemptible"]))
+    def _yes_no(self, field: RequestField) -> bool:
+        value = self.data.get(field.name, self._default(field))
         if not isinstance(value, bool):
-            self.refuse("preemptible", ProblemCode.TYPE, "write true or false, without quotes")
+            self.refuse(field.name, ProblemCode.TYPE, "write true or false, without quotes")
         return value is True
 
     def _begin(self) -> tuple[int, int]:
@@ -386,7 +388,6 @@ OWN_READERS: Mapping[str, Callable[[RequestReader], Any]] = {
     "retries.infrastructure": RequestReader._infrastructure_retries,
     "retries.user": RequestReader._user_retries,
     "secrets": RequestReader._secrets,
-    "preemptible": RequestReader._preemptible,
 }
 
 # Fields whose value alone is read, or this one where they are left out.

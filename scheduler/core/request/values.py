@@ -156,6 +156,8 @@ class JobRequest:
     env: Mapping[str, str] = field(default_factory=dict)
     preemptible: bool = False
     """It may be stopped and queued again for other jobs."""
+    idle_stop: bool = True
+    """Its project's idle policy may stop it."""
     begin_at: int = 0
     """It does not start before this time, in seconds since the epoch."""
     begin_in: int = 0

@@ -271,6 +271,15 @@ FIELDS: tuple[RequestField, ...] = (
         flags=("--preemptible",),
     ),
     RequestField(
+        *("idle_stop", FieldKind.YES_NO, _WHEN, "Stop when idle"),
+        "Whether the idle policy of the project, if it has one, warns and stops the job.",
+        default=True,
+        default_text="yes",
+        attribute="idle_stop",
+        flags=("--idle-stop",),
+        is_optional_in_storage=True,
+    ),
+    RequestField(
         *("begin_at", FieldKind.BEGIN, _WHEN, "Begin time"),
         "The job does not start before this time: +2h, or 2026-01-31T18:00:00+01:00.",
         example="+2h",

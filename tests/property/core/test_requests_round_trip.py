@@ -98,6 +98,7 @@ bodies = st.fixed_dictionaries(
             unique_by=str,
         ),
         "preemptible": st.booleans(),
+        "idle_stop": st.booleans(),
         "begin_at": begins,
         "after": st.lists(st.integers(1, 10**12).map("J-{}".format), max_size=4),
         "secrets": st.lists(

@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class IdleConfig(AppConfig):
+    name = "portal.idle"
+    label = "idle"

@@ -1,0 +1,36 @@
+"""What the page of a job says of its idle GPUs: while it runs, and where that ended it."""
+
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from agents.contract.moments import write_moment
+from portal.idle.models import IdleSpell
+from portal.idle.selectors import spell_of
+from portal.jobs.models import Job, StopReason
+from portal.web.wording.labels import elapsed
+from scheduler.core.model.states import JobStatus
+
+
+def idle_warning(job: Job) -> str:
+    """Empty unless it runs and is idle. One query while it runs."""
+    spell = spell_of(job) if JobStatus(job.status) is JobStatus.RUNNING else None
+    if spell is None:
+        return ""
+    if spell.stops_at is None:
+        return _("%(evidence)s. Cancel the job if it no longer needs them") % {
+            "evidence": _evidence(spell)
+        }
+    values = {"evidence": _evidence(spell), "at": write_moment(spell.stops_at)}
+    return _("%(evidence)s. It is stopped at %(at)s unless it uses them") % values
+
+
+def idle_end(job: Job) -> str:
+    """Why it was stopped; empty unless for being idle."""
+    spell = spell_of(job) if job.stop_reason == StopReason.IDLE else None
+    return _evidence(spell) if spell else ""
+
+
+def _evidence(spell: IdleSpell) -> str:
+    span = elapsed(spell.since, spell.stopped_at or timezone.now())
+    values = {"span": span, "peak": spell.peak_percent}
+    return _("Idle for %(span)s: its GPUs were at most %(peak)s %% active") % values
