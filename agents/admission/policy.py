@@ -45,6 +45,8 @@ class NodePolicy:
     max_cpu_milli: int = 1_000_000
     max_memory_mib: int = 8 << 20
     max_disk_mib: int = 1 << 30
+    # The limit of what replicas write that requested no disk, which reserves none; 0 for no limit.
+    default_disk_mib: int = 100 << 10
     # What jobs are not offered, of the CPUs and the memory: agents/host/system_reserve.py.
     cpu_reserve: str = AUTO_RESERVE
     memory_reserve: str = AUTO_RESERVE

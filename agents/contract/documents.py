@@ -176,7 +176,7 @@ class DesiredReplica:
     grace_seconds: int = field(default=30, metadata=rule(minimum=0, maximum=3_600))
     time_limit_seconds: int = field(default=3_600, metadata=rule(minimum=1))
     rendezvous: Rendezvous | None = None
-    # What it may write, 0 if it requested none. Counted; the runtime does not enforce it.
+    # What it may write, 0 if it requested none; then the node's policy has a limit.
     disk_mib: int = field(default=0, metadata=omitted_by_default(minimum=0, maximum=MAX_DISK_MIB))
     # The tree of its code folder; empty if it has none.
     code_tree: str = field(default="", metadata=omitted_by_default(max_length=64))

@@ -112,6 +112,9 @@ class MemoryEngine:
     def keep(self, replicas: Collection[str]) -> None:
         """There are no folders."""
 
+    def used_disk_bytes(self, replica_id: str, limit: int) -> int:
+        return 0
+
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
         return b""
 

@@ -18,7 +18,7 @@ class RunRecord:
 class StopRecord:
     """A stop that the agent was about to carry out."""
 
-    # An `EndCause`, or REQUESTED.
+    # An `EndCause`, an `ExcessCause`, or REQUESTED.
     cause: str
     # Unix seconds.
     at: float

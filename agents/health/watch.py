@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
@@ -20,17 +19,13 @@ from agents.health.verdict import (
     is_relevant,
     was_reset,
 )
+from agents.host.machine_ids import boot_seconds
 from agents.nvml.health import read_health
 from agents.nvml.known_gpus import KnownGpus
 
 MAX_EVENTS = 64
 
 log = logging.getLogger("agents.health")
-
-
-def boot_seconds() -> float:
-    """Seconds since boot, including suspended time; independent of the wall clock."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(frozen=True, slots=True)

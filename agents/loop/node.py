@@ -24,9 +24,10 @@ from agents.facts.device_keys import device_place
 from agents.facts.ends import RunRecord, StopRecord
 from agents.facts.failures import ReplicaFailure
 from agents.hardware import Hardware
-from agents.host.machine_ids import boot_id
+from agents.host.machine_ids import boot_id, boot_seconds
 from agents.job_secrets.delivery import ReplicaSecrets, SecretsAway, without_secrets
 from agents.loop.action_log import ActionLog
+from agents.loop.disk_limits import DiskLimits
 from agents.loop.ends import end_cause, end_failure
 from agents.loop.lease import Lease
 from agents.loop.observe import observed_document, silent_document
@@ -84,7 +85,7 @@ class NodeLoop:
         self.shares = shares or NodeShares()
         self.secrets = secrets or without_secrets()
         self.carver = Carver(
-            hardware, journal, policy, _boot_seconds, self.wake, injection=runtime.injection
+            hardware, journal, policy, boot_seconds, self.wake, injection=runtime.injection
         )
         self.desired = journal.desired() or DesiredDocument(node=node_id)
         self.rounds = 0
@@ -101,9 +102,10 @@ class NodeLoop:
             self.wake,
             stall_seconds=policy.pull_stall_seconds,
             max_tries=policy.pull_tries,
-            clock=_boot_seconds,
+            clock=boot_seconds,
             start_thread=self._workers.start_thread,
         )
+        self._disk = DiskLimits(runtime, policy.default_disk_mib, self.wake)
         self._last: ObservedDocument | None = None
         self.action_log = ActionLog()
         runtime.watch(self.wake)
@@ -148,6 +150,7 @@ class NodeLoop:
 
     def run(self) -> None:
         """Run until `stop`. An error in a round is logged; the next round starts afresh."""
+        self._disk.start()
         while not self._stopping:
             tick = self.carver.backoff.seconds_until_due(TICK_SECONDS)
             due = self._pulls.seconds_until_due(tick)
@@ -168,6 +171,7 @@ class NodeLoop:
         self._stopping = True
         self.wake()
         self._pulls.close()
+        self._disk.close()
         self._workers.close()
 
     def round(self) -> None:
@@ -286,17 +290,18 @@ class NodeLoop:
             runs=self.journal.runs(),
             stops=self.journal.stops(),
             refusals=refusals | short,
+            beyond_disk=self._disk.beyond(desired.replicas, containers),
         )
 
     def _is_shipped(self, replica: str, offset: int) -> bool:
         return not self.runtime.log(replica, offset, 1)
 
     def _lease_is_over(self) -> bool:
-        return self.policy.on_lease_end == LeaseEnd.STOP and self.lease.is_over(_boot_seconds())
+        return self.policy.on_lease_end == LeaseEnd.STOP and self.lease.is_over(boot_seconds())
 
     def _may_start(self) -> bool:
         """The portal may try elsewhere what was not started when contact was lost."""
-        return self.lease.is_valid(_boot_seconds())
+        return self.lease.is_valid(boot_seconds())
 
     def _do(self, action: ReplicaAction) -> None:
         try:
@@ -392,8 +397,3 @@ class NodeLoop:
             self.runtime.remove(replica)
         self.runtime.tidy()
         self.shares.stop_all(self.journal)
-
-
-def _boot_seconds() -> float:
-    """Seconds since boot, time asleep included; they never go back."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)

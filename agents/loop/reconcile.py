@@ -3,6 +3,7 @@
 Level-triggered: the same inputs give the same actions, however often and after whatever crash.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +12,7 @@ from agents.contract.documents import (
     DesiredReplicaState,
     Rendezvous,
 )
-from agents.contract.end_causes import EndCause
+from agents.contract.end_causes import EXCESS_CAUSES, EndCause, ExcessCause
 from agents.facts.device_keys import DeviceKey, device_key
 from agents.facts.ends import REQUESTED, RunRecord, StopRecord
 from agents.facts.failures import ReplicaFailure
@@ -20,6 +21,8 @@ from agents.runtime.base import ContainerPhase, ContainerStatus
 MASS_REMOVAL_MIN = 2
 # Of a replica that is not desired, and that an older agent started.
 UNKNOWN_GRACE_SECONDS = 10
+# At most, of one that goes on writing meanwhile.
+EXCESS_GRACE_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ class StartReplica:
 
 @dataclass(frozen=True, slots=True)
 class StopReplica:
-    """`cause`: an `EndCause`, or REQUESTED if the portal or a recorded failure wants it."""
+    """`cause`: an `EndCause`, an `ExcessCause`, or REQUESTED if the portal or a recorded failure
+    wants it."""
 
     replica: str
     grace_seconds: int
@@ -101,6 +105,8 @@ class LocalState:
     runs: Mapping[str, RunRecord] = field(default_factory=dict)
     stops: Mapping[str, StopRecord] = field(default_factory=dict)
     refusals: Mapping[str, ReplicaFailure] = field(default_factory=dict)
+    # Replicas that wrote more than their disk.
+    beyond_disk: frozenset[str] = frozenset()
 
 
 def replica_actions(desired: tuple[DesiredReplica, ...], state: LocalState) -> list[ReplicaAction]:
@@ -151,7 +157,9 @@ def _desired_action(replica: DesiredReplica, state: LocalState) -> ReplicaAction
     stop = state.stops.get(replica.id)
     if stop and stop.cause != REQUESTED and seen and seen.phase is ContainerPhase.RUNNING:
         # It may have had its signal before the agent ended, or before contact came back.
-        return StopReplica(replica.id, replica.grace_seconds, stop.cause)
+        return _stop_for(replica, stop.cause)
+    if replica.id in state.beyond_disk and seen and seen.phase is ContainerPhase.RUNNING:
+        return _stop_for(replica, ExcessCause.DISK_FULL)
     if replica.fence < state.fences.get(replica.job, 0):
         sentence = f"fence {replica.fence} is older than {state.fences[replica.job]}"
         return FailReplica(replica.id, ReplicaFailure("fence_stale", sentence))
@@ -172,6 +180,12 @@ def _desired_action(replica: DesiredReplica, state: LocalState) -> ReplicaAction
             StartReplica(replica, devices) if replica.rendezvous and devices is not None else None
         )
     return None
+
+
+def _stop_for(replica: DesiredReplica, cause: str) -> StopReplica:
+    is_excess = cause in EXCESS_CAUSES
+    grace = min(replica.grace_seconds, EXCESS_GRACE_SECONDS if is_excess else math.inf)
+    return StopReplica(replica.id, int(grace), cause)
 
 
 def _with_own_rendezvous(replica: DesiredReplica, status: ContainerStatus) -> DesiredReplica:

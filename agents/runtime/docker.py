@@ -38,6 +38,7 @@ from agents.runtime.image import require_allowed_env
 from agents.runtime.image_pull import ImageAbsent
 from agents.runtime.injection import choose_injection
 from agents.runtime.work_folders import WORK
+from agents.workspace.disk_usage import used_bytes
 from agents.workspace.workspaces import Workspaces
 
 PHASES = {
@@ -171,6 +172,9 @@ class DockerRuntime:
 
     def keep(self, replicas: Collection[str]) -> None:
         self.workspaces.keep(replicas)
+
+    def used_disk_bytes(self, replica_id: str, limit: int) -> int:
+        return used_bytes(self.workspaces.folders(replica_id).writable, limit)
 
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
         return self._copies.read(replica_id, offset, limit)

@@ -33,6 +33,7 @@ from agents.runtime.grants import GrantProvider, no_grant
 from agents.runtime.image_pull import PullFailure, PullRequest
 from agents.runtime.launch import launch_command, replica_environment
 from agents.runtime.work_folders import WORK, make_workspace
+from agents.workspace.disk_usage import used_bytes
 from agents.workspace.workspaces import Workspaces
 
 LOOPBACK = "127.0.0.1"
@@ -147,6 +148,9 @@ class ProcessRuntime:
 
     def keep(self, replicas: Collection[str]) -> None:
         self.workspaces.keep(replicas)
+
+    def used_disk_bytes(self, replica_id: str, limit: int) -> int:
+        return used_bytes(self.workspaces.folders(replica_id).writable, limit)
 
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
         path = self.home / replica_id / "log"

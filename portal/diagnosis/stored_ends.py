@@ -22,6 +22,7 @@ NODE_CODES: dict[str, FailureCause] = {
     "quarantined": FailureCause.GPU_FAULT,
     "image_pull": FailureCause.IMAGE_PULL,
     "disk": FailureCause.DISK_FULL,
+    "disk_full": FailureCause.DISK_FULL,
     "docker": FailureCause.ENGINE,
     "runtime": FailureCause.ENGINE,
     "cdi_failed": FailureCause.ENGINE,

@@ -9,11 +9,11 @@ from time import monotonic
 import pytest
 from django.utils import timezone
 
-import agents.loop.node
 from agents.contract.documents import read_desired
 from agents.drill.docker_node import DrillRuntime, remove_all
 from agents.drill.docker_script import COMPLETE_LOG, PROGRAM
 from agents.drill.node import DrillNode
+from agents.host.machine_ids import boot_seconds
 from agents.simdriver.install import uninstall
 from portal.agentapi.node_report import node_report
 from portal.desired.services import node_drive
@@ -68,7 +68,7 @@ class ManagedNode(DrillNode):
             document = read_desired(self.row.desired)
             if document != loop.desired:
                 assert loop.accept(document)
-        loop.renew_lease(agents.loop.node._boot_seconds() + LEASE_SECONDS)
+        loop.renew_lease(boot_seconds() + LEASE_SECONDS)
         loop.hardware.refresh()
         loop.round()
         rows = Node.objects.filter(pk=self.row.pk)

@@ -1,8 +1,14 @@
 """Where a replica works, seen from inside of containers of a real engine."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.contract.replicas import Watch, a_replica, go, whole_log
+from agents.contract.documents import ReplicaState
+from agents.host.job_disk import DiskReserve, JobDisk
+from tests.contract.replicas import UNTIL_TOLD, Watch, a_replica, go, whole_log
+from tests.support.engine_node import EngineNode
+from tests.support.engine_node import a_replica as wanted_replica
 
 pytestmark = pytest.mark.docker
 
@@ -39,3 +45,31 @@ def test_a_program_finds_its_user(docker_node):
     go(runtime, replica)
     watch.ended(replica)
     assert whole_log(runtime, replica.id) == b"ada /workspace ada False\n"
+
+
+FILL_ITS_DISK = """
+import os, threading
+with open(os.path.join(os.environ["TMPDIR"], "large"), "wb") as file:
+    for _ in range(48):
+        file.write(b"x" * (1 << 20))
+threading.Event().wait()
+"""
+
+
+def test_a_job_beyond_its_disk_ends_by_it_and_its_neighbour_lives(
+    docker_engine, docker_image, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("DOCKER_HOST", docker_engine)
+    node = EngineNode(tmp_path / "var")
+    node.loop.hardware.job_disk = JobDisk(tmp_path, DiskReserve())
+    node.loop.hardware.refresh()
+    neighbour = wanted_replica("r-lives", docker_image, ("python3", "-c", UNTIL_TOLD))
+    full = wanted_replica("r-full", docker_image, ("python3", "-c", FILL_ITS_DISK))
+    node.start()
+    try:
+        node.want(replace(neighbour, disk_mib=32), replace(full, disk_mib=32))
+        failed = node.until_state(full, ReplicaState.FAILED)
+        assert failed.code == "disk_full"
+        assert node.reported(neighbour).state is ReplicaState.RUNNING
+    finally:
+        node.end()

@@ -13,6 +13,7 @@ NODE_MESSAGES: dict[str, Promise] = {
     "backend": gettext_lazy("NCCL cannot join these processes"),
     "cdi_failed": gettext_lazy("Containers cannot get new devices"),
     "disk": gettext_lazy("The node has too little disk"),
+    "disk_full": gettext_lazy("It wrote more than its disk holds, and was stopped"),
     "docker": gettext_lazy("The container engine refused"),
     "drained": gettext_lazy("Drained with its node"),
     "engine_restarted": gettext_lazy("Its node's container engine was restarted"),

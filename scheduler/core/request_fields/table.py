@@ -166,8 +166,8 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         *("disk", _SIZE, _HOST, "Disk per replica"),
-        "Local disk of the node, for example 200GiB. It is reserved for the job, but not enforced "
-        "as a limit.",
+        "Local disk of the node, for example 200GiB, reserved for the job. A job that writes more "
+        "is stopped. Without it, nothing is reserved and the node's own limit holds.",
         default_text="none",
         attribute="disk_mib",
         example="200GiB",

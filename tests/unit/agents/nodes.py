@@ -43,6 +43,7 @@ class MemoryRuntime:
         self.broken = set()
         self.since = 0.0
         self.graces = []
+        self.used = {}
 
     def serving_since(self):
         return self.since
@@ -61,6 +62,9 @@ class MemoryRuntime:
 
     def keep(self, replicas):
         pass
+
+    def used_disk_bytes(self, replica_id, limit):
+        return self.used.get(replica_id, 0)
 
     def require_image(self, image):
         pass

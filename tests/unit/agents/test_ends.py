@@ -9,7 +9,7 @@ import pytest
 import agents.loop.node
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredReplicaState, ReplicaState
-from agents.contract.end_causes import EndCause
+from agents.contract.end_causes import EndCause, ExcessCause
 from agents.contract.wire_messages import from_wire
 from agents.runtime.base import ContainerPhase
 from tests.unit.agents.nodes import a_document, obey, on_it
@@ -100,6 +100,20 @@ def test_a_stop_that_the_portal_wants_is_no_fault_of_the_node(machine, boots):
     machine.runtime.since, boots["id"] = math.inf, "boot-2"
     obey(machine.agent())
     assert reported(machine) == (ReplicaState.EXITED, "", 143)
+
+
+def test_what_writes_more_than_its_disk_is_stopped_and_has_failed_by_it(machine):
+    node = running(machine)
+    machine.runtime.used["r-1"] = node.policy.default_disk_mib << 20
+    node._disk.look()
+    obey(node)
+    assert machine.reported[-1].replicas[0].state is ReplicaState.RUNNING
+    machine.runtime.used["r-1"] += 1
+    node._disk.look()
+    obey(node)
+    assert reported(machine) == failed(ExcessCause.DISK_FULL)
+    obey(machine.agent())
+    assert reported(machine) == failed(ExcessCause.DISK_FULL)
 
 
 def test_the_end_of_the_lease_stops_with_the_jobs_own_grace_period(machine):

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from agents.contract.documents import DesiredReplicaState, Rendezvous, SliceKind
-from agents.contract.end_causes import EndCause
+from agents.contract.end_causes import EndCause, ExcessCause
 from agents.facts.device_keys import device_key
+from agents.facts.ends import StopRecord
 from agents.facts.failures import ReplicaFailure
 from agents.loop.reconcile import (
     FailReplica,
@@ -223,6 +224,18 @@ def test_after_the_lease_everything_that_runs_is_stopped_and_nothing_begins():
     )
     wanted = tuple(a_replica(id=f"r-{n}", wish=RUN) for n in (1, 2, 3, 4))
     assert replica_actions(wanted, over) == [StopReplica("r-1", 30, EndCause.LEASE_OVER)]
+
+
+@pytest.mark.parametrize(("grace", "given"), [(3_600, 10), (3, 3)])
+def test_what_wrote_more_than_its_disk_is_stopped_soon_also_by_the_next_agent(grace, given):
+    running = a_container(ContainerPhase.RUNNING)
+    replica = a_replica(wish=RUN, grace_seconds=grace)
+    stop = StopReplica("r-1", given, ExcessCause.DISK_FULL)
+    assert replica_actions((replica,), known(running, beyond_disk=frozenset({"r-1"}))) == [stop]
+    begun = known(running, stops={"r-1": StopRecord("disk_full", 1.0)})
+    assert replica_actions((replica,), begun) == [stop]
+    ended = known(a_container(ContainerPhase.EXITED), beyond_disk=frozenset({"r-1"}))
+    assert replica_actions((replica,), ended) == []
 
 
 def test_the_order_is_that_of_the_ids_whatever_the_document_says():
