@@ -13,6 +13,7 @@ from portal.accounts.people import platform_admin_set, sign_in_link_create, user
 from portal.accounts.services import membership_remove, membership_set, token_create
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
+from portal.files.limits import stored_limits
 from tests.support.rows import a_node, a_project, a_user
 
 pytestmark = pytest.mark.django_db
@@ -192,6 +193,25 @@ def test_a_project_that_went_away_meanwhile_is_not_passed_over(root):
     assert answer.status_code == 404
     assert 'aria-describedby="project-error"' in answer.content.decode()
     assert not User.objects.filter(username="ada").exists()
+
+
+def test_a_project_gets_its_own_limits_of_files_and_gives_them_up_again(root, boss):
+    project = a_project("vision", boss)
+    form = {"name": project.name, "weight": "1", "max_running": "0", "max_pending": "0"}
+    page = root.get("/projects/vision/settings").content.decode()
+    assert "100 GiB and 30 days" in page
+    own = form | {"stored_gib": "5", "kept_days": "0"}
+    assert root.post("/projects/vision/settings", own).status_code == 302
+    limits = stored_limits(project.pk)
+    assert (limits.stored_gib, limits.kept_days) == (5, 0)
+    assert "5.0\N{NO-BREAK SPACE}GB" in root.get("/projects/vision/").content.decode()
+    assert 'value="5"' in root.get("/projects/vision/settings").content.decode()
+    wrong = root.post("/projects/vision/settings", form | {"stored_gib": "-1"})
+    assert wrong.status_code == 400 and "stored_gib-error" in wrong.content.decode()
+    root.post("/projects/vision/settings", form)
+    assert stored_limits(project.pk).stored_gib == 100
+    changes = AuditEntry.objects.filter(action="project_storage_set").order_by("id")
+    assert [change.after["stored_gib"] for change in changes] == [5, None]
 
 
 def test_a_project_is_renamed_shared_and_archived_with_what_that_means(root, boss):

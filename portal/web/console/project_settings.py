@@ -20,6 +20,13 @@ from portal.accounts.services import (
     project_update,
 )
 from portal.errors import Refused
+from portal.files.limits import (
+    MAX_KEPT_DAYS,
+    MAX_STORED_GIB,
+    limits_of_row,
+    stored_limits_set,
+)
+from portal.files.models import ProjectFiles
 from portal.idle.models import DEFAULT_THRESHOLD_PERCENT
 from portal.idle.selectors import policy_of
 from portal.idle.services import idle_policy_set
@@ -36,6 +43,7 @@ THRESHOLDS = {
     "approval_seconds": SECONDS_PER_HOUR,
     "approval_unit_seconds": GPU_HOUR,
 }
+STORAGE = ("stored_gib", "kept_days")
 
 
 IDLE_FIELDS = ("idle_threshold_percent", "idle_warn_minutes", "idle_stop_minutes")
@@ -75,6 +83,8 @@ class ProjectSettingsForm(forms.Form):
     idle_threshold_percent = forms.IntegerField(required=False)
     idle_warn_minutes = forms.IntegerField(required=False)
     idle_stop_minutes = forms.IntegerField(required=False)
+    stored_gib = forms.IntegerField(min_value=0, max_value=MAX_STORED_GIB, required=False)
+    kept_days = forms.IntegerField(min_value=0, max_value=MAX_KEPT_DAYS, required=False)
 
 
 @platform_admins_only
@@ -117,6 +127,7 @@ def _save(project: Project, values: dict[str, Any], *, actor: str) -> None:
     name = values.pop("name")
     idle = {field.removeprefix("idle_"): values.pop(field) for field in IDLE_FIELDS}
     idle["threshold_percent"] = idle["threshold_percent"] or DEFAULT_THRESHOLD_PERCENT
+    storage = {field: values.pop(field) for field in STORAGE}
     changed = {field: value for field, value in values.items() if getattr(project, field) != value}
     with transaction.atomic():
         if name != project.name:
@@ -124,12 +135,15 @@ def _save(project: Project, values: dict[str, Any], *, actor: str) -> None:
         if changed:
             project_share_set(project=project, actor=actor, **changed)
         idle_policy_set(project=project, actor=actor, **idle)
+        if storage != _storage(project):
+            stored_limits_set(project=project, actor=actor, **storage)
 
 
 def _typed(project: Project) -> dict[str, Any]:
     """The project's settings as a person would type them."""
-    columns = [name for name in ProjectSettingsForm.base_fields if name not in IDLE_FIELDS]
-    values = {name: getattr(project, name) for name in columns}
+    others = (*IDLE_FIELDS, *STORAGE)
+    columns = [name for name in ProjectSettingsForm.base_fields if name not in others]
+    values = {name: getattr(project, name) for name in columns} | _storage(project)
     policy = policy_of(project.pk)
     values |= {
         "idle_threshold_percent": policy.threshold_percent if policy else DEFAULT_THRESHOLD_PERCENT,
@@ -142,6 +156,12 @@ def _typed(project: Project) -> dict[str, Any]:
     return values
 
 
+def _storage(project: Project) -> dict[str, int | None]:
+    """Its own limits; None for those of the settings."""
+    row = ProjectFiles.objects.filter(pk=project.pk).first() or ProjectFiles()
+    return {field: getattr(row, field) for field in STORAGE}
+
+
 def _page(
     request: HttpRequest, project: Project, form: ProjectSettingsForm, status: int = 200
 ) -> HttpResponse:
@@ -151,5 +171,7 @@ def _page(
         "form": form,
         "running": jobs.allocated().count(),
         "waiting": jobs.waiting().count(),
+        "default_gib": limits_of_row(None).stored_gib,
+        "default_days": limits_of_row(None).kept_days,
     }
     return render(request, "web/console/project_settings.html", context, status=status)

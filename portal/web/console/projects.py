@@ -20,6 +20,7 @@ from portal.availability.promises import current_promises
 from portal.catalogue.selectors import image_policy_of, may_change_template, visible_templates
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
+from portal.files.limits import stored_limits
 from portal.quotas.figures import quota_figures
 from portal.quotas.models import Budget
 from portal.quotas.selectors import visible_quotas
@@ -111,6 +112,7 @@ def render_project(
             for template in visible_templates(user).filter(project=row)
         ],
         "images": image_policy_of(row),
+        "storage": stored_limits(row.pk),
         "history": project_history(row) if is_admin else [],
         "waiting": jobs_to_approve(user).filter(project=row).count(),
     }
