@@ -1,5 +1,6 @@
 """One Chromium for each module, in which every test opens its own contexts, and one running stack
-for all modules that start jobs."""
+for all modules that start jobs. It ends with the browser tests: beside others it would take a
+twentieth of a core."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def browser(chromium_path):
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running_stack(tmp_path_factory) -> Iterator[Stack]:
     """The whole product on SQLite, with two simulated nodes that run jobs as processes. Each test
     ends the jobs that it started."""
@@ -33,7 +34,7 @@ def running_stack(tmp_path_factory) -> Iterator[Stack]:
         yield stack
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def seeded_pages(tmp_path_factory) -> Iterator[Web]:
     """A seeded cluster behind a web process without workers, for tests that only read its pages."""
     var = tmp_path_factory.mktemp("seeded")

@@ -3,8 +3,6 @@ tests start. Migrating each would double the start of a stack."""
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import shutil
 import subprocess
@@ -19,41 +17,23 @@ from django.core.management.color import no_style
 from django.db import connection
 from django.test import TransactionTestCase
 
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
-KEPT = REPOSITORY / "var" / "tests"
-# These files have the migrations and the code that fills tables after them (permissions, content
-# types).
-SOURCES = ("portal/**/*.py", "requirements/portal.lock")
+from tests.environment.kept import KEPT, REPOSITORY, kept
+
 # What migrations fill and no test changes.
 FILLED = {"django_content_type", "auth_permission"}
 
 
 def copy_migrated(to: Path) -> None:
     """Write the file `to`. The first caller for this state of the code migrates; others wait."""
-    KEPT.mkdir(parents=True, exist_ok=True)
-    kept = KEPT / f"migrated-{_digest()}.sqlite3"
-    with (KEPT / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.exists():
-            for old in KEPT.glob("migrated-*"):
-                old.unlink()
-            _migrate(kept)
-        shutil.copyfile(kept, to)
-
-
-def _digest() -> str:
-    state = hashlib.sha256()
-    for path in sorted(path for pattern in SOURCES for path in REPOSITORY.glob(pattern)):
-        state.update(f"{path}\n".encode() + path.read_bytes())
-    return state.hexdigest()[:16]
+    shutil.copyfile(kept("migrated", _migrate), to)
 
 
 def _migrate(to: Path) -> None:
     with tempfile.TemporaryDirectory(dir=KEPT) as var:
         own = {"TESSERA_VAR": var, "DJANGO_SETTINGS_MODULE": "portal.settings.dev"}
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("TESSERA_")}
+        others = {k: v for k, v in os.environ.items() if not k.startswith("TESSERA_")}
         command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
-        subprocess.run(command, check=True, env=kept | own, cwd=REPOSITORY)
+        subprocess.run(command, check=True, env=others | own, cwd=REPOSITORY)
         (Path(var) / "tessera.sqlite3").rename(to)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,10 +17,10 @@ import psycopg
 import pytest
 
 from tests.environment.debian import POSTGRES
+from tests.environment.kept import REPOSITORY, kept
 from tests.environment.levels import skip_without
 from tests.environment.programs import Program, free_port, temporary_home
 
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
 SUPERUSER = "tessera"
 TEMPLATE = "tessera_migrated"
 # Speed over durability: this data is worth nothing after the test.
@@ -30,17 +31,23 @@ _numbers = itertools.count(1)
 class PostgresServer:
     """The cluster. `kill` then `start` is a crash and a recovery; the data stays."""
 
-    def __init__(self, home: Path, settings: tuple[str, ...] = ()) -> None:
-        """`settings`: more of them, each `name=value`."""
+    def __init__(
+        self, home: Path, settings: tuple[str, ...] = (), *, with_template: bool = True
+    ) -> None:
+        """`settings`: more of them, each `name=value`. `with_template`: begin as a copy of the kept
+        cluster, which has a migrated database."""
         self.home = home
         self.port = free_port()
         self._settings = (*FAST, *settings)
         self._bin = Path(POSTGRES.path() or "").parent
+        self._owner = server_user()
         self._as_user = unprivileged(home)
         self._program: Program | None = None
-        self._templated = False
         if not (home / "data").exists():
-            self._make_cluster()
+            if with_template:
+                self._copy(kept(f"postgres{self._bin.parent.name}", _make_kept))
+            else:
+                self._make_cluster()
 
     def start(self) -> None:
         """Start it, or start it again on the same port."""
@@ -72,18 +79,25 @@ class PostgresServer:
         return f"postgres://{SUPERUSER}@127.0.0.1:{self.port}/{database}"
 
     def create_database(self, *, migrated: bool = False) -> str:
-        """The URL of a new database, with our tables in it if asked (0.1 s after the first)."""
+        """The URL of a new database, with our tables in it if asked (0.1 s)."""
         name = f"test_{next(_numbers)}"
-        if migrated and not self._templated:
-            self._execute(f"CREATE DATABASE {TEMPLATE}")
-            self._migrate(self.url(TEMPLATE))
-            self._templated = True
         self._execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE if migrated else 'template1'}")
         return self.url(name)
 
     def drop_database(self, url: str) -> None:
         """Throw it away, whoever is still connected."""
         self._execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
+
+    def make_template(self) -> None:
+        """The migrated database that others are copies of."""
+        self._execute(f"CREATE DATABASE {TEMPLATE}")
+        self._migrate(self.url(TEMPLATE))
+
+    def _copy(self, data: Path) -> None:
+        shutil.copytree(data, self.home / "data", symlinks=True)
+        if owner := self._owner:
+            for path in (self.home / "data", *(self.home / "data").rglob("*")):
+                os.chown(path, owner.pw_uid, owner.pw_gid)
 
     def _make_cluster(self) -> None:
         command = [str(self._bin / "initdb"), "--pgdata", str(self.home / "data"), "--no-sync"]
@@ -113,19 +127,37 @@ class PostgresServer:
         subprocess.run([*command, *settings], check=True, env=environ, cwd=REPOSITORY)
 
 
-def unprivileged(home: Path) -> tuple[str, ...]:
-    """Words before a command: the server refuses root, so it runs as postgres, else as nobody."""
+def server_user() -> pwd.struct_passwd | None:
+    """The server refuses root, so it runs as postgres, else as nobody; None: as who we are."""
     if os.geteuid() != 0:
-        return ()
+        return None
     names = {entry.pw_name for entry in pwd.getpwall()}
-    name = "postgres" if "postgres" in names else "nobody"
-    identity = pwd.getpwnam(name)
-    os.chown(home, identity.pw_uid, identity.pw_gid)
+    return pwd.getpwnam("postgres" if "postgres" in names else "nobody")
+
+
+def unprivileged(home: Path) -> tuple[str, ...]:
+    """Words before a command that has to run as the server's user, who gets the folder."""
+    user = server_user()
+    if user is None:
+        return ()
+    os.chown(home, user.pw_uid, user.pw_gid)
     return (
         "setpriv",
         *("--pdeathsig", "TERM", "--clear-groups"),
-        *("--reuid", str(identity.pw_uid), "--regid", str(identity.pw_gid)),
+        *("--reuid", str(user.pw_uid), "--regid", str(user.pw_gid)),
     )
+
+
+def _make_kept(to: Path) -> None:
+    """The files of a stopped cluster that has the migrated database."""
+    with temporary_home("pg") as home:
+        server = PostgresServer(home, with_template=False)
+        try:
+            server.start()
+            server.make_template()
+        finally:
+            server.stop()
+        shutil.copytree(home / "data", to, symlinks=True)
 
 
 @contextlib.contextmanager

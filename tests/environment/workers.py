@@ -6,6 +6,7 @@ the Docker Engine may be shared, so the tests that count what is left on it run 
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import tempfile
@@ -17,6 +18,9 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from tests.environment.levels import level_of
 
+# Fixtures of tests/browser/conftest.py.
+SHARED_SERVERS = ("running_stack", "seeded_pages")
+
 
 class Together(LoadScopeScheduling):
     """Groups go to the next free worker in the order of the command line, slow ones first."""
@@ -26,12 +30,22 @@ class Together(LoadScopeScheduling):
 
 
 def group_of(nodeid: str) -> str:
-    """The file, because its tests share fixtures; a property test is slow and shares nothing."""
+    """The file, because its tests share fixtures; a property test is slow and shares nothing. Files
+    that share one server are one group, so that not every worker starts it."""
     file, _, name = nodeid.partition("::")
     level = level_of(file)
     if level == "docker" or "[docker" in name:
         return "docker"
-    return nodeid if level == "property" else file
+    if level == "property":
+        return nodeid
+    return _shared_server(file) if level == "browser" else file
+
+
+@functools.cache
+def _shared_server(file: str) -> str:
+    """The fixture of the folder that the file uses; of others the file itself."""
+    text = Path(file).read_text() if Path(file).exists() else ""
+    return next((name for name in SHARED_SERVERS if name in text), file)
 
 
 @pytest.hookimpl(optionalhook=True)

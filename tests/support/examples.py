@@ -35,3 +35,9 @@ def seeds(count: int) -> list[Any]:
     quick = count * QUICK // FULL
     slow = (pytest.param(seed, marks=pytest.mark.slow) for seed in range(quick, count))
     return [*range(quick), *slow]
+
+
+def first_quick(*values: Any) -> list[Any]:
+    """Parameters that are much alike: all but the first are slow."""
+    rest = (value if isinstance(value, tuple) else (value,) for value in values[1:])
+    return [values[0], *(pytest.param(*each, marks=pytest.mark.slow) for each in rest)]
