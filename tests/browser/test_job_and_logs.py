@@ -60,6 +60,7 @@ def logs(page: Page, stack: Stack, **fields) -> None:
     page.goto(f"{stack.url}/jobs/{stack.seeded['talks']}/logs?{query}")
 
 
+@pytest.mark.slow
 def test_alice_follows_a_log_scrolls_up_in_peace_and_comes_back(signed_in, stack):
     page = signed_in("alice")
     logs(page, stack, rank=0)

@@ -116,7 +116,8 @@ def test_without_javascript_a_running_job_is_ended_after_saying_what_is_lost(sig
     expect(line(page, "train-vit")).to_contain_text("Running")
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_both_pages_serve_everybody_and_fit_a_phone(signed_in, stack, scheme):
     page = signed_in("alice", color_scheme=scheme)
     paths = ("/queue/", "/jobs/", "/jobs/?kind=x&status=running", "/jobs/cancel?job=J-1&job=J-2")

@@ -140,7 +140,8 @@ def test_a_project_is_chosen_in_the_bar_by_keyboard(signed_in, stack):
     expect(page.get_by_role("link", name="sweep-0", exact=True)).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_new_states_serve_everybody_and_fit_a_phone(signed_in, stack, scheme):
     page = signed_in("alice", color_scheme=scheme)
     states = ("/search/", "/search/?q=sweep", "/search/?q=nothing", "/queue/?others=each")

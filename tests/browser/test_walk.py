@@ -97,6 +97,7 @@ def end(page: Page) -> None:
     expect(page.get_by_role("heading", level=1)).to_contain_text("Cancelled")
 
 
+@pytest.mark.slow
 def test_a_new_account_has_a_running_job_after_at_most_four_clicks(walker):
     walk = walker("nora", "first-job")
     walk.click("button", re.compile("^Sign in$"))

@@ -62,6 +62,7 @@ def pasted(stack: Stack, command: str) -> Iterator[None]:
             agent.wait()
 
 
+@pytest.mark.slow
 def test_an_admin_of_an_empty_portal_sees_a_nodes_first_heartbeat_after_one_paste(browser, stack):
     complaints: list[str] = []
     context = browser.new_context(viewport=SMALL)

@@ -22,8 +22,10 @@ from agents.runtime.process import ProcessRuntime
 from agents.simdriver.install import uninstall
 from tests.environment.docker_engine import strays
 from tests.services.stack import until
+from tests.support.examples import first_quick
 
-EVERY = 61  # a prime: over the runs of one step, every kind of point is met
+# Primes: over the runs of one step, every kind of point is met.
+EVERY, EVERY_QUICK = 61, 251
 
 
 @pytest.fixture(autouse=True)
@@ -32,14 +34,17 @@ def real_library():
     uninstall()
 
 
-def test_an_agent_that_ends_at_any_point_finds_its_way_back():
-    report = crash_drill(every=EVERY, workers=2)
-    assert report.points > 15
+@pytest.mark.parametrize(
+    ("every", "points"), [(EVERY_QUICK, 3), pytest.param(EVERY, 15, marks=pytest.mark.slow)]
+)
+def test_an_agent_that_ends_at_any_point_finds_its_way_back(every, points):
+    report = crash_drill(every=every, workers=2)
+    assert report.points > points
     assert report.is_good, report.worst
     assert report.max_rounds <= 3
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", first_quick(1, 2))
 def test_a_random_walk_of_wishes_and_faults_breaks_no_promise(seed):
     told = random_walk(operations=250, seed=seed)
     assert told["violations"] == 0, told["first"]
@@ -138,7 +143,9 @@ def test_a_walk_notices_an_agent_that_is_wrong_beside_pulls(
     assert report["by_invariant"].get(invariant, 0) > 0, report
 
 
-@pytest.mark.parametrize(("owner", "name", "wrong", "invariant", "seed"), WRONG_BESIDE_PULLS)
+@pytest.mark.parametrize(
+    ("owner", "name", "wrong", "invariant", "seed"), first_quick(*WRONG_BESIDE_PULLS)
+)
 def test_the_drill_notices_an_agent_that_is_wrong_beside_pulls(
     tmp_path, monkeypatch, owner, name, wrong, invariant, seed
 ):

@@ -15,6 +15,7 @@ from tests.contract.gpu_suite import a_node, used
 from tests.contract.test_gpu_suite import NO_LIBRARY
 from tests.gpu.use.programs_guard import reason
 from tests.gpu.use.rows_load import NCU
+from tests.support.examples import first_quick
 
 # A row that does what no row may, in place of the first: `board` is looked up in its own process.
 MEDDLER = """
@@ -156,7 +157,7 @@ def test_what_needs_a_gpu_says_so(tmp_path):
     )
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", first_quick(*CALLS))
 def test_a_row_that_tries_to_change_the_gpu_fails_and_changes_nothing(tmp_path, call):
     store = a_node(tmp_path)
     before = settings(store)

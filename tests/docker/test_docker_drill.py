@@ -111,6 +111,7 @@ def test_the_drill_tells_of_a_second_start(tmp_path, monkeypatch):
     assert told.double_starts > 0
 
 
+@pytest.mark.slow
 def test_the_command_prints_one_json_object_and_says_where_no_engine_answers(tmp_path):
     drill = [sys.executable, "-m", "agents", "drill", "--runtime", "docker", "--json"]
 

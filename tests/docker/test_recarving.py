@@ -15,6 +15,7 @@ for number in itertools.count():
 """
 
 
+@pytest.mark.slow
 def test_a_running_container_is_untouched_while_its_gpu_is_carved_anew(
     tmp_path, docker_engine, docker_image
 ):

@@ -236,6 +236,7 @@ def test_a_ring_of_a_stranger_holds_up_planning_until_the_next_sweep(redis_serve
     assert [pending.mark("plan"), pending.take("plan")] == [True, True]
 
 
+@pytest.mark.slow
 def test_the_worker_drops_hostile_messages_and_goes_on(compose_redis: ComposeRedis, tmp_path):
     marker = tmp_path / "PWNED"
     broker = {"TESSERA_BROKER_URL": compose_redis.broker_url}

@@ -115,6 +115,7 @@ def _free(stack: Stack) -> bool:
     return all(q["used_units"] == 0 for q in stack.call("GET", "/quotas")["results"])
 
 
+@pytest.mark.slow
 def test_redis_is_away_while_a_job_is_asked_for(tmp_path, postgres_server):
     """The submit is taken at once; what was not rung meanwhile is found when Redis is back."""
     url = postgres_server.create_database(migrated=True)

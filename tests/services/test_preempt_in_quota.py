@@ -37,6 +37,7 @@ def at(text):
     return datetime.fromisoformat(text).timestamp()
 
 
+@pytest.mark.slow
 def test_urgent_work_in_a_full_quota_starts_within_the_grace_of_own_work_and_5_seconds(
     stack, tmp_path
 ):

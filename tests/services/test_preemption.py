@@ -40,6 +40,7 @@ def stack(tmp_path, postgres_server, redis_server):
         yield running
 
 
+@pytest.mark.slow
 def test_a_victim_saves_its_work_queues_again_and_goes_on_in_a_higher_attempt(stack, tmp_path):
     command = ["python3", "-c", PROGRAM.format(home=str(tmp_path))]
     victim = stack.submit(command, priority="low", **WHOLE)

@@ -14,6 +14,7 @@ from portal.audit.models import Event
 from portal.database.row_writes import rows_add, rows_insert, rows_update
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from scheduler.core.model.states import SliceStatus
+from tests.support.examples import seeds
 from tests.support.rows import a_node
 
 # What breaks a text that is put together by hand.
@@ -34,7 +35,7 @@ def stored() -> list[tuple[object, ...]]:
     return list(Node.objects.order_by("pk").values_list(*NODE_COLUMNS, "event_level"))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_rows_become_what_saving_each_would_make_of_them(postgres_django, seed):
     random = Random(seed)
     nodes = [Node.objects.create(name=f"n{number}") for number in range(random.randint(1, 6))]
@@ -86,7 +87,7 @@ def test_constraints_hold(postgres_django):
         rows_update(Gpu, [gpu], ["shared_threads"])
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_events_are_inserted_as_django_would(postgres_django, seed):
     random, node = Random(seed), Node.objects.create(name="n")
     columns = [field.name for field in Event._meta.concrete_fields if field.name != "id"]

@@ -71,6 +71,7 @@ def test_shares_run_together_survive_the_agent_and_leave_nothing_behind(stack):
     assert daemons(stack) == []
 
 
+@pytest.mark.slow
 def test_a_gang_of_shares_meets_by_gloo(stack):
     job = stack.submit(["python3", "-c", TELL], device=a_share(30), replicas=3)
     stack.until_status(job, "running")

@@ -49,6 +49,7 @@ def test_a_terminal_keeps_one_line_that_is_written_anew():
     assert out.getvalue().count(CLEAR) == 2 and "\n" not in out.getvalue()
 
 
+@pytest.mark.slow
 def test_a_printed_command_works_with_any_folder_name(tmp_path):
     odd = tmp_path / "a folder; of 'mine'"
     command = manage_command("demo", "--help", environ={"TESSERA_VAR": str(odd)})
@@ -72,6 +73,7 @@ def test_commands_for_the_users_of_a_demonstration_need_no_choice_of_settings(
     assert environ["DJANGO_SETTINGS_MODULE"] == "portal.settings.dev"
 
 
+@pytest.mark.slow
 def test_an_installed_checkout_has_the_commands_of_the_wheel(tmp_path):
     """In a folder with a space, whose path no first line of a script can have."""
     home = tmp_path / "my checkout" / ".venv"

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.examples import first_quick
+
 ROOT = Path(__file__).resolve().parents[2]
 NAME_AND_DEFAULT = re.compile(r"\$\{(\w+):[-?]([^}]*)\}")
 OF_ENV_FILE = {
@@ -49,12 +51,12 @@ def test_a_portal_as_shipped_has_nothing_that_the_check_warns_of(tmp_path):
 
 @pytest.mark.parametrize(
     ("environ", "warning"),
-    [
+    first_quick(
         ({"TESSERA_TRUSTED_PROXIES": "0"}, "tessera.W001"),
         ({"TESSERA_HSTS_SECONDS": "0"}, "security.W004"),
         ({"TESSERA_HSTS_SUBDOMAINS": "false"}, "security.W005"),
         ({"TESSERA_SSL_REDIRECT": "no"}, "security.W008"),
-    ],
+    ),
 )
 def test_each_knob_that_opens_it_is_a_warning(tmp_path, environ, warning):
     done = manage(web_environment(tmp_path, **environ), "check", "--deploy")

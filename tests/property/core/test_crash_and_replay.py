@@ -19,7 +19,7 @@ from tests.support.examples import examples
 from tests.support.snapshots import illegal_reason
 
 many = examples(60)
-WORLDS = 120
+worlds_tried = pytest.mark.parametrize("count", [30, pytest.param(120, marks=pytest.mark.slow)])
 named = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 
 
@@ -40,10 +40,11 @@ def converged(snapshot, policy):
 
 
 @named
+@worlds_tried
 @pytest.mark.parametrize("owners", [False, True], ids=["quotas", "shares"])
-def test_after_a_crash_between_two_placements_the_rest_is_decided_as_before(policy, owners):
+def test_after_a_crash_between_two_placements_the_rest_is_decided_as_before(policy, owners, count):
     placed = 0
-    for number in range(WORLDS):
+    for number in range(count):
         world = a_world(number, owners=owners)
         whole = plan(world, policy)
         for done in range(len(whole.placements) + 1):
@@ -51,7 +52,7 @@ def test_after_a_crash_between_two_placements_the_rest_is_decided_as_before(poli
             assert again.placements == whole.placements[done:], number
             assert again.preemptions == whole.preemptions, number
         placed += len(whole.placements)
-    assert placed > WORLDS / 2, "the worlds are not trivial"
+    assert placed > count / 2, "the worlds are not trivial"
 
 
 @many
@@ -65,11 +66,14 @@ def test_so_it_is_with_slices_shares_quotas_and_places_that_wait_for_merges(snap
 
 
 @named
-def test_when_the_world_overtook_any_of_them_nothing_is_given_twice_and_nothing_is_left(policy):
+@worlds_tried
+def test_when_the_world_overtook_any_of_them_nothing_is_given_twice_and_nothing_is_left(
+    policy, count
+):
     """Any subset of the placements was committed. Its end may be another one: who was passed over
     may find its place taken. It is as good: nobody else who waits would fit."""
     same = worlds_with_a_choice = 0
-    for number in range(WORLDS):
+    for number in range(count):
         world, draw = a_world(number), random.Random(number)
         whole = plan(world, policy).placements
         some = [place for place in whole if draw.random() < 0.5]
@@ -84,7 +88,7 @@ def test_when_the_world_overtook_any_of_them_nothing_is_given_twice_and_nothing_
             assert whole[0].job in started, "who was first is first again"
         worlds_with_a_choice += len(whole) > 1
         same += len(whole) > 1 and set(started) == ids(whole)
-    assert same >= 0.95 * worlds_with_a_choice > WORLDS / 10
+    assert same >= 0.95 * worlds_with_a_choice > count / 10
 
 
 @st.composite

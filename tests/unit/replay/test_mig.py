@@ -168,6 +168,7 @@ def test_one_pass_over_twenty_who_wait_comes_close_to_the_integer_programme():
     assert np.mean(first_come_behind) < 0.04
 
 
+@pytest.mark.slow
 def test_tessera_accepts_more_than_first_fit_and_a_move_more_again():
     drawn = weights(HERE, "bimodal")
     streams = [churn(HERE, drawn, 20, 1.0, seed) for seed in range(3)]
