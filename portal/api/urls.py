@@ -25,6 +25,7 @@ from portal.api.secrets import views as secrets
 from portal.api.templates import views as templates
 from portal.api.tokens import views as tokens
 from portal.api.usage import views as usage
+from portal.api.volumes import views as volumes
 from portal.api.webhooks import views as webhooks
 from portal.api.what_ifs import views as what_ifs
 from portal.error_codes import ErrorCode
@@ -155,6 +156,8 @@ urlpatterns = [
     path("quotas/<str:project>/<str:user>", quotas.UserQuota.as_view(), name="user-quota"),
     path("secrets", secrets.SecretList.as_view(), name="secrets"),
     path("secrets/<str:secret>", secrets.SecretDetail.as_view(), name="secret"),
+    path("volumes", volumes.VolumeList.as_view(), name="volumes"),
+    path("volumes/<str:volume>", volumes.VolumeDetail.as_view(), name="volume"),
     path("templates", templates.TemplateList.as_view(), name="templates"),
     path("templates/<str:template>", templates.TemplateDetail.as_view(), name="template"),
     path("tokens", tokens.TokenList.as_view(), name="tokens"),

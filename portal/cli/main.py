@@ -17,6 +17,7 @@ from portal.cli.commands import (
     secrets,
     session,
     submit,
+    volumes,
 )
 from portal.cli.commands import usage as people
 from portal.cli.context import CliContext, installed_version
@@ -85,7 +86,7 @@ def completion(
     typer.echo(script)
 
 
-for module in (session, submit, inspect, logs, metrics, files, change, cluster, people):
+for module in (session, submit, inspect, logs, metrics, files, change, cluster, volumes, people):
     module.add_to(app)
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(admin.app, name="admin")

@@ -106,6 +106,11 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int]] = {
     ("usage", "get"): (200, 200, 200, 200, 200),
     ("user-quota", "get"): (404, 200, 404, 200, 200),
     ("user-quota", "put"): (403, 403, 404, 200, 200),
+    ("volume", "delete"): (403, 403, 403, 403, 204),
+    ("volume", "get"): (200, 200, 404, 200, 200),
+    ("volume", "patch"): (403, 403, 403, 403, 200),
+    ("volumes", "get"): (200, 200, 200, 200, 200),
+    ("volumes", "post"): (403, 403, 403, 403, 201),
     ("webhook", "delete"): (404, 204, 404, 404, 404),
     ("webhook", "get"): (404, 200, 404, 404, 404),
     ("webhook-deliveries", "get"): (404, 200, 404, 404, 404),
@@ -163,6 +168,8 @@ def body_of(world: World, route: str) -> dict[str, Any]:
         "user-quota": {"limit_units": 1},
         "templates": {"name": "mine", "project": world.project.slug, "request": request},
         "template": {"description": "better"},
+        "volumes": {"name": "b", "root": "datasets", "projects": [world.project.slug]},
+        "volume": {"description": "better"},
         "secret": {"value": "a new value"},
         "project-secret": {"value": "a new value"},
         "tokens": {"name": "laptop", "scope": "read", "days": 1},
@@ -209,7 +216,7 @@ def test_the_schema_is_open_and_the_rest_is_a_problem():
 def test_a_list_shows_nothing_of_another_project(world: World):
     client = world.client("foreign")
     assert client.get("/api/v1/jobs").json()["results"] == []
-    lists = ("quotas", "projects", "templates", "webhooks", "usage")
+    lists = ("quotas", "projects", "templates", "webhooks", "usage", "volumes")
     text = b"".join(client.get(f"/api/v1/{name}").content for name in lists)
     assert b"vision" not in text and b"olga" not in text
 

@@ -20,6 +20,7 @@ from portal.inventory.models import DisputedClaim, Node
 from portal.job_secrets.services import secret_set
 from portal.jobs.models import Job
 from portal.quotas.models import LimitRequest, Quota
+from portal.volumes.models import Volume
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import seal
 from portal.what_if.models import WhatIf
@@ -104,6 +105,8 @@ def a_world() -> World:
         owner=olga, name="ci", url="https://ci.example.org/", sealed=seal("s")
     )
     delivery = Delivery.objects.create(endpoint=hook, kind="test", body="{}")
+    volume = Volume.objects.create(name="imagenet", root="datasets", subpath="olga")
+    volume.projects.add(project)
     template = Template.objects.create(
         project=project, name="ready", request=a_request(project), author="olga"
     )
@@ -138,6 +141,7 @@ def a_world() -> World:
         "webhook": str(hook.uid),
         "delivery": str(delivery.pk),
         "template": str(template.pk),
+        "volume": volume.name,
         "name": node.name,
         "pk": "1",
         "uidb64": "MQ",

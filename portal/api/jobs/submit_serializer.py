@@ -21,7 +21,7 @@ class MpsShareSerializer(serializers.Serializer[Any]):
     memory = serializers.CharField(help_text="such as 20GiB")
 
 
-class VolumeRequestSerializer(serializers.Serializer[Any]):
+class JobVolumeRequestSerializer(serializers.Serializer[Any]):
     """A volume of the project, and its path in the containers. NAME:/path:ro is the same."""
 
     volume = serializers.CharField(help_text="its name")
@@ -95,7 +95,7 @@ def _texts(**options: Any) -> AnyField:
 
 
 def _volumes(**options: Any) -> AnyField:
-    return VolumeRequestSerializer(many=True, **options)
+    return JobVolumeRequestSerializer(many=True, **options)
 
 
 def _variables(**options: Any) -> AnyField:
