@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pynvml
 
+import agents.host.machine_ids
 import agents.loop.node
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import ObservedDocument
@@ -82,7 +83,8 @@ class WalkNode:
     def instrumented(self) -> Iterator[None]:
         """In this block its agents live in virtual time, can be killed, and meet its faults."""
         with ExitStack() as stack:
-            stack.enter_context(patch.object(agents.loop.node, "time", self.clock))
+            for module in (agents.loop.node, agents.host.machine_ids):
+                stack.enter_context(patch.object(module, "time", self.clock))
             stack.enter_context(
                 patch.object(agents.loop.node, "boot_id", lambda: f"boot-{self.boots}")
             )
