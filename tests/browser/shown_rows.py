@@ -25,6 +25,7 @@ from portal.files.models import Tree
 from portal.inventory.models import DisputedClaim, Gpu, Node
 from portal.jobs.models import Job, Replica
 from portal.telemetry.job_samples import samples_record
+from portal.volumes.services import VolumeValues, volume_create
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.values import DeliveryStatus
 from scheduler.core.model.states import JobStatus, ReplicaStatus
@@ -69,6 +70,7 @@ def shown(known: dict[str, str]) -> dict[str, tuple[str, str]]:
     compared = _reported(busy, mine)
     gang = _templates(admin, vision)
     _images(admin, vision)
+    _volumes(admin, vision)
     hook = _webhook(alice, vision)
     failed = mine.filter(status=JobStatus.FAILED)[0]
     pulls = _image_pulls()
@@ -219,6 +221,23 @@ def _images(admin: User, vision: Project) -> None:
     image_policy_set(
         actor=admin, project=vision, rule=ImageRule.LISTED, patterns=patterns, version=None
     )
+
+
+def _volumes(admin: User, vision: Project) -> None:
+    """One that a node has measured, and one that no node offers."""
+    size = {"subpath": "images", "mib": 153_600, "files": 1_281_167, "is_partial": False}
+    root = {"name": "datasets", "read_only": True, "free_mib": 1 << 20, "total_mib": 4 << 20}
+    sizes = [size | {"measured_at": int(timezone.now().timestamp()) - 600}]
+    node = Node.objects.filter(status="online").order_by("name")[0]
+    node.facts |= {"volume_roots": ["datasets"], "volume_space": [root | {"sizes": sizes}]}
+    node.save(update_fields=["facts"])
+    values = VolumeValues(
+        projects=(vision,), read_only=True, description="Pictures and labels", quota_mib=204_800
+    )
+    place = {"name": "imagenet", "root": "datasets", "subpath": "images"}
+    volume_create(actor=admin, **place, values=values)
+    values = VolumeValues(projects=(vision,), description="What trainings leave")
+    volume_create(actor=admin, name="results", root="scratch", subpath="vision", values=values)
 
 
 def _webhook(alice: User, vision: Project) -> Endpoint:

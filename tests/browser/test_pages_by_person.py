@@ -167,6 +167,8 @@ TABLE: dict[str, Row] = {
     "web:disputes": console(heading__Disputed__GPUs=ROOT),
     "web:images": console(link__Edit=ROOT),
     "web:image_policy": console(button__Save=ROOT),
+    "web:volumes": console(link__New__volume=ROOT),
+    "web:volume_new": console(button__Create__the__volume=ROOT),
     "web:storage": console(heading__Storage=ROOT),
     "web:audit": console(link__CSV=ROOT),
     "api:docs": Row(),

@@ -25,6 +25,7 @@ from portal.web.console import (
     storage,
     user_page,
     users,
+    volumes,
     what_ifs,
 )
 
@@ -81,6 +82,9 @@ urlpatterns = [
     path("console/what-if/<int:number>/", what_ifs.what_if, name="what_if"),
     path("console/what-if/<int:number>/stream", what_ifs.what_if_stream, name="what_if_stream"),
     path("console/what-if/<int:number>/cancel", what_ifs.cancel, name="what_if_cancel"),
+    path("console/volumes/", volumes.volumes, name="volumes"),
+    path("console/volumes/new", volumes.volume_new, name="volume_new"),
+    path("console/volumes/<slug:volume>/", volumes.volume, name="volume"),
     path("console/images/", catalogue.images, name="images"),
     path("console/images/<slug:slug>/", catalogue.image_policy, name="image_policy"),
     path("console/storage/", storage.storage, name="storage"),

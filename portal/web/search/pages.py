@@ -72,6 +72,7 @@ PAGES: tuple[SearchPage, ...] = (
     ),
     SearchPage("web:what_ifs", _("What if"), "replay simulate forecast", Readers.PLATFORM_ADMINS),
     SearchPage("web:images", _("Images"), "images registry policy", Readers.PLATFORM_ADMINS),
+    SearchPage("web:volumes", _("Volumes"), "data sets folders nfs", Readers.PLATFORM_ADMINS),
     SearchPage("web:storage", _("Storage"), "storage logs retention", Readers.PLATFORM_ADMINS),
     SearchPage("web:audit", _("Audit"), "audit trail changes history", Readers.PLATFORM_ADMINS),
     SearchPage("web:disputes", _("Disputed GPUs"), "disputed gpus claims", Readers.PLATFORM_ADMINS),
