@@ -9,8 +9,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from agents.admission.project_users import DEFAULT_RANGE, project_user, read_range
 from agents.admission.volume_roots import VolumeRoot, read_volume_roots, volumes_refusal
-from agents.contract.documents import DesiredReplica, RuntimeKind
+from agents.contract.documents import DesiredReplica, RuntimeKind, SliceKind
 from agents.contract.environment import is_environment_name, is_reserved
 from agents.contract.image_reference import is_image_allowed, pattern_problem
 from agents.contract.lease import DEFAULT as DEFAULT_LEASE_END
@@ -53,7 +54,9 @@ class NodePolicy:
     # With several NUMA nodes: "bind" the CPUs and the memory of containers to the nodes of
     # their GPUs, their "cpus" only, or neither ("off").
     numa: str = "bind"
-    # The uid that containers run as.
+    # The uid that containers run as: of the project (`project_users`), or `user` for replicas with
+    # an MPS share, whose daemon runs as one user, and where that is "off".
+    project_users: str = DEFAULT_RANGE
     user: int = 65_534
     pids: int = 4_096
     # "job": a bridge for each job. "host": the host's network, for gangs over several engines.
@@ -91,6 +94,14 @@ class NodePolicy:
             reserved_memory_mib(self.memory_reserve, total.memory_mib),
         )
 
+    def user_of(self, replica: DesiredReplica) -> int:
+        """The uid and gid of its container."""
+        users = read_range(self.project_users)
+        has_share = any(device.kind is SliceKind.MPS for device in replica.devices)
+        if users is None or has_share or not replica.project:
+            return self.user
+        return project_user(users, replica.project)
+
     def refusal(self, replica: DesiredReplica, runtime: RuntimeKind) -> str:
         """Why this node will not run the replica; empty if it will."""
         if runtime is RuntimeKind.PROCESS and not self.allow_process_runtime:
@@ -127,6 +138,9 @@ def read_policy(path: Path | None) -> NodePolicy:
     unknown = set(data) - {field.name for field in fields(NodePolicy)}
     if unknown:
         raise PolicyError(f"{path}: unknown keys {', '.join(sorted(unknown))}")
+    if "user" in data:
+        # A file that names one user and no range, as of an earlier version, means that user.
+        data.setdefault("project_users", "off")
     policy = NodePolicy(**{name: _value(path, name, value) for name, value in data.items()})
     for pattern in policy.images:
         if problem := pattern_problem(pattern):
@@ -154,6 +168,11 @@ def _value(path: Path, name: str, value: Any) -> Any:
         raise PolicyError(f"{path}: {name} must be an absolute path")
     if name in CHOICES and value not in CHOICES[name]:
         raise PolicyError(f"{path}: {name} must be one of {', '.join(CHOICES[name])}")
+    if name == "project_users":
+        try:
+            read_range(value)
+        except ValueError as error:
+            raise PolicyError(f"{path}: {name} {error}") from error
     if name in RESERVES:
         try:
             RESERVES[name](value, 0)

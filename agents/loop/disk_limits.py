@@ -37,17 +37,17 @@ class DiskLimits:
         self._closed.set()
 
     def beyond(
-        self, desired: Iterable[DesiredReplica], seen: Mapping[str, ContainerStatus]
+        self, desired: Iterable[DesiredReplica], containers: Mapping[str, ContainerStatus]
     ) -> frozenset[str]:
         """The replicas that were found to have more than their disk. From now on, those that run
         are watched."""
         limits = {r.id: (r.disk_mib or self._default_mib) << 20 for r in desired}
-        running = (key for key, one in seen.items() if one.phase is ContainerPhase.RUNNING)
+        running = (key for key, one in containers.items() if one.phase is ContainerPhase.RUNNING)
         self._limits = {key: limits[key] for key in running if limits.get(key)}
         return self._beyond
 
-    def look(self) -> None:
-        """At each replica once."""
+    def measure(self) -> None:
+        """Each replica once."""
         limits = self._limits
         used = {key: self._runtime.used_disk_bytes(key, limit) for key, limit in limits.items()}
         found = frozenset(key for key, size in used.items() if size > limits[key])
@@ -63,7 +63,7 @@ class DiskLimits:
         while not self._closed.wait(rest):
             began = time.monotonic()
             try:
-                self.look()
+                self.measure()
             except Exception:
                 log.exception("disk_unread")
             rest = max(MIN_SECONDS, REST_FACTOR * (time.monotonic() - began))

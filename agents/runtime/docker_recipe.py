@@ -59,7 +59,7 @@ class ContainerRecipe:
         self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous
     ) -> dict[str, Any]:
         """The hardened container, except for its network. Users set none of these fields freely."""
-        grant = self.grant(replica, devices)
+        grant, user = self.grant(replica, devices), self.policy.user_of(replica)
         return {
             "image": replica.image,
             "command": [*grant.wrapper, *launch_command(replica)],
@@ -71,7 +71,7 @@ class ContainerRecipe:
             **self.injection.options(devices),
             "hostname": container_name(replica.job, replica.attempt, replica.rank),
             # The group too: for a uid that the image does not know, it would be root's.
-            "user": f"{self.policy.user}:{self.policy.user}",
+            "user": f"{user}:{user}",
             "cap_drop": ["ALL"],
             "security_opt": ["no-new-privileges"],
             "pids_limit": self.policy.pids,
@@ -100,7 +100,7 @@ class ContainerRecipe:
 
     def make_workspace(self, replica: DesiredReplica) -> None:
         """What the options mount. Raises RuntimeFailure."""
-        make_workspace(self.workspaces, replica, self.policy.user)
+        make_workspace(self.workspaces, replica, self.policy.user_of(replica))
 
     def _workspace_mounts(self, replica: DesiredReplica) -> list[Mount]:
         """PyTorch and Triton compile into TMPDIR and load from there, so nothing is noexec."""

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from agents.admission.policy import NodePolicy
 from agents.contract.documents import ReplicaState
 from agents.host.job_disk import DiskReserve, JobDisk
+from agents.runtime.grants import Grant
 from tests.contract.replicas import UNTIL_TOLD, Watch, a_replica, go, whole_log
 from tests.support.engine_node import EngineNode
 from tests.support.engine_node import a_replica as wanted_replica
@@ -45,6 +47,36 @@ def test_a_program_finds_its_user(docker_node):
     go(runtime, replica)
     watch.ended(replica)
     assert whole_log(runtime, replica.id) == b"ada /workspace ada False\n"
+
+
+SHOW_USER = "import os; print(os.getuid(), os.getgid())"
+LEAKED = ("scratch", "output", "checkpoint", "metrics")
+READ_THE_OTHER = f"""
+import os
+for name in {LEAKED}:
+    try:
+        print("read", os.listdir("/other/" + name))
+    except PermissionError:
+        print("closed")
+"""
+
+
+def test_a_project_cannot_open_the_folders_of_another_even_if_it_reached_them(docker_node):
+    runtime = docker_node.runtime()
+    watch = Watch(runtime)
+    theirs = a_replica(SHOW_USER, project="vision")
+    go(runtime, theirs)
+    watch.ended(theirs)
+    home = runtime.workspaces.home(theirs.id)
+    # As if something had led out of its own folders: no job gets such a mount.
+    leak = tuple((str(home / name), f"/other/{name}") for name in LEAKED)
+    reaching = docker_node.runtime(lambda *_: Grant(mounts=leak))
+    mine = a_replica(READ_THE_OTHER, project="speech")
+    go(reaching, mine)
+    assert Watch(reaching).ended(mine).exit_code == 0
+    assert whole_log(reaching, mine.id).split() == [b"closed"] * len(LEAKED)
+    users = whole_log(runtime, theirs.id).split()
+    assert users[0] == users[1] == str(NodePolicy().user_of(theirs)).encode()
 
 
 FILL_ITS_DISK = """

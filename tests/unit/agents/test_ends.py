@@ -105,11 +105,11 @@ def test_a_stop_that_the_portal_wants_is_no_fault_of_the_node(machine, boots):
 def test_what_writes_more_than_its_disk_is_stopped_and_has_failed_by_it(machine):
     node = running(machine)
     machine.runtime.used["r-1"] = node.policy.default_disk_mib << 20
-    node._disk.look()
+    node._disk.measure()
     obey(node)
     assert machine.reported[-1].replicas[0].state is ReplicaState.RUNNING
     machine.runtime.used["r-1"] += 1
-    node._disk.look()
+    node._disk.measure()
     obey(node)
     assert reported(machine) == failed(ExcessCause.DISK_FULL)
     obey(machine.agent())

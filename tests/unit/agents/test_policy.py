@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents.admission.policy import NodePolicy, PolicyError, read_policy
-from agents.contract.documents import RuntimeKind
+from agents.contract.documents import Device, RuntimeKind, SliceKind
 from agents.contract.environment import RESERVED_NAMES, RESERVED_PREFIXES
 from tests.unit.agents.documents import a_replica
 
@@ -108,6 +108,23 @@ def test_a_file_changes_what_it_names(file):
     assert read_policy(path) == expected
 
 
+def test_jobs_of_a_project_have_a_user_of_their_own_on_every_node():
+    mine, again, other = (a_replica(project=name) for name in ("vision", "vision", "speech"))
+    user = NodePolicy().user_of(mine)
+    assert 1_900_000_000 <= user <= 2_099_999_999
+    assert NodePolicy().user_of(again) == user != NodePolicy().user_of(other)
+    assert NodePolicy(project_users="5000-5000").user_of(mine) == 5_000
+    assert NodePolicy(project_users="off", user=7).user_of(mine) == 7
+    share = Device("a-1", "s-1", SliceKind.MPS, "GPU-1", threads=10, memory_mib=100)
+    assert NodePolicy(user=7).user_of(a_replica(project="vision", devices=(share,))) == 7
+
+
+def test_a_file_that_names_one_user_has_that_user_for_all(file):
+    assert read_policy(file("user = 1234")).user_of(a_replica(project="vision")) == 1_234
+    both = read_policy(file('user = 1234\nproject_users = "5000-5000"'))
+    assert both.user_of(a_replica(project="vision")) == 5_000
+
+
 def test_the_example_in_the_operations_page_is_whole_and_can_be_read(file):
     example = OPERATIONS.read_text("utf-8").split("```toml\n")[1].split("```")[0]
     assert set(tomllib.loads(example)) == {field.name for field in fields(NodePolicy)}
@@ -128,6 +145,9 @@ def test_the_example_in_the_operations_page_is_whole_and_can_be_read(file):
         ("pids = true", "pids must be of type int"),
         ("user = 'root'", "user must be of type int"),
         ("user = -1", "user must not be below 0"),
+        ("project_users = '5'", 'project_users must be "off" or a range'),
+        ("project_users = '0-9'", "project_users must rise, from 1000"),
+        ("project_users = '9000-8000'", "project_users must rise"),
         ("allow_process_runtime = 0", "allow_process_runtime must be of type bool"),
         ("network = 'bridge'", "network must be one of job, host"),
         ("on_lease_end = 'stpo'", "on_lease_end must be one of stop, keep"),
