@@ -1,6 +1,6 @@
 # Every command for people and CI. `make` lists them; with DEMO_EXIT=1, `make demo` ends by itself.
 .DEFAULT_GOAL := help
-.PHONY: help install lint type test test-slow pytest mutants test-gpu demo run migrate docs bench-latency bench-adoption bench-loop bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams bench-agent-door bench-throughput bench-scale bench-rolling screenshots lock wheel clean
+.PHONY: help install lint type test test-slow pytest mutants test-gpu demo run migrate docs bench-latency bench-adoption bench-loop bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams bench-agent-door bench-artifacts bench-throughput bench-scale bench-rolling screenshots lock wheel clean
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 # Slow levels first, so that the workers of `make test` finish together.
@@ -88,6 +88,9 @@ bench-pages: install ## server time and queries of every page, 10,000 jobs and 1
 
 bench-agent-door: install ## /healthz beside 1 MiB bodies at the agents' endpoint, and the longest stall, as JSON
 	$(BIN)/python -m tests.benchmarks.agent_door
+
+bench-artifacts: install ## a file of 2 GiB from a node, cut at 10 places: speed beside curl, growth of memory, checksum, as JSON
+	$(BIN)/python -m tests.benchmarks.artifacts
 
 bench-throughput: install ## whole jobs a second and what each costs, beside a bare spawn and Slurm, as JSON; ARGS=--help
 	$(BIN)/python -m tests.benchmarks.throughput $(ARGS)

@@ -18,6 +18,7 @@ from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.files.limits import bytes_reserve, bytes_return
 from portal.files.models import StoredFile
+from portal.files.running_hashes import running_hashes
 from portal.storage.ranges import range_pieces
 from portal.storage.segments import StreamEnd, discard, forget_stream, record, upload
 
@@ -75,7 +76,9 @@ def chunk_append(chunk: FileChunk) -> StoredFile:
             # After any other error the bytes may count: a connection can break during the commit.
             discard(parts)
             raise
-        if not is_used:
+        if is_used:
+            running_hashes.append(row.pk, chunk.offset, chunk.data)
+        else:
             discard(parts)
     return row
 
@@ -93,7 +96,7 @@ def file_check(row: StoredFile) -> FileProgress:
     if not is_whole(row) or not _check_begin(row.pk):
         return file_progress(row)
     try:
-        sha256 = _sha256(row)
+        sha256 = running_hashes.whole(row.pk, row.size) or _sha256(row)
     except BaseException:
         StoredFile.objects.filter(pk=row.pk).update(checked_at=None)
         raise
@@ -174,7 +177,7 @@ def _record(pk: int, chunk: FileChunk, end: StreamEnd) -> tuple[StoredFile, bool
         (row,) = rows
         if _is_received(row, chunk):
             return row, False
-        record([end])
+        record([end], is_append=True)
         row.received_bytes += len(chunk.data)
         row.removable_at = _unused_end()
         row.save(update_fields=["received_bytes", "removable_at"])

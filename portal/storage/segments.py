@@ -69,11 +69,14 @@ class StreamEnd:
     parts: Sequence[UploadedPart]
 
 
-def record(ends: Sequence[StreamEnd]) -> None:
+def record(ends: Sequence[StreamEnd], *, is_append: bool = False) -> None:
     """Make them the ends of their streams, with three statements; what followed is dropped. The
-    caller holds the transaction and locks that keep others from writing these streams."""
-    behind = [Q(stream=end.stream, start__gte=end.offset) for end in ends]
-    Segment.objects.filter(reduce(or_, behind)).delete()
+    caller holds the transaction and locks that keep others from writing these streams.
+
+    `is_append`: nothing can follow, as nothing was ever recorded that does not count."""
+    if not is_append:
+        behind = [Q(stream=end.stream, start__gte=end.offset) for end in ends]
+        Segment.objects.filter(reduce(or_, behind)).delete()
     at, rows = time.time_ns() // 1_000_000, dict[ObjectStore, ByteStore]()
     segments = []
     for end in ends:

@@ -15,6 +15,7 @@ from portal.audit.codes import EventCode
 from portal.audit.models import Event
 from portal.files import receiving
 from portal.files.models import ProjectFiles, StoredFile, Tree
+from portal.files.running_hashes import RunningHashes
 from portal.inventory.models import Node
 from portal.jobs.models import Attempt, Job, Replica
 from portal.storage.errors import StoreUnavailable
@@ -356,3 +357,28 @@ def test_the_setting_limits_projects_without_a_limit_of_their_own():
 
     with override_settings(PLATFORM=limited):
         run(scenario)
+
+
+@pytest.mark.parametrize("is_other_process", [False, True])
+def test_the_hash_is_known_at_the_end_or_read_from_the_store(monkeypatch, is_other_process):
+    """Of chunks that one process has seen all, nothing is read again."""
+    agent = an_agent()
+    replica = a_replica(agent.node)
+    reads = []
+    pieces = receiving.range_pieces
+    monkeypatch.setattr(
+        receiving, "range_pieces", lambda *args: reads.append(args) or pieces(*args)
+    )
+
+    async def scenario(client):
+        await agent.hello(client)
+        sender = a_sender(client, agent, replica)
+        part = {"name": NAME, "size": SIZE}
+        await sender.put(WHOLE[:100], 0, **part)
+        await sender.put(WHOLE[:100], 0, **part)
+        if is_other_process:
+            monkeypatch.setattr(receiving, "running_hashes", RunningHashes())
+        assert (await sender.put(WHOLE[100:], 100, **part)).json()["complete"]
+        assert len(reads) == is_other_process
+
+    run(scenario)
