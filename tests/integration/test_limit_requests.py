@@ -114,6 +114,20 @@ def test_asking_twice_is_asking_once(olga, waits):
     assert AuditEntry.objects.filter(action="limit_request").count() == 1
 
 
+def test_over_rest_they_are_read_in_pages_oldest_first(as_user, olga, team, waits, root):
+    first = limit_request_make(job=waits, actor=olga)
+    more = [field.attname for field in LimitRequest._meta.fields if field.attname != "id"]
+    copy = {name: getattr(first, name) for name in more}
+    others = [a_job(olga, team, name=f"later-{n}", **WHOLE) for n in range(2)]
+    rows = [LimitRequest.objects.create(**copy | {"job_id": job.pk}) for job in others]
+    api = as_user(root)
+    page = api.get("/api/v1/limit-requests?page_size=2").json()
+    assert [row["id"] for row in page["results"]] == [first.pk, rows[0].pk]
+    rest = api.get(page["next"]).json()
+    assert [row["id"] for row in rest["results"]] == [rows[1].pk]
+    assert rest["next"] is None
+
+
 def test_a_members_own_quota_is_decided_by_the_admin_of_the_project(
     as_user, olga, team, node, root
 ):

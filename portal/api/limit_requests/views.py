@@ -1,6 +1,7 @@
 """REST views of requests for higher limits: asked from a waiting job, decided by admins."""
 
 from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView
 from rest_framework.response import Response
 
 from portal.accounts.models import TokenScope
@@ -9,11 +10,12 @@ from portal.api.limit_requests.serializers import (
     LimitAskSerializer,
     LimitRequestSerializer,
 )
-from portal.api.protocol.openapi import list_response
+from portal.api.protocol.pagination import OldestFirstPagination
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.views import ApiView
 from portal.jobs.selectors import job_visible
 from portal.quotas.limit_requests import limit_requests_to_decide
+from portal.quotas.models import LimitRequest
 from portal.submission.limit_requests import limit_request_decide, limit_request_make
 
 ADMIN = "admin of the project for a user's quota, else platform admin"
@@ -36,14 +38,15 @@ class JobLimitRequest(ApiView):
         return Response(LimitRequestSerializer(made).data, status=201)
 
 
-class LimitRequestList(ApiView):
-    @extend_schema(
-        operation_id="limit_request_list", responses=list_response(LimitRequestSerializer)
-    )
+class LimitRequestList(ApiView, GenericAPIView[LimitRequest]):
+    pagination_class = OldestFirstPagination
+    serializer_class = LimitRequestSerializer
+
+    @extend_schema(operation_id="limit_request_list", responses=LimitRequestSerializer(many=True))
     def get(self, request: ApiRequest) -> Response:
-        """The open requests for higher limits that you decide; empty for others."""
-        rows = limit_requests_to_decide(request.caller)
-        return Response({"results": LimitRequestSerializer(rows, many=True).data})
+        """The open requests for higher limits that you decide, oldest first; empty for others."""
+        page = self.paginate_queryset(limit_requests_to_decide(request.caller)) or []
+        return self.get_paginated_response(LimitRequestSerializer(page, many=True).data)
 
 
 class LimitRequestDecision(ApiView):

@@ -32,6 +32,12 @@ class NewestFirstPagination(CursorPagination):
         return bool(ID_POSITION.fullmatch(position))
 
 
+class OldestFirstPagination(NewestFirstPagination):
+    """The same, the longest waiting first."""
+
+    ordering = "id"
+
+
 class NamePagination(NewestFirstPagination):
     """Pages ordered by name, such as a node's; a view's `ordering` begins with the name."""
 
