@@ -1,16 +1,20 @@
 """Volumes from the admin who makes one to the node that is told of it, and who may use it."""
 
+import re
+
 import pytest
 
 from agents.contract.volumes import OfferedRoot, VolumeSize
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
+from portal.jobs.models import Job
 from portal.jobs.services import job_cancel
 from portal.volumes.models import Volume, VolumeUse
 from portal.volumes.selectors import node_roots, visible_volumes, volume_state
 from portal.volumes.services import VolumeValues, volume_create, volume_delete, volume_update
 from scheduler.core.model.states import JobStatus
 from scheduler.tasks import plan_once
+from tests.support.request_form import a_form
 from tests.support.rows import a_job, a_node, a_project, a_request, a_user, settle
 
 pytestmark = pytest.mark.django_db
@@ -127,6 +131,28 @@ def test_a_dry_run_says_that_no_node_has_the_volume(client, olga, team, imagenet
     body = a_request(team, **WHOLE, volumes=READ)
     found = client.post("/api/v1/jobs?dry_run=true", body, content_type="application/json").json()
     assert found["reason"]["code"] == "volume"
+
+
+def test_the_request_page_offers_the_volumes_of_the_projects_and_takes_their_paths(
+    client, olga, team, imagenet, admin
+):
+    a_node_with(ROOT)
+    a_volume(admin, team, name="models", read_only=True)
+    a_volume(admin, a_project("speech"), name="theirs")
+    client.force_login(olga)
+    page = client.get("/request/").content.decode()
+    assert 'name="volume:imagenet"' in page and 'name="volume:models"' in page
+    assert 'name="volume:imagenet:ro"' in page and "theirs" not in page
+    form = a_form(amount="gpus", gpus="1", **{"volume:imagenet": "/data", "volume:models": ""})
+    form |= {"volume:imagenet:ro": "on"}
+    assert client.post("/request/", form).status_code == 302
+    job = Job.objects.get()
+    assert job.request["volumes"] == READ
+    again = client.get(f"/request/?like={job.label}").content.decode()
+    assert re.search(r'name="volume:imagenet" value="/data"', again)
+    wrong = client.post("/request/", form | {"volume:models": "/etc"}).content.decode()
+    assert 'id="volumes-error"' in wrong and "/etc is needed by the system" in wrong
+    assert Job.objects.count() == 1
 
 
 def test_nothing_is_taken_from_jobs_that_use_it(olga, team, admin, imagenet):

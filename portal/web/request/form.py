@@ -25,6 +25,7 @@ from portal.web.request.form_fields import (
     split_words,
     start_condition_values,
 )
+from portal.web.request.volumes import volumes_text
 from portal.web.wording.messages import message_text
 from scheduler.core.request import (
     InvalidRequest,
@@ -168,6 +169,7 @@ def curl_command(request: JobRequest, url: str) -> str:
 def parse_form(data: Mapping[str, str], limits: RequestLimits) -> FilledForm:
     """A checked request, or an error for every invalid field. All values are kept as typed."""
     values = {name: data.get(name, "")[:MAX_TEXT] for name in (*DEFAULTS, "project", "key")}
+    values["volumes"] = volumes_text(data, values["volumes"])[:MAX_TEXT]
     form = FilledForm(values)
     body = parse_fields(values, form.errors, form.readings)
     if device := _device(form):

@@ -85,7 +85,7 @@ def _parsed(
         case FieldKind.VARIABLES:
             return _env(text, errors)
         case FieldKind.VOLUMES:
-            return text.split()
+            return [line.strip() for line in text.splitlines() if line.strip()]
     return text
 
 

@@ -44,6 +44,7 @@ from portal.web.request.template_saving import (
     unsaved_template,
 )
 from portal.web.request.time_limits import time_choices
+from portal.web.request.volumes import volume_inputs
 from portal.web.wording.messages import refusal_text
 from scheduler.core.request import RequestLimits, request_as_dict, request_as_yaml
 from scheduler.core.request.quantities import write_seconds
@@ -196,6 +197,7 @@ def _page(
         "is_second_step": shown.is_second_step(form.values["amount"]) or "models" in form.errors,
         "is_open": not ADVANCED_FIELDS.isdisjoint(form.errors),
         "advanced": advanced_inputs(form, limits),
+        "volume_inputs": volume_inputs(projects, form.values["volumes"]),
         "time_choices": time_choices(form.values["time_limit"], limits),
         "isolations": choice_labels(BY_NAME["device.isolation"]),
         "time_limit_default": write_seconds(limits.default_time_limit_seconds),
