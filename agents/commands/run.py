@@ -22,6 +22,7 @@ from agents.contract.errors import ContractError
 from agents.contract.log_lines import line_formatter, password_of
 from agents.contract.topology import NodeTopology
 from agents.facts.gpu_health import DriverEvent
+from agents.files.replica_files import ReplicaFiles
 from agents.hardware import Hardware
 from agents.health.lost_devices import DetachedProbe
 from agents.health.xids import xid_by_number
@@ -36,6 +37,7 @@ from agents.mps.support import control_program, mps_support
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.session import Nvml
 from agents.portal.client import PortalClient
+from agents.portal.portal_file_calls import PortalFileCalls
 from agents.portal.secret_calls import SecretCalls
 from agents.portal.sync import NodeRetired, PortalSession, enrol
 from agents.runtime.base import Runtime, RuntimeFailure
@@ -141,7 +143,15 @@ async def run_agent(settings: AgentSettings) -> None:
     work = _work_folder(settings, identity.node_id)
     job_metrics = JobMetricsShipping(partial(_metrics_file, work))
     report = job_metrics.tap_reports(telemetry.tap_reports(portal_session.report))
-    node = NodeLoop(identity.node_id, journal, hardware, runtime, policy, report, shares, secrets)
+    files = ReplicaFiles(
+        PortalFileCalls(client, asyncio.get_running_loop()),
+        work,
+        lambda replica: folders_below(work / replica),
+        lambda: node.wake(),
+    )
+    node = NodeLoop(
+        *(identity.node_id, journal, hardware, runtime, policy, report, shares, secrets, files)
+    )
     node.before_removal.append(job_metrics.before_removal)
     portal_session.node = node
     telemetry.start(lambda: node.rounds)
@@ -149,6 +159,7 @@ async def run_agent(settings: AgentSettings) -> None:
     await asyncio.to_thread(node.round)
     reconciling = threading.Thread(target=node.run, name="reconcile")
     reconciling.start()
+    files.start()
     sending = [
         asyncio.create_task(telemetry.send_forever(client)),
         asyncio.create_task(job_metrics.ship_forever(client)),
@@ -159,6 +170,7 @@ async def run_agent(settings: AgentSettings) -> None:
         for task in sending:
             task.cancel()
         telemetry.stop()
+        files.close()
         node.stop()
         hardware.watch.stop()
         reconciling.join()

@@ -10,6 +10,7 @@ from agents.drill.turns import Turns
 from agents.facts.ends import REQUESTED
 from agents.runtime.base import ContainerPhase, ContainerStatus, RuntimeFailure, container_name
 from agents.runtime.image_pull import PullRequest
+from agents.workspace.folders import IN_CONTAINER, ReplicaFolders
 
 PORT = 29_500
 # A container that its program ended.
@@ -108,6 +109,10 @@ class MemoryEngine:
         self._require()
         self.by_replica.pop(replica_id, None)
         self.devices.pop(replica_id, None)
+
+    def make_folders(self, replica: DesiredReplica) -> ReplicaFolders:
+        """There are none; nothing is written below them."""
+        return IN_CONTAINER
 
     def keep(self, replicas: Collection[str]) -> None:
         """There are no folders."""

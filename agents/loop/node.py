@@ -23,12 +23,14 @@ from agents.contract.lease import LeaseEnd
 from agents.facts.device_keys import device_place
 from agents.facts.ends import RunRecord, StopRecord
 from agents.facts.failures import ReplicaFailure
+from agents.files.inputs import InputsAway
+from agents.files.replica_files import NoFiles, ReplicaFiles
 from agents.hardware import Hardware
 from agents.host.machine_ids import boot_id, boot_seconds
 from agents.job_secrets.delivery import ReplicaSecrets, SecretsAway, without_secrets
 from agents.loop.action_log import ActionLog
 from agents.loop.disk_limits import DiskLimits
-from agents.loop.ends import end_cause, end_failure
+from agents.loop.end_records import record_ends
 from agents.loop.lease import Lease
 from agents.loop.observe import observed_document, silent_document
 from agents.loop.pulls import ImagePulls
@@ -74,6 +76,7 @@ class NodeLoop:
         on_observed: Callable[[ObservedDocument], None],
         shares: NodeShares | None = None,
         secrets: ReplicaSecrets | None = None,
+        files: ReplicaFiles | None = None,
         new_workers: Callable[[Callable[[], None]], Workers] = Workers,
     ) -> None:
         self.node_id = node_id
@@ -84,6 +87,7 @@ class NodeLoop:
         self.on_observed = on_observed
         self.shares = shares or NodeShares()
         self.secrets = secrets or without_secrets()
+        self.files = files or NoFiles()
         self.carver = Carver(
             hardware, journal, policy, boot_seconds, self.wake, injection=runtime.injection
         )
@@ -91,7 +95,7 @@ class NodeLoop:
         self.rounds = 0
         self.may_remove = False
         # Each is called with a replica that has ended, before what it wrote is removed.
-        self.before_removal: list[Callable[[str], None]] = []
+        self.before_removal: list[Callable[[str], None]] = [self.files.before_removal]
         self.boot_id = boot_id()
         self.lease = Lease(journal, self.boot_id)
         self._wake = threading.Event()
@@ -190,6 +194,7 @@ class NodeLoop:
         self.journal.forget_environments(self._ended(seen))
         known = {r.id for r in desired.replicas} | seen.keys()
         self.secrets.keep(known)
+        self.files.keep(known)
         self.runtime.keep(known)
         # What was begun may have changed them.
         self._report(desired, self._settled_containers() if ready else seen)
@@ -215,33 +220,12 @@ class NodeLoop:
 
     def _settled_containers(self) -> dict[str, ContainerStatus]:
         """The containers, once the journal has recorded what ended those that have ended."""
-        seen = self.runtime.containers()
+        seen = self.files.settle(self.runtime.containers())
         settled = self.journal.failures().keys() | self.journal.own_ends()
         fresh = [s for s in seen.values() if s.finished_at is not None and s.replica not in settled]
         if fresh:
-            self._settle_ends(fresh)
+            record_ends(fresh, self.journal, self.runtime, self.boot_id, self.action_log)
         return seen
-
-    def _settle_ends(self, ended: list[ContainerStatus]) -> None:
-        """Also of a replica whose log is still copied: the engine may be stopped before the copy is
-        complete. Only then is a failure recorded, since the portal may remove a failed replica."""
-        runs, stops = self.journal.runs(), self.journal.stops()
-        # Read after the containers, so that an engine that is restarted in between is noticed.
-        since = self.runtime.serving_since()
-        for status in ended:
-            cause = end_cause(
-                status,
-                run=runs.get(status.replica),
-                stop=stops.get(status.replica),
-                boot_id=self.boot_id,
-                serving_since=since,
-            )
-            if cause is None:
-                self.journal.record_own_end(status.replica)
-            elif status.phase is ContainerPhase.EXITED:
-                fields = self.action_log.fields(status.replica) | {"why": str(cause)}
-                log.info("replica_ended", extra=fields)
-                self.journal.record_failure(status.replica, end_failure(cause))
 
     def _report(self, desired: DesiredDocument, seen: dict[str, ContainerStatus]) -> None:
         document = observed_document(
@@ -309,8 +293,8 @@ class NodeLoop:
             self.action_log.done(action)
         except ImageAbsent as absent:
             self._pulls.begin(absent.image)
-        except SecretsAway as away:
-            log.info("secrets_away", extra={"replica": action_subject(action), "why": str(away)})
+        except (SecretsAway, InputsAway) as away:
+            log.info("not_yet", extra={"replica": action_subject(action), "why": str(away)})
         except RuntimeFailure as failure:
             self.journal.record_failure(
                 action_subject(action), ReplicaFailure(failure.code, failure.sentence)
@@ -321,6 +305,7 @@ class NodeLoop:
             case PrepareReplica(replica, devices):
                 self.runtime.require_image(replica.image)
                 self.secrets.deliver(replica)
+                self.files.deliver(replica, partial(self.runtime.make_folders, replica))
                 intent = self.journal.record_intent(f"prepare {replica.id} fence {replica.fence}")
                 self.shares.prepare_devices(replica, devices, self._view, self.journal)
                 self.runtime.prepare(replica, devices)

@@ -4,8 +4,9 @@ A call that gets no answer makes the next one go to the next address of the port
 stays the same: it is one with the portal, not with an address.
 """
 
+import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -30,6 +31,19 @@ from agents.contract.calls import (
 )
 from agents.contract.codec import decode_leniently, encode
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.file_transfer import (
+    FILE_PATH,
+    HAVE_PATH,
+    TREE_PATH,
+    TREES_PATH,
+    FileContent,
+    FileProgress,
+    HaveRequest,
+    HaveResponse,
+    TreeCommitRequest,
+    TreeCommitResponse,
+    TreePage,
+)
 from agents.contract.job_metrics import (
     JOB_METRICS_PATH,
     JobMetricsRequest,
@@ -110,6 +124,34 @@ class PortalClient:
         answer = await self._send("POST", SECRETS_PATH.format(replica=replica))
         return _read(SecretsResponse, answer)
 
+    async def files_have(self, replica: str, files: Sequence[FileContent]) -> HaveResponse:
+        """Raises PortalOlder, as all calls with files do."""
+        request = HaveRequest(replica, tuple(files))
+        return _read(HaveResponse, await self._post(HAVE_PATH, request))
+
+    async def file_put(
+        self, replica: str, content: FileContent, offset: int, data: bytes
+    ) -> FileProgress:
+        path = FILE_PATH.format(sha256=content.sha256)
+        params = {"replica": replica, "size": content.size, "offset": offset}
+        answer = await self._send("PUT", path, params=params, content=data)
+        return _read(FileProgress, answer)
+
+    async def file_get(self, replica: str, sha256: str, offset: int) -> bytes:
+        """At most a chunk; empty at the end."""
+        params = {"replica": replica, "offset": offset}
+        path = FILE_PATH.format(sha256=sha256)
+        chunk: bytes = await self._content("GET", path, _bytes_of, params=params)
+        return chunk
+
+    async def tree_commit(self, request: TreeCommitRequest) -> TreeCommitResponse:
+        return _read(TreeCommitResponse, await self._post(TREES_PATH, request))
+
+    async def tree_page(self, replica: str, tree: str, after: int) -> TreePage:
+        params = {"replica": replica, "after": after}
+        answer = await self._send("GET", TREE_PATH.format(tree=tree), params=params)
+        return _read(TreePage, answer)
+
     async def telemetry(self, request: TelemetryRequest) -> TelemetryResponse:
         return _read(TelemetryResponse, await self._post(TELEMETRY_PATH, request))
 
@@ -121,6 +163,13 @@ class PortalClient:
         return await self._send("POST", path, json=encode(body))
 
     async def _send(self, method: str, path: str, **options: Any) -> Any:
+        """The JSON of a success. Raises ContractError or PortalUnreachable."""
+        return await self._content(method, path, _json_of, **options)
+
+    async def _content(
+        self, method: str, path: str, read: Callable[[httpx.Response], Any], **options: Any
+    ) -> Any:
+        """What `read` makes of the answer. Raises what it raises."""
         address, headers = self.address, {EPOCH_HEADER: str(self.epoch)}
         if self._token:
             headers["Authorization"] = f"Agent {self._token}"
@@ -132,7 +181,7 @@ class PortalClient:
             kind = PortalBarred if failure.mend else PortalUnreachable
             raise kind(failure.sentence) from error
         try:
-            return _content(answer)
+            return read(answer)
         except PortalOlder:
             raise
         except PortalUnreachable:
@@ -155,14 +204,19 @@ def _read(kind: type[Response], answer: Any) -> Response:
     return response
 
 
-def _content(answer: httpx.Response) -> Any:
+def _json_of(answer: httpx.Response) -> Any:
     """The JSON of a success. Raises ContractError or PortalUnreachable."""
-    if not answer.is_success:
-        raise _refusal(answer)
     try:
-        return answer.json()
+        return json.loads(_bytes_of(answer))
     except ValueError as error:
         raise PortalUnreachable(f"{answer.url} did not answer as a portal does") from error
+
+
+def _bytes_of(answer: httpx.Response) -> bytes:
+    """The body of a success. Raises ContractError or PortalUnreachable."""
+    if not answer.is_success:
+        raise _refusal(answer)
+    return answer.content
 
 
 def _refusal(answer: httpx.Response) -> Exception:

@@ -11,6 +11,7 @@ from typing import Protocol
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
 from agents.runtime.image_pull import PullRequest
 from agents.runtime.injection import Injection
+from agents.workspace.folders import ReplicaFolders
 
 
 class ContainerPhase(StrEnum):
@@ -111,6 +112,10 @@ class Runtime(Protocol):
 
     def remove(self, replica_id: str) -> None:
         """Delete the ended container, its log and its folders; no effect if it is gone."""
+
+    def make_folders(self, replica: DesiredReplica) -> ReplicaFolders:
+        """The folders in which it will work; `prepare` takes them as they are. Raises
+        RuntimeFailure."""
 
     def keep(self, replicas: Collection[str]) -> None:
         """Remove the folders of all other replicas."""

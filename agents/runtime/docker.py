@@ -39,6 +39,7 @@ from agents.runtime.image_pull import ImageAbsent
 from agents.runtime.injection import choose_injection
 from agents.runtime.work_folders import WORK
 from agents.workspace.disk_usage import used_bytes
+from agents.workspace.folders import ReplicaFolders
 from agents.workspace.workspaces import Workspaces
 
 PHASES = {
@@ -169,6 +170,9 @@ class DockerRuntime:
             with self._create_lock, engine_errors("remove the network"):
                 self._networks.sweep()
         self.workspaces.remove(replica_id)
+
+    def make_folders(self, replica: DesiredReplica) -> ReplicaFolders:
+        return self._recipe.make_workspace(replica)
 
     def keep(self, replicas: Collection[str]) -> None:
         self.workspaces.keep(replicas)

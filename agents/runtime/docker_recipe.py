@@ -19,7 +19,8 @@ from agents.runtime.grants import Grant, GrantProvider, VolumeMount
 from agents.runtime.injection import Injection
 from agents.runtime.launch import launch_command, replica_environment
 from agents.runtime.work_folders import make_workspace
-from agents.workspace.folders import IN_CONTAINER
+from agents.workspace.environment import start_folder
+from agents.workspace.folders import IN_CONTAINER, ReplicaFolders
 from agents.workspace.workspaces import Workspaces
 
 # The prefix of labels that mark the agent's containers and networks.
@@ -66,7 +67,7 @@ class ContainerRecipe:
             "entrypoint": [],
             "environment": self.environment(replica, devices, rendezvous),
             "mounts": [*self._workspace_mounts(replica), *_mounts(grant)],
-            "working_dir": str(IN_CONTAINER.scratch),
+            "working_dir": str(start_folder(replica, IN_CONTAINER)),
             "labels": self._labels(replica, rendezvous),
             **self.injection.options(devices),
             "hostname": container_name(replica.job, replica.attempt, replica.rank),
@@ -98,9 +99,9 @@ class ContainerRecipe:
         env = replica_environment(replica, devices, rendezvous, IN_CONTAINER)
         return env | self.injection.environment(devices) | self.grant(replica, devices).env
 
-    def make_workspace(self, replica: DesiredReplica) -> None:
+    def make_workspace(self, replica: DesiredReplica) -> ReplicaFolders:
         """What the options mount. Raises RuntimeFailure."""
-        make_workspace(self.workspaces, replica, self.policy.user_of(replica))
+        return make_workspace(self.workspaces, replica, self.policy.user_of(replica))
 
     def _workspace_mounts(self, replica: DesiredReplica) -> list[Mount]:
         """PyTorch and Triton compile into TMPDIR and load from there, so nothing is noexec."""

@@ -34,6 +34,8 @@ from agents.runtime.image_pull import PullFailure, PullRequest
 from agents.runtime.launch import launch_command, replica_environment
 from agents.runtime.work_folders import WORK, make_workspace
 from agents.workspace.disk_usage import used_bytes
+from agents.workspace.environment import start_folder
+from agents.workspace.folders import ReplicaFolders
 from agents.workspace.workspaces import Workspaces
 
 LOOPBACK = "127.0.0.1"
@@ -125,7 +127,7 @@ class ProcessRuntime:
         grant = self.grant(replica, devices)
         env |= grant.env
         command = [*grant.wrapper, *launch_command(replica)]
-        go = {"command": command, "env": env, "cwd": str(folders.scratch)}
+        go = {"command": command, "env": env, "cwd": str(start_folder(replica, folders))}
         write(home / "go.json", go)
         _open_gate(home)
 
@@ -145,6 +147,9 @@ class ProcessRuntime:
     def remove(self, replica_id: str) -> None:
         shutil.rmtree(self.home / replica_id, ignore_errors=True)
         self.workspaces.remove(replica_id)
+
+    def make_folders(self, replica: DesiredReplica) -> ReplicaFolders:
+        return make_workspace(self.workspaces, replica)
 
     def keep(self, replicas: Collection[str]) -> None:
         self.workspaces.keep(replicas)

@@ -1,5 +1,7 @@
 """The variables by which programs and libraries find a replica's folders and its user. Pure."""
 
+from pathlib import Path
+
 from agents.contract.documents import DesiredReplica
 from agents.workspace.folders import ReplicaFolders
 from agents.workspace.job_user import login_name
@@ -30,3 +32,8 @@ def folder_variables(replica: DesiredReplica, folders: ReplicaFolders) -> dict[s
         "TESSERA_CHECKPOINT_DIR": str(folders.checkpoint),
         "TESSERA_METRICS_FILE": str(folders.metrics_file),
     }
+
+
+def start_folder(replica: DesiredReplica, folders: ReplicaFolders) -> Path:
+    """Where its program starts: in the code that its request names, else at home."""
+    return folders.code if replica.code_tree else folders.scratch

@@ -60,6 +60,9 @@ class MemoryRuntime:
     def containers(self):
         return dict(self.by_replica)
 
+    def make_folders(self, replica):
+        raise AssertionError("no replica here has files")
+
     def keep(self, replicas):
         pass
 

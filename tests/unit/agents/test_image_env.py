@@ -1,5 +1,8 @@
 """What an image sets by itself never reaches devices, the loader or the container toolkit."""
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import pytest
 
 from agents.admission.policy import NodePolicy
@@ -10,6 +13,7 @@ from agents.runtime.docker_recipe import ContainerRecipe
 from agents.runtime.grants import no_grant
 from agents.runtime.image import image_env_refusal, require_allowed_env
 from agents.runtime.injection import Injection, InjectionPath
+from agents.workspace.workspaces import Workspaces
 from tests.unit.agents.documents import a_replica
 
 # As CUDA's own base images and NVIDIA's framework images have it.
@@ -28,8 +32,10 @@ CUDA_BASE = [
 
 def ours(path=InjectionPath.RUNTIME, **fields):
     meeting = Rendezvous("10.0.0.1", 29_500)
-    recipe = ContainerRecipe("n-1", NodePolicy(), Injection(path), no_grant)
-    return recipe.environment(a_replica(**fields), ("MIG-1",), meeting)
+    with TemporaryDirectory() as work:
+        workspaces = Workspaces(Path(work))
+        recipe = ContainerRecipe("n-1", NodePolicy(), Injection(path), no_grant, workspaces)
+        return recipe.environment(a_replica(**fields), ("MIG-1",), meeting)
 
 
 @pytest.mark.parametrize("launcher", ["none", "torchrun"])

@@ -22,6 +22,7 @@ from agents.topology.numa import (
     read_numa_nodes,
 )
 from agents.topology.pairs import GpuTopology
+from agents.workspace.workspaces import Workspaces
 from tests.unit.agents.documents import a_replica
 
 GIB = 1_024
@@ -121,9 +122,11 @@ def test_nodes_are_read_from_sysfs_with_the_cpus_and_the_memory_that_jobs_may_us
     assert read_numa_nodes(tmp_path / "none", usable, 0.5) == []
 
 
-def test_the_engine_is_asked_for_the_cpus_and_memory_nodes_of_the_binding():
-    granted = Grant(cpus="0-3", memory_nodes="0")
-    recipe = ContainerRecipe("n-1", NodePolicy(), Injection("nvidia"), lambda *_: granted)
+def test_the_engine_is_asked_for_the_cpus_and_memory_nodes_of_the_binding(tmp_path):
+    granted, workspaces = Grant(cpus="0-3", memory_nodes="0"), Workspaces(tmp_path)
+    recipe = ContainerRecipe(
+        "n-1", NodePolicy(), Injection("nvidia"), lambda *_: granted, workspaces
+    )
     options = recipe.options(a_replica(), (), MEETING)
     assert (options["cpuset_cpus"], options["cpuset_mems"]) == ("0-3", "0")
     assert options["oom_score_adj"] == OOM_SCORE

@@ -1,0 +1,1 @@
+"""Files of jobs on a node: trees read, copied, sent and fetched."""

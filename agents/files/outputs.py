@@ -1,0 +1,185 @@
+"""Sends what replicas leave behind: outputs after their end, checkpoints while they run."""
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from agents.contract.errors import ContractError
+from agents.contract.file_transfer import TreeCommitRequest, TreeKind
+from agents.files.file_calls import FileCalls, FilesRefused, PortalAway
+from agents.files.outbox import Outbox, OutgoingTree
+from agents.files.saved_mark import SavedMark, read_mark, read_step
+from agents.files.sending import send_tree
+from agents.files.tree_reading import FolderChanged, copy_tree, read_tree
+from agents.runtime.base import ContainerPhase, ContainerStatus
+from agents.workspace.folders import ReplicaFolders
+
+# How often the folders of running replicas are looked at, and what waits is tried again.
+LOOK_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 30.0
+# A job that saves again while a copy is made: so often, the copy begins again at once.
+MAX_COPIES = 3
+# The portal did not store what was sent: so often, it is sent again.
+MAX_SENDINGS = 3
+
+log = logging.getLogger("agents.files.outputs")
+
+
+class ReplicaOutputs:
+    """Two threads: one for checkpoints, which jobs that were stopped wait for, and one for outputs.
+
+    `folders`: of a replica, on the node. `wake` is called when the last checkpoint of a replica
+    that has ended is settled."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        calls: FileCalls,
+        folders: Callable[[str], ReplicaFolders],
+        wake: Callable[[], None],
+    ) -> None:
+        self._outbox = outbox
+        self._calls = calls
+        self._folders = folders
+        self._wake = wake
+        self._lock = threading.Lock()
+        # By replica: the newest checkpoint that the portal has, or that is given up.
+        self._settled: dict[str, SavedMark] = {}
+        # By replica: the one that is in the outbox.
+        self._copied: dict[str, SavedMark] = {}
+        self._running: frozenset[str] = frozenset()
+        self._ended: frozenset[str] = frozenset()
+        self._news = {kind: threading.Event() for kind in (TreeKind.OUTPUT, TreeKind.CHECKPOINT)}
+        self._closing = threading.Event()
+
+    def start(self) -> None:
+        for name, work in (("outputs", self._outputs), ("checkpoints", self._checkpoints)):
+            threading.Thread(target=work, name=name, daemon=True).start()
+
+    def close(self) -> None:
+        """The next agent goes on with what is not sent."""
+        self._closing.set()
+        for news in self._news.values():
+            news.set()
+
+    def settle(self, seen: Mapping[str, ContainerStatus]) -> dict[str, ContainerStatus]:
+        """The containers of the node, where one that has ended counts as running until its last
+        checkpoint is with the portal: its job may start again elsewhere at once."""
+        phases: dict[ContainerPhase, set[str]] = {phase: set() for phase in ContainerPhase}
+        shown = dict(seen)
+        for replica, status in seen.items():
+            phases[status.phase].add(replica)
+            if status.phase is ContainerPhase.EXITED and not self._is_settled(replica):
+                shown[replica] = replace(status, phase=ContainerPhase.RUNNING)
+        ended = frozenset(phases[ContainerPhase.EXITED])
+        if ended - self._ended:
+            self._news[TreeKind.CHECKPOINT].set()
+        self._running, self._ended = frozenset(phases[ContainerPhase.RUNNING]), ended
+        return shown
+
+    def before_removal(self, replica: str) -> None:
+        """Take what a replica that has ended has written for the portal."""
+        folder = self._folders(replica).output
+        try:
+            if self._outbox.move_in(replica, TreeKind.OUTPUT, folder):
+                self._news[TreeKind.OUTPUT].set()
+        except OSError as error:
+            log.warning("output_lost", extra={"replica": replica, "why": str(error)})
+
+    def keep(self, replicas: Collection[str]) -> None:
+        """Forget all others."""
+        with self._lock:
+            for known in (self._settled, self._copied):
+                for gone in known.keys() - set(replicas):
+                    del known[gone]
+
+    def _is_settled(self, replica: str) -> bool:
+        mark = read_mark(self._folders(replica).checkpoint)
+        with self._lock:
+            return mark is None or self._settled.get(replica) == mark
+
+    def _outputs(self) -> None:
+        self._repeat(TreeKind.OUTPUT, lambda: None)
+
+    def _checkpoints(self) -> None:
+        self._repeat(TreeKind.CHECKPOINT, self._copy_checkpoints)
+
+    def _repeat(self, kind: TreeKind, prepare: Callable[[], None]) -> None:
+        pause = LOOK_SECONDS
+        while not self._closing.is_set():
+            self._news[kind].clear()
+            try:
+                prepare()
+                for tree in self._outbox.waiting(kind):
+                    self._send(tree)
+                pause = LOOK_SECONDS
+            except PortalAway as away:
+                log.info("portal_away", extra={"why": str(away)})
+                pause = min(2 * pause, MAX_PAUSE_SECONDS)
+            except Exception:
+                log.exception("not_sent", extra={"kind": str(kind)})
+                pause = min(2 * pause, MAX_PAUSE_SECONDS)
+            self._news[kind].wait(pause)
+
+    def _copy_checkpoints(self) -> None:
+        for replica in sorted(self._ended | self._running):
+            if self._is_settled(replica):
+                continue
+            folder = self._folders(replica).checkpoint
+            try:
+                mark = self._copy(replica)
+            except OSError as error:
+                log.warning("checkpoint_lost", extra={"replica": replica, "why": str(error)})
+                mark = read_mark(folder)
+            if mark is not None:
+                self._send_checkpoint(replica, mark)
+
+    def _copy(self, replica: str) -> SavedMark | None:
+        """Copy the files of a checkpoint as they were when it was saved; None while they change.
+        Raises OSError."""
+        folder = self._folders(replica).checkpoint
+        for _ in range(MAX_COPIES):
+            mark = read_mark(folder)
+            if mark is None or mark == self._copied.get(replica):
+                return mark
+            try:
+                copy_tree(folder, self._outbox.unfinished(replica, TreeKind.CHECKPOINT))
+            except FolderChanged:
+                continue
+            if mark == read_mark(folder):
+                self._outbox.finish(replica, TreeKind.CHECKPOINT)
+                with self._lock:
+                    self._copied[replica] = mark
+                return mark
+        return None
+
+    def _send_checkpoint(self, replica: str, mark: SavedMark) -> None:
+        for tree in self._outbox.waiting(TreeKind.CHECKPOINT):
+            if tree.replica == replica:
+                self._send(tree)
+        with self._lock:
+            self._settled[replica] = mark
+        if replica in self._ended:
+            self._wake()
+
+    def _send(self, tree: OutgoingTree) -> None:
+        """Send it and remove it; also if the portal refuses it. Raises PortalAway."""
+        for left in reversed(range(MAX_SENDINGS)):
+            try:
+                found = read_tree(tree.folder)
+                step = read_step(tree.folder) if tree.kind is TreeKind.CHECKPOINT else 0
+                request = TreeCommitRequest(
+                    tree.replica, tree.kind, found.files, step, found.left_out
+                )
+                send_tree(self._calls, tree.folder, request)
+                log.info("files_sent", extra={"replica": tree.replica, "kind": str(tree.kind)})
+                break
+            except FilesRefused as refused:
+                fields = {"replica": tree.replica, "kind": str(tree.kind), "why": str(refused)}
+                log.warning("files_refused", extra=fields)
+                break
+            except (ContractError, FolderChanged, OSError) as error:
+                fields = {"replica": tree.replica, "kind": str(tree.kind), "why": str(error)}
+                log.warning("files_not_sent", extra=fields | {"tries_left": left})
+        self._outbox.remove(tree)

@@ -1,0 +1,46 @@
+"""The file by which a job says that a checkpoint is whole."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.contract.file_transfer import SAVED_FILE
+from agents.files.folder_walk import FILE_FLAGS
+
+MAX_BYTES = 64 << 10
+MAX_STEP = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class SavedMark:
+    """One `saved.json`. Another one has another inode, time or size."""
+
+    inode: int
+    changed_ns: int
+    size: int
+
+
+def read_mark(checkpoint: Path) -> SavedMark | None:
+    """None if the job has saved none."""
+    try:
+        found = (checkpoint / SAVED_FILE).lstat()
+    except OSError:
+        return None
+    return SavedMark(found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+def read_step(checkpoint: Path) -> int:
+    """The step that it names; 0 without one, and for anything that is no such file."""
+    try:
+        descriptor = os.open(checkpoint / SAVED_FILE, FILE_FLAGS)
+    except OSError:
+        return 0
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            saved = json.loads(file.read(MAX_BYTES))
+        except (ValueError, OSError, RecursionError):
+            return 0
+    step = saved.get("step") if isinstance(saved, dict) else None
+    is_step = isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= MAX_STEP
+    return step if is_step else 0

@@ -1,0 +1,97 @@
+"""The portal's side of files, in memory: it keeps what it gets, as the real one does."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.file_transfer import (
+    MAX_FILE_CHUNK_BYTES,
+    FileContent,
+    FileProgress,
+    TreeCommitRequest,
+    TreeFile,
+    TreeKind,
+    TreePage,
+)
+from agents.files.file_calls import FilesRefused, PortalAway
+
+
+@dataclass
+class FilesInMemory:
+    """`away`: so many calls find no portal, from now on. `page`: entries of a page of a tree."""
+
+    contents: dict[str, bytes] = field(default_factory=dict)
+    trees: dict[str, TreeCommitRequest] = field(default_factory=dict)
+    away: int = 0
+    refusal: str = ""
+    page: int = 2
+    puts: int = 0
+
+    def have(self, replica: str, files: Sequence[FileContent]) -> list[FileProgress]:
+        self._answer()
+        return [self._progress(content) for content in files]
+
+    def put(self, replica: str, content: FileContent, offset: int, data: bytes) -> FileProgress:
+        self._answer()
+        self.puts += 1
+        assert len(data) <= MAX_FILE_CHUNK_BYTES
+        held = self.contents.get(content.sha256, b"")
+        if offset != len(held):
+            raise ContractError(
+                ContractErrorCode.OFFSET_MISMATCH, "", "", {"expected_offset": len(held)}
+            )
+        self.contents[content.sha256] = held + data
+        return self._progress(content)
+
+    def commit(self, request: TreeCommitRequest) -> str:
+        self._answer()
+        for file in request.files:
+            assert self._progress(FileContent(file.sha256, file.size)).complete, file.path
+        name = f"tree-{len(self.trees) + 1}"
+        self.trees[name] = request
+        return name
+
+    def tree(self, replica: str, tree: str, after: int) -> TreePage:
+        self._answer()
+        if tree == TreeKind.CHECKPOINT:
+            saved = [k for k, one in self.trees.items() if one.kind is TreeKind.CHECKPOINT]
+            tree = saved[-1] if saved else ""
+        if tree not in self.trees:
+            raise ContractError(ContractErrorCode.TREE_UNKNOWN, "no such tree")
+        found = self.trees[tree]
+        some = found.files[after : after + self.page]
+        size = sum(file.size for file in found.files)
+        return TreePage(tree, found.kind, some, len(found.files), size, found.step)
+
+    def get(self, replica: str, sha256: str, offset: int) -> bytes:
+        self._answer()
+        return self.contents[sha256][offset : offset + MAX_FILE_CHUNK_BYTES]
+
+    def has_stored(self, contents: dict[str, bytes], kind: TreeKind = TreeKind.CODE) -> str:
+        """A tree of these, by path."""
+        files = []
+        for path, data in sorted(contents.items()):
+            name = hashlib.sha256(data).hexdigest()
+            self.contents[name] = data
+            files.append(TreeFile(path, name, len(data), executable=path.endswith(".sh")))
+        return self.commit(TreeCommitRequest("", kind, tuple(files)))
+
+    def read(self, tree: str) -> dict[str, bytes]:
+        return {file.path: self.contents[file.sha256] for file in self.trees[tree].files}
+
+    def _answer(self) -> None:
+        if self.refusal:
+            raise FilesRefused(self.refusal)
+        if self.away:
+            self.away -= 1
+            raise PortalAway("nobody there")
+
+    def _progress(self, content: FileContent) -> FileProgress:
+        held = self.contents.get(content.sha256)
+        is_complete = (
+            held is not None
+            and len(held) == content.size
+            and hashlib.sha256(held).hexdigest() == content.sha256
+        )
+        return FileProgress(content.sha256, len(held or b""), is_complete)
