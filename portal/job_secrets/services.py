@@ -90,8 +90,8 @@ def _require_name(name: str) -> None:
         )
         raise Refused(ErrorCode.NAME_INVALID, sentence, "name")
     if is_reserved(name):
-        sentence = Message("%(name)s is set by Tessera. Choose another name", name=name)
-        raise Refused(ErrorCode.NAME_INVALID, sentence, "name")
+        reserved = Message("%(name)s is set by Tessera. Choose another name", name=name)
+        raise Refused(ErrorCode.NAME_INVALID, reserved, "name")
 
 
 def _require_value(value: str) -> None:

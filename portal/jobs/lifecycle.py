@@ -381,7 +381,7 @@ def _requeue_preempted(job: Job, attempt: Attempt, transitions: Transitions) -> 
 
 
 def _queue_again(
-    job: Job, transitions: Transitions, code: StrEnum, message: Message, **columns: int
+    job: Job, transitions: Transitions, code: StrEnum, message: Message, **columns: Any
 ) -> None:
     columns_of_start: dict[str, Any] = {"started_at": None, "deadline_at": None, "stop_reason": ""}
     transitions.advance(
