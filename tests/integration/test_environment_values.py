@@ -6,7 +6,7 @@ from django.urls import reverse
 from portal.accounts.models import Membership, Role
 from portal.jobs.models import Job
 from scheduler.core.request.program import HIDDEN_VALUE
-from tests.support.rows import a_job, a_project, a_user
+from tests.support.rows import a_job, a_project, a_request, a_user
 
 pytestmark = pytest.mark.django_db
 
@@ -67,3 +67,28 @@ def test_its_owner_reads_them_also_as_a_viewer(client, job):
     Membership.objects.filter(user=job.owner).update(role=Role.VIEWER)
     client.force_login(job.owner)
     assert client.get(f"/api/v1/jobs/{job.label}").json()["request"]["env"] == {"HF_TOKEN": SECRET}
+
+
+@pytest.mark.parametrize(
+    ("name", "warned"),
+    [
+        ("HF_TOKEN", True),
+        ("WANDB_API_KEY", True),
+        ("db_password", True),
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("GITHUBTOKEN", True),
+        ("TOKENIZERS_PARALLELISM", False),
+        ("MONKEY", False),
+        ("KEYBOARD", False),
+        ("BATCH", False),
+    ],
+)
+def test_a_variable_that_looks_like_a_secret_gets_a_warning(client, name, warned):
+    olga = a_user()
+    client.force_login(olga)
+    body = a_request(a_project("", olga), memory="8GiB", env={name: "value"})
+    places = ("/api/v1/jobs", "/api/v1/jobs?dry_run=true")
+    answers = [client.post(place, body, content_type="application/json") for place in places]
+    assert [answer.status_code for answer in answers] == [201, 200]
+    for answer in answers:
+        assert [each["field"] for each in answer.json()["warnings"]] == ["env"] * warned

@@ -100,7 +100,8 @@ class DryRunSerializer(serializers.Serializer[Any]):
         help_text="changed requests that would start now (if impossible: could run at all)",
     )
     warnings = FieldWarningSerializer(
-        many=True, help_text="amounts with which the job will probably fail"
+        many=True,
+        help_text="what will probably fail, and variables that look like secrets",
     )
     request = serializers.DictField(help_text="the request with all defaults filled in")
 

@@ -268,8 +268,8 @@ class JobSerializer(JobSummarySerializer):
     """One job. The context has `attempts` as well, and `newest_event` where it is known."""
 
     request = serializers.SerializerMethodField(
-        help_text="submit it again to run the job again; viewers of a project read *** in place of "
-        "the values of `env`"
+        help_text="submit it again to run the job again; its owner and project admins read the "
+        "values of `env`, others ***"
     )
     attempts = serializers.SerializerMethodField()
     result = serializers.SerializerMethodField()

@@ -24,6 +24,7 @@ from portal.api.jobs.serializers import (
     JobSerializer,
     JobSummarySerializer,
 )
+from portal.api.jobs.submit_answer import SubmittedJobSerializer, warnings_data
 from portal.api.jobs.submit_serializer import JobSubmitRequestSerializer
 from portal.api.protocol.idempotency import IDEMPOTENCY_KEY, idempotent
 from portal.api.protocol.openapi import LOCATION, list_response
@@ -39,6 +40,7 @@ from portal.submission.limits import request_limits
 from portal.submission.services import job_submit
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 from scheduler.core.request import parse_request
+from scheduler.core.request.warnings import request_warnings
 
 MAX_EVENTS = 200
 
@@ -67,7 +69,10 @@ class JobList(ApiView, GenericAPIView[Job]):
         operation_id="job_submit",
         parameters=[DryRunQuerySerializer, IDEMPOTENCY_KEY, LOCATION],
         request=JobSubmitRequestSerializer,
-        responses={201: JobSerializer, 200: OpenApiResponse(DryRunSerializer, "Only with dry_run")},
+        responses={
+            201: SubmittedJobSerializer,
+            200: OpenApiResponse(DryRunSerializer, "Only with dry_run"),
+        },
         examples=[*SUBMIT_EXAMPLES, DRY_RUN_EXAMPLE],
     )
     @idempotent
@@ -77,7 +82,9 @@ class JobList(ApiView, GenericAPIView[Job]):
         if request.validated_query(DryRunQuerySerializer)["dry_run"]:
             result = dry_run(user=request.caller, request=job_request)
             return Response(DryRunSerializer(result).data)
-        return created_response(request, job_submit(user=request.caller, request=job_request))
+        answer = created_response(request, job_submit(user=request.caller, request=job_request))
+        answer.data["warnings"] = warnings_data(request_warnings(job_request))
+        return answer
 
 
 class JobDetail(ApiView):

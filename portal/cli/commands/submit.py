@@ -92,6 +92,8 @@ def submit(
             print_message("Nothing was submitted.")
             raise typer.Exit(ExitCode.FAILURE)
         job = cli.client.post("jobs", body, key=key or str(uuid.uuid4()))
+    for warning in job.pop("warnings", []):
+        print_message(f"Warning: {single_line(warning['sentence'])}")
     print_message(f"Submitted {single_line(job['id'])} to {single_line(job['project'])}")
     if wait:
         job = _wait_for_end(cli, job, timeout)

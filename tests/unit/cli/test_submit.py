@@ -41,6 +41,14 @@ def test_submit_sends_what_the_flags_say_and_prints_the_name_alone():
     assert len(rest.sent("POST", "jobs")[0].headers["Idempotency-Key"]) == 36
 
 
+def test_what_is_probably_wrong_is_said_and_submitted():
+    warning = {"field": "env", "sentence": "HF_TOKEN in env looks like a secret"}
+    rest = a_rest().on("POST", "jobs", a_row(warnings=[warning]))
+    done = rest.run("submit", *FLAGS)
+    assert (done.exit_code, done.stdout) == (0, "J-12\n")
+    assert "Warning: HF_TOKEN in env looks like a secret" in done.stderr
+
+
 def test_a_clock_of_two_numbers_and_two_names_of_a_flag_are_refused_in_words():
     rest = a_rest()
     assert "1h30m or, as in Slurm, 1m30s" in rest.run("submit", "--time", "1:30", *FLAGS).stderr
