@@ -25,6 +25,8 @@ BOARD = "H200-141GB"
 GPUS = 4
 # Not passed on to children: values from the shell for another purpose, and a node's own.
 WITHHELD_VARIABLES = ("TESSERA_JOIN_TOKEN", "TESSERA_SIMULATED_DRIVER", "TESSERA_SECRET_KEY")
+# Celery's, whose last line would be quoted as what is waited for. Who tries it out may be root.
+NO_WARNING_OF_ROOT = "ignore:You're running the worker with superuser privileges"
 
 
 @dataclass
@@ -75,6 +77,7 @@ class Demonstration:
             *("celery", "-A", "portal", "worker", "--concurrency", "1", "--beat"),
             *("--schedule", str(self.var / "beat-schedule")),
             *("--loglevel", "info", "--without-gossip", "--without-mingle"),
+            env={"PYTHONWARNINGS": NO_WARNING_OF_ROOT},
         )
         self.screen.phase("runtime", "looking for a Docker Engine that takes simulated GPUs")
         choice = choose_runtime(self.environ)
