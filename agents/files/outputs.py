@@ -63,12 +63,12 @@ class ReplicaOutputs:
         for news in self._news.values():
             news.set()
 
-    def settle(self, seen: Mapping[str, ContainerStatus]) -> dict[str, ContainerStatus]:
+    def settle(self, containers: Mapping[str, ContainerStatus]) -> dict[str, ContainerStatus]:
         """The containers of the node, where one that has ended counts as running until its last
         checkpoint is with the portal: its job may start again elsewhere at once."""
         phases: dict[ContainerPhase, set[str]] = {phase: set() for phase in ContainerPhase}
-        shown = dict(seen)
-        for replica, status in seen.items():
+        shown = dict(containers)
+        for replica, status in containers.items():
             phases[status.phase].add(replica)
             if status.phase is ContainerPhase.EXITED and not self._is_settled(replica):
                 shown[replica] = replace(status, phase=ContainerPhase.RUNNING)

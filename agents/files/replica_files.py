@@ -37,9 +37,9 @@ class ReplicaFiles:
         """As `ReplicaInputs.deliver`."""
         self._inputs.deliver(replica, make_folders)
 
-    def settle(self, seen: Mapping[str, ContainerStatus]) -> dict[str, ContainerStatus]:
+    def settle(self, containers: Mapping[str, ContainerStatus]) -> dict[str, ContainerStatus]:
         """As `ReplicaOutputs.settle`."""
-        return self._outputs.settle(seen)
+        return self._outputs.settle(containers)
 
     def before_removal(self, replica: str) -> None:
         """Take what a replica that has ended has written for the portal."""
@@ -66,8 +66,8 @@ class NoFiles(ReplicaFiles):
     def deliver(self, replica: DesiredReplica, make_folders: Callable[[], ReplicaFolders]) -> None:
         """There is nothing to fetch."""
 
-    def settle(self, seen: Mapping[str, ContainerStatus]) -> dict[str, ContainerStatus]:
-        return dict(seen)
+    def settle(self, containers: Mapping[str, ContainerStatus]) -> dict[str, ContainerStatus]:
+        return dict(containers)
 
     def before_removal(self, replica: str) -> None:
         """What was written is removed."""
