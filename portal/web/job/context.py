@@ -61,7 +61,7 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
         "steps": timeline(events, start_progress(job, replicas)),
         "card": request_card(job),
         "gauge": time_gauge(job, timezone.now()),
-        "idle": idle_warning(job),
+        "idle": idle_warning(job, newest),
         "may_extend": can_extend(user, job),
         "place": job_place(user, job, placed, is_final=is_final),
         "placed_replicas": placed,

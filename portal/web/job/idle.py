@@ -1,9 +1,13 @@
 """What the page of a job says of its idle GPUs: while it runs, and where that ended it."""
 
+from collections.abc import Iterable
+
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from agents.contract.moments import write_moment
+from portal.audit.codes import EventCode
+from portal.audit.models import Event
 from portal.idle.models import IdleSpell
 from portal.idle.selectors import spell_of
 from portal.jobs.models import Job, StopReason
@@ -11,9 +15,11 @@ from portal.web.wording.labels import elapsed
 from scheduler.core.model.states import JobStatus
 
 
-def idle_warning(job: Job) -> str:
-    """Empty unless it runs and is idle. One query while it runs."""
-    spell = spell_of(job) if JobStatus(job.status) is JobStatus.RUNNING else None
+def idle_warning(job: Job, events: Iterable[Event]) -> str:
+    """Empty unless it runs and is idle. One query if its newest events say that it once was."""
+    was_warned = any(event.code == EventCode.JOB_IDLE for event in events)
+    is_running = JobStatus(job.status) is JobStatus.RUNNING
+    spell = spell_of(job) if was_warned and is_running else None
     if spell is None:
         return ""
     if spell.stops_at is None:
