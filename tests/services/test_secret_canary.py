@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import secrets
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -39,6 +40,8 @@ TABS = ("logs", "events", "spec", "results")
 def stack(tmp_path_factory):
     with Stack(var=tmp_path_factory.mktemp("canary"), nodes=(NODE,), gpus=1) as running:
         yield running
+    # The agent was killed, so it removes nothing.
+    shutil.rmtree(secret_memory(running.var / "nodes" / NODE / "agent").root, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
