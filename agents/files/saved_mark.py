@@ -42,5 +42,6 @@ def read_step(checkpoint: Path) -> int:
         except (ValueError, OSError, RecursionError):
             return 0
     step = saved.get("step") if isinstance(saved, dict) else None
-    is_step = isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= MAX_STEP
-    return step if is_step else 0
+    if not isinstance(step, int) or isinstance(step, bool):
+        return 0
+    return step if 0 <= step <= MAX_STEP else 0

@@ -14,7 +14,7 @@ class CapRoom:
     so two committers count each other's members. Nothing is asked for jobs without a cap."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
-        capped = {job.array_id for job in jobs if job.array_cap}
+        capped = {job.array_id for job in jobs if job.array_cap and job.array_id is not None}
         self._running: Counter[int | None] = Counter()
         if capped:
             JobArray.objects.filter(pk__in=capped).lock_keys()

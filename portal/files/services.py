@@ -76,7 +76,7 @@ def tree_commit(
         if kind == TreeKind.CHECKPOINT:
             older = _superseded(tree)
             if not tree.rank:
-                Attempt.objects.filter(pk=tree.attempt_id).update(saved_at=tree.created_at)
+                Attempt.objects.filter(pk=replica.attempt_id).update(saved_at=tree.created_at)
         else:
             same = Tree.objects.with_files().filter(replica=replica, kind=kind)
             older = list(same.exclude(pk=tree.pk))

@@ -58,10 +58,10 @@ def volume_create(
             row.projects.set(values.projects)
             _audit(AuditAction.VOLUME_CREATE, row, actor, {}, volume_facts(row))
     except IntegrityError as error:
-        sentence = Message(
+        taken = Message(
             "A volume named %(name)s exists already. Choose another name", name=repr(name)
         )
-        raise Refused(ErrorCode.NAME_TAKEN, sentence, "name") from error
+        raise Refused(ErrorCode.NAME_TAKEN, taken, "name") from error
     return row
 
 

@@ -26,7 +26,7 @@ class JobVolumeRequestSerializer(serializers.Serializer[Any]):
 
     volume = serializers.CharField(help_text="its name")
     path = serializers.CharField(help_text="such as /data")
-    read_only = serializers.BooleanField(
+    read_only = serializers.BooleanField(  # type: ignore[assignment]  # a field, not the argument
         required=False, help_text="else as far as the volume allows. Default: false"
     )
 

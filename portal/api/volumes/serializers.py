@@ -27,19 +27,25 @@ class VolumeNodeSerializer(serializers.Serializer[Any]):
 
     node = serializers.CharField()
     is_online = serializers.BooleanField()
-    read_only = serializers.BooleanField(help_text="by the policy of the node")
+    read_only = serializers.BooleanField(  # type: ignore[assignment]  # a field, not the argument
+        help_text="by the policy of the node"
+    )
     free_mib = serializers.IntegerField(help_text="of the file system")
     total_mib = serializers.IntegerField()
 
 
-class VolumeSerializer(serializers.Serializer[VolumeState]):
+class VolumeSerializer(serializers.Serializer[Any]):
+    """Of a VolumeState."""
+
     name = serializers.CharField(source="volume.name")
     description = serializers.CharField(source="volume.description")
-    root = serializers.CharField(
+    root = serializers.CharField(  # type: ignore[assignment]  # a field, not the property
         source="volume.root", help_text="as the policies of nodes name it; see docs/volumes.md"
     )
     subpath = serializers.CharField(source="volume.subpath", help_text="a folder below the root")
-    read_only = serializers.BooleanField(source="volume.read_only")
+    read_only = serializers.BooleanField(  # type: ignore[assignment]  # a field, not the argument
+        source="volume.read_only"
+    )
     projects = serializers.SerializerMethodField(help_text="those of your projects that may use it")
     quota_mib = serializers.IntegerField(
         source="volume.quota_mib", help_text="0: none. Told to people, not enforced"
@@ -63,7 +69,9 @@ class VolumeValuesSerializer(serializers.Serializer[Any]):
     """What can change of a volume. Fields that are left out keep their value."""
 
     description = serializers.CharField(max_length=200, required=False, allow_blank=True)
-    read_only = serializers.BooleanField(required=False)
+    read_only = serializers.BooleanField(  # type: ignore[assignment]  # a field, not the argument
+        required=False
+    )
     projects = serializers.ListField(
         child=serializers.CharField(max_length=40), required=False, max_length=1_000
     )
@@ -75,7 +83,7 @@ class VolumeRequestSerializer(VolumeValuesSerializer):
     """A new volume: a folder that exists below a root of nodes."""
 
     name = serializers.CharField(max_length=63)
-    root = serializers.CharField(max_length=63)
+    root = serializers.CharField(max_length=63)  # type: ignore[assignment]  # a field
     subpath = serializers.CharField(max_length=1_024, required=False, default="", allow_blank=True)
     projects = serializers.ListField(
         child=serializers.CharField(max_length=40), max_length=1_000, help_text="at least one"

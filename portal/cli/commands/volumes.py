@@ -1,5 +1,6 @@
 """`tessera volumes`: the folders that jobs of your projects may use."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -32,7 +33,7 @@ def volumes(context: typer.Context, output: OutputOption = OutputFormat.TABLE) -
     print_rows(rows, COLUMNS, output, name="name", empty=EMPTY)
 
 
-def _used(row: dict[str, Any]) -> str:
+def _used(row: Mapping[str, Any]) -> str:
     if row["used_mib"] is None:
         return ""
     least = "over " if row["is_partial"] else ""
