@@ -16,6 +16,8 @@ import re
 
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 RESERVED_PREFIXES = ("NVIDIA_", "CUDA_MPS_", "TESSERA_", "PET_")
+# Of the members of an array, written into their requests at the submit: they choose nothing here.
+OPEN_PREFIXES = ("TESSERA_ARRAY_", "TESSERA_PARAM_")
 RESERVED_NAMES = frozenset(
     (
         "CUDA_VISIBLE_DEVICES",
@@ -68,7 +70,8 @@ def is_environment_name(name: str) -> bool:
 
 def is_reserved(name: str) -> bool:
     """Whether only Tessera may set this environment name."""
-    return name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES)
+    is_open = name.startswith(OPEN_PREFIXES)
+    return name in RESERVED_NAMES or (name.startswith(RESERVED_PREFIXES) and not is_open)
 
 
 def is_barred_from_images(name: str) -> bool:

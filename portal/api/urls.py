@@ -7,6 +7,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from portal.api.arrays import views as arrays
 from portal.api.availability import views as availability
 from portal.api.devices import views as devices
 from portal.api.disputes import views as disputes
@@ -79,6 +80,9 @@ urlpatterns = [
         limit_requests.LimitRequestDecline.as_view(),
         name="limit-request-decline",
     ),
+    path("arrays/<str:array>", arrays.ArrayDetail.as_view(), name="array"),
+    path("arrays/<str:array>/cancel", arrays.ArrayCancel.as_view(), name="array-cancel"),
+    path("arrays/<str:array>/retry", arrays.ArrayRetry.as_view(), name="array-retry"),
     path("jobs/<str:job>/logs", jobs.JobLogs.as_view(), name="job-logs"),
     path("jobs/<str:job>/metrics", metric_views.JobMetricsView.as_view(), name="job-metrics"),
     path("jobs/<str:job>/events", jobs.JobEvents.as_view(), name="job-events"),

@@ -11,6 +11,7 @@ Unknown names are ignored: a page has parameters of its own.
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import django_filters as df
@@ -43,6 +44,9 @@ NOT_A_TIME = {
 }
 YEARS = range(1970, 2200)
 NUMBER = re.compile(r"[Jj]-[0-9]+")
+ARRAY = re.compile(r"[Aa]-0*([1-9][0-9]{0,17})")
+# Filters in which the members of an array differ.
+OF_MEMBERS = ("status", "reason", "cause", "node", "metric")
 
 
 class FilterMomentField(IsoDateTimeField):
@@ -66,6 +70,7 @@ class MetricFilter(df.CharFilter):
 class JobFilters(df.FilterSet):
     status = df.MultipleChoiceFilter(
         choices=[(str(s), str(s)) for s in JobStatus],
+        distinct=False,
         label=_("Status"),
         error_messages=NOT_A_CHOICE,
         help_text="may be repeated",
@@ -80,9 +85,16 @@ class JobFilters(df.FilterSet):
     cause = df.MultipleChoiceFilter(
         "failure_cause",
         choices=[(str(cause), str(cause)) for cause in FailureCause],
+        distinct=False,
         label=_("Why it failed"),
         error_messages=NOT_A_CHOICE,
         help_text="what made it fail; may be repeated",
+    )
+    array = df.CharFilter(
+        label=_("Array"),
+        method="by_array",
+        max_length=21,
+        help_text="the members of an array, such as A-5; without it, each array is one row",
     )
     project = df.CharFilter("project__slug", label=_("Project"), max_length=40)
     owner = df.CharFilter("owner__username", label=_("Owner"), max_length=150)
@@ -143,8 +155,22 @@ class JobFilters(df.FilterSet):
         """Empty while a value is invalid: an ignored filter would show too much."""
         if self.errors:
             return queryset.none()
-        rows: QuerySet[Job] = super().filter_queryset(queryset)
+        return self._one_row_per_array(self.matching).order_by(*self.sorting)
+
+    @cached_property
+    def matching(self) -> JobQuerySet[Job]:
+        """All jobs that match, each member of an array on its own."""
+        if self.errors:
+            return self.queryset.none()
+        rows: JobQuerySet[Job] = super().filter_queryset(self.queryset.all())
         return rows.order_by(*self.sorting)
+
+    def _one_row_per_array(self, rows: JobQuerySet[Job]) -> QuerySet[Job]:
+        if self.data.get("array") or NUMBER.fullmatch(self.data.get("name") or ""):
+            return rows
+        if any(self.data.get(name) for name in OF_MEMBERS):
+            return rows.one_row_per_array(self.queryset)
+        return rows.filter(Q(array=None) | Q(is_array_row=True))
 
     @property
     def sorting(self) -> tuple[str, ...]:
@@ -167,6 +193,11 @@ class JobFilters(df.FilterSet):
         if NUMBER.fullmatch(text) and (label := LABEL.fullmatch(text)):
             named |= Q(pk=int(label[1]))
         return rows.filter(named)
+
+    def by_array(self, rows: QuerySet[Job], _name: str, text: str) -> QuerySet[Job]:
+        match = ARRAY.fullmatch(text)
+        key = int(match[1]) if match else 0
+        return rows.filter(array=key, array_index__isnull=False)
 
     def by_node(self, rows: QuerySet[Job], _name: str, node: str) -> QuerySet[Job]:
         on_node = Replica.objects.filter(node__name=node).values("attempt__job_id")

@@ -55,6 +55,15 @@ class JobQuerySet(LockingQuerySet[Row]):
         """Count once more that a later job started before each of these."""
         return self.update(bypassed=F("bypassed") + 1)
 
+    def one_row_per_array(self, heads: Self) -> Self:
+        """Without members of arrays; but each array with a member among these once, as its first.
+
+        `heads`: all that the reader may see. Filter no further: the two are joined by OR.
+        """
+        members = self.filter(array_index__isnull=False)
+        arrays = heads.filter(is_array_row=True, array__in=members.order_by().values("array"))
+        return self.order_by().filter(array=None) | arrays.order_by()
+
     def visible_to(self, user: User) -> Self:
         """The jobs of the user's projects; every job for a platform admin."""
         if user.is_platform_admin:

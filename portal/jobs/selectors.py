@@ -44,7 +44,12 @@ def job_not_waiting(job: Job, field: str = "") -> Refused:
 
 def may_cancel(user: User, job: Job) -> bool:
     """Its owner, and admins of its project or of the platform."""
-    return job.owner_id == user.pk or is_project_admin(user, job.project_id)
+    return may_cancel_work(user, owner=job.owner_id, project=job.project_id)
+
+
+def may_cancel_work(user: User, *, owner: int, project: int) -> bool:
+    """The same of an array. `owner`, `project`: their keys."""
+    return owner == user.pk or is_project_admin(user, project)
 
 
 def readable_request(user: User, job: Job) -> dict[str, Any]:
@@ -53,14 +58,20 @@ def readable_request(user: User, job: Job) -> dict[str, Any]:
     The values of its environment are often tokens: its owner and admins read them, others the
     names.
     """
-    request: dict[str, Any] = job.request
-    if not request.get("env") or _may_read_environment(user, job):
+    return readable_fields(user, job.request, owner=job.owner_id, project=job.project_id)
+
+
+def readable_fields(
+    user: User, request: dict[str, Any], *, owner: int, project: int
+) -> dict[str, Any]:
+    """The same of a request of this owner in this project."""
+    if not request.get("env") or _may_read_environment(user, owner, project):
         return request
     return request | {"env": dict.fromkeys(request["env"], HIDDEN_VALUE)}
 
 
-def _may_read_environment(user: User, job: Job) -> bool:
-    return job.owner_id == user.pk or is_project_admin(user, job.project_id)
+def _may_read_environment(user: User, owner: int, project: int) -> bool:
+    return owner == user.pk or is_project_admin(user, project)
 
 
 def replica_of(job: Job, *, attempt: int | None = None, rank: int = 0) -> Replica:

@@ -4,9 +4,10 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents.contract.message import Message
-from portal.audit.transitions import advance
+from portal.audit.transitions import Transitions, advance
 from portal.jobs.lifecycle import job_stop
 from portal.jobs.models import Job, StopReason
+from portal.jobs.querysets import JobQuerySet
 from portal.live.bell import ring, ring_plan
 from scheduler.core.model.states import JOB_FINAL, JOB_WAITING, JobStatus
 
@@ -40,3 +41,31 @@ def job_cancel(*, job: Job, actor: str) -> Job:
             )
         ring(f"job:{job.pk}")
     return job
+
+
+def jobs_cancel_waiting(*, jobs: JobQuerySet[Job], actor: str) -> int:
+    """Cancel those of these that wait, in one transaction and a fixed number of statements. How
+    many there were."""
+    with transaction.atomic():
+        rows = jobs.waiting().lock_rows()
+        message, now = Message("cancelled by %(user)s", user=actor), timezone.now()
+        transitions = Transitions()
+        for job in rows:
+            transitions.advance(
+                job,
+                JobStatus.CANCELLED,
+                actor=actor,
+                code=StopReason.CANCELLED,
+                message=message,
+                stop_reason=StopReason.CANCELLED,
+                finished_at=now,
+                position=None,
+                estimate=None,
+            )
+        transitions.write()
+        Job.objects.filter(pk__in=[job.pk for job in rows]).update(reason=None)
+        for job in rows:
+            ring(f"job:{job.pk}")
+        if rows:
+            ring_plan()
+    return len(rows)

@@ -6,8 +6,8 @@ does.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
@@ -29,6 +29,7 @@ from scheduler.core.request.secrets import secret_names
 
 # More than a pass reads: waiting, running and ended jobs together.
 MAX_CACHED = 40_000
+MAX_LISTED_MEMBERS = 4
 # Databases limit the number of parameters in a query.
 BATCH_SIZE = 5_000
 
@@ -269,9 +270,19 @@ def _without_secrets(jobs: Sequence[WaitingJob], specs: Sequence[RequestSpec]) -
 
 
 def _unmet(links: QuerySet[Any]) -> dict[int, tuple[str, ...]]:
-    """By job id: the jobs that have not succeeded yet."""
+    """By job id: the jobs that have not succeeded yet. Many of one array are the array."""
     rows = links.exclude(to_job__status=JobStatus.SUCCEEDED).order_by("from_job_id", "to_job_id")
-    unmet: dict[int, list[str]] = defaultdict(list)
-    for job_id, after_id in rows.values_list("from_job_id", "to_job_id"):
-        unmet[job_id].append(str(after_id))
-    return {job_id: tuple(ids) for job_id, ids in unmet.items()}
+    unmet: dict[int, dict[int, int | None]] = defaultdict(dict)
+    for job_id, after_id, array in rows.values_list("from_job_id", "to_job_id", "to_job__array_id"):
+        unmet[job_id][after_id] = array
+    return {job_id: _dependencies(after) for job_id, after in unmet.items()}
+
+
+def _dependencies(after: Mapping[int, int | None]) -> tuple[str, ...]:
+    """The keys of jobs; A-5 in place of more than MAX_LISTED_MEMBERS of one array."""
+    counts = Counter(array for array in after.values() if array)
+    names = (
+        f"A-{array}" if array and counts[array] > MAX_LISTED_MEMBERS else str(job)
+        for job, array in after.items()
+    )
+    return tuple(dict.fromkeys(names))

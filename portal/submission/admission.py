@@ -30,6 +30,7 @@ from scheduler.core.model.snapshot import Priority
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 from scheduler.core.placement.feasibility import ClusterCapacity
 from scheduler.core.request import JobRequest
+from scheduler.core.request.arrays import members_at_once
 from scheduler.core.request.secrets import secret_names
 
 # A job that ended like this never satisfies one that is to run after it.
@@ -112,10 +113,12 @@ class Admission:
             queued_at=int(timezone.now().timestamp()),
         )
         units, board = cheapest(request, self.capacity.boards)
+        # An array is approved as a whole: what may run at once, for as long as that takes.
+        size, at_once = members_at_once(request)
         approval = approval_needed(
             project,
-            units=units,
-            seconds=request.time_limit_seconds,
+            units=units * at_once,
+            seconds=request.time_limit_seconds * -(-size // at_once),
             priority=Priority(request.priority),
         )
         infeasible = self.capacity.infeasible_reason(waiting)
@@ -192,11 +195,18 @@ def _full(waiting: Message) -> Refused:
 
 
 def dependencies_of(request: JobRequest, project: Project) -> list[Job]:
-    """The jobs that must succeed first. Raises Refused(after_unknown, after_failed)."""
+    """The jobs that must succeed first; of an array, all its members.
+
+    Raises Refused(after_unknown, after_failed).
+    """
     if not request.after:
         return []
-    ids = {int(label.removeprefix("J-")): label for label in request.after}
+    arrays = [label for label in request.after if label.startswith("A-")]
+    ids = {int(label[2:]): label for label in request.after if label not in arrays}
     found = {job.pk: job for job in Job.objects.filter(project=project, pk__in=ids)}
+    for label in arrays:
+        members = {job.pk: job for job in _members(label, project)}
+        found, ids = found | members, {**dict.fromkeys(members or [0], label), **ids}
     for pk, label in ids.items():
         job = found.get(pk)
         if job is None:
@@ -209,11 +219,17 @@ def dependencies_of(request: JobRequest, project: Project) -> list[Job]:
         if JobStatus(job.status) in UNSATISFYING:
             sentence = Message(
                 "%(job)s ended as %(status)s: a job that must run after it would never start",
-                job=label,
+                job=job.label,
                 status=Message(job.status),
             )
             raise Refused(ErrorCode.AFTER_FAILED, sentence, "after")
     return list(found.values())
+
+
+def _members(label: str, project: Project) -> QuerySet[Job]:
+    """Of an array of the project."""
+    rows = Job.objects.filter(project=project, array=int(label[2:]), array_index__isnull=False)
+    return rows.only("pk", "status").order_by("pk")
 
 
 def cheapest(request: JobRequest, boards: Iterable[Board]) -> tuple[int, str]:

@@ -33,6 +33,7 @@ from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.queue_trial import TrialResult
 from scheduler.core.quota.holders import quota_models
 from scheduler.core.request import JobRequest
+from scheduler.core.request.arrays import members_at_once
 from scheduler.core.request.values import FieldWarning
 from scheduler.core.request.warnings import request_warnings
 
@@ -86,7 +87,7 @@ class DryRunResult:
     gpus: tuple[PlannedGpu, ...]
     """Those of the devices, with what stays beside them."""
     units: int
-    """What the whole gang would have at once."""
+    """What the whole gang would have at once; of an array, all members that may run at once."""
     unit_seconds: int
     """What it would use at most."""
     estimate: PassEstimate | None
@@ -139,7 +140,8 @@ def dry_run(*, user: User, request: JobRequest) -> DryRunResult:
         trial = None if check.infeasible else cached.trial.try_job(job)
         reason = trial.reason if trial else check.infeasible
         devices, board = _devices(cached, trial)
-        units = sum(device.units for device in devices) or check.units
+        size, at_once = members_at_once(request)
+        units = at_once * (sum(device.units for device in devices) or check.units)
         return DryRunResult(
             at=cached.at,
             request=request,
@@ -149,7 +151,7 @@ def dry_run(*, user: User, request: JobRequest) -> DryRunResult:
             devices=devices,
             gpus=planned_gpus(cached, _placed(trial)),
             units=units,
-            unit_seconds=units * request.time_limit_seconds,
+            unit_seconds=units // at_once * size * request.time_limit_seconds,
             estimate=_estimate(cached, job, trial) if trial else None,
             alternatives=_alternatives(cached, job, trial),
             limits=limit_effects(
@@ -158,7 +160,7 @@ def dry_run(*, user: User, request: JobRequest) -> DryRunResult:
                 project=request.project,
                 user=user.username,
                 units=units,
-                seconds=request.time_limit_seconds,
+                seconds=request.time_limit_seconds * -(-size // at_once),
                 models=quota_models(board or check.board),
                 promises=cached.promises,
             ),

@@ -20,6 +20,7 @@ from portal.jobs.models import Job
 from portal.jobs.selectors import job_not_waiting
 from portal.jobs.services import job_cancel
 from portal.live.bell import ring
+from portal.submission.arrays import member_replace
 from portal.submission.limits import chosen_fields
 from portal.submission.services import job_submit
 from scheduler.core.model.states import JOB_WAITING, JobStatus
@@ -61,6 +62,7 @@ def job_replace(*, job: Job, actor: User, changes: Mapping[str, Any], limits: Re
         job_cancel(job=old, actor=actor.username)
         new = job_submit(user=actor, request=request)
         _take_over(old, new, actor)
+        member_replace(old=old, new=new)
     ring(f"job:{old.pk}")
     return new
 

@@ -12,6 +12,7 @@ from portal.errors import Refused
 from portal.files.selectors import newest_checkpoint
 from portal.jobs.models import Job
 from portal.jobs.selectors import may_cancel
+from portal.submission.arrays import member_replace
 from portal.submission.services import job_submit
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 from scheduler.core.request import RequestLimits, parse_request
@@ -41,6 +42,7 @@ def job_retry(*, job: Job, actor: User, limits: RequestLimits) -> Job:
     with transaction.atomic():
         new = job_submit(user=actor, request=request)
         step = _resume(new, job)
+        member_replace(old=job, new=new)
         by = actor.username
         event_record(job, EventCode.RETRIED, Message("retried as %(job)s", job=new.label), actor=by)
         event_record(new, EventCode.RETRIES, _origin(job, step), actor=by)

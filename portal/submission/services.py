@@ -7,6 +7,7 @@ jobs_submit(bodies)  ─▶ many at once: all of them, or none and the problems 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 from typing import Any
 
 from django.db import transaction
@@ -33,12 +34,15 @@ from portal.volumes.services import volumes_take
 from scheduler.core.model.reasons import Reason
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request import (
+    FieldError,
     InvalidRequest,
     JobRequest,
+    ProblemCode,
     RequestLimits,
     parse_request,
     request_as_dict,
 )
+from scheduler.core.request.arrays import is_array
 
 MAX_JOBS = 1_000
 """In one call."""
@@ -73,7 +77,7 @@ def job_submit(*, user: User, request: JobRequest, actor: str = "") -> Job:
         checked = CheckedRequest(request, Admission(user).require_feasible(request))
         pending_room(checked.check.membership).take()
         before = dependencies_of(request, checked.check.project)
-        (job,) = _create(user, actor, [(checked, before)])
+        (job,) = jobs_create(user, actor, [(checked, before)])
     return job
 
 
@@ -87,7 +91,7 @@ def jobs_submit(
     """
     checked = bulk_check(user=user, bodies=bodies, limits=limits)
     with transaction.atomic():
-        return _create(user, actor, _admitted(checked, is_locking=True))
+        return jobs_create(user, actor, _admitted(checked, is_locking=True))
 
 
 def bulk_check(*, user: User, bodies: Sequence[Any], limits: RequestLimits) -> list[CheckedRequest]:
@@ -113,6 +117,10 @@ def bulk_check(*, user: User, bodies: Sequence[Any], limits: RequestLimits) -> l
 def _outcome(admission: Admission, body: Any, limits: RequestLimits) -> CheckedRequest | Problem:
     try:
         request = parse_request(body, limits)
+        if is_array(request):
+            field = "sweep" if request.sweep else "array"
+            sentence = Message("submit an array alone, in a call of its own")
+            raise InvalidRequest((FieldError(field, ProblemCode.COMBINATION, sentence),))
         return CheckedRequest(request, admission.require_feasible(request))
     except (Refused, InvalidRequest) as problem:
         return problem
@@ -147,10 +155,14 @@ def _rooms(
         yield project_id, pending_room(memberships[project_id], is_locking=is_locking)
 
 
-def _create(
-    user: User, actor: str, admitted: Sequence[tuple[CheckedRequest, list[Job]]]
+def jobs_create(
+    user: User,
+    actor: str,
+    admitted: Sequence[tuple[CheckedRequest, list[Job]]],
+    places: Sequence[Mapping[str, Any]] = (),
 ) -> list[Job]:
-    """The jobs with their events, in a fixed number of statements."""
+    """The jobs with their events, in a fixed number of statements. `places`: columns of each that
+    make it a member of an array."""
     actor = actor or user.username
     jobs = [
         Job(
@@ -159,8 +171,9 @@ def _create(
             request_id=audited_request_id(),
             reason=each.check.approval.as_dict() if each.check.approval else None,
             **_columns(each.request),
+            **place,
         )
-        for each, _ in admitted
+        for (each, _), place in zip(admitted, places or repeat({}), strict=False)
     ]
     if len(jobs) == 1:
         (job,) = jobs

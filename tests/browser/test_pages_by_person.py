@@ -101,6 +101,8 @@ TABLE: dict[str, Row] = {
     "web:job_files": Row(TABS_OF_JOB | {"The job has saved no files": ALL}),
     "web:job_results": Row(TABS_OF_JOB | {"heading Attempt 1": ALL}),
     "web:logs_full": Row({"link Raw": ALL, "button Wrap": ALL, "link Beside the job": ALL}),
+    "web:array": Row({"heading Progress": ALL, "link Cancel all": ALL}),
+    "web:array_cancel": Row({"button Cancel all members": ALL, "link Keep array": ALL}),
     "web:cancel": Row({"button Cancel job": ALL, "link Keep job": ALL}),
     "web:cluster": Row({"link Table": ALL, "button Filter": ALL, "another project": TEAM}),
     "web:cluster_node": Row(

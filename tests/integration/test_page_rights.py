@@ -86,6 +86,13 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:held_work", "post"): (404, 404, 404, 404, 302, 302),
     ("web:revoke", "get"): (404, 404, 404, 404, 200, 302),
     ("web:revoke", "post"): (404, 404, 404, 404, 302, 302),
+    ("web:array", "get"): (200, 200, 404, 200, 200, 302),
+    ("web:array", "post"): (405, 405, 405, 405, 405, 302),
+    # It has no member that could be cancelled or retried.
+    ("web:array_cancel", "get"): (403, 302, 404, 302, 302, 302),
+    ("web:array_cancel", "post"): (403, 302, 404, 302, 302, 302),
+    ("web:array_retry", "get"): (405, 405, 405, 405, 405, 302),
+    ("web:array_retry", "post"): (403, 302, 404, 302, 302, 302),
     ("web:retry", "get"): (405, 405, 405, 405, 405, 302),
     ("web:retry", "post"): (403, 403, 404, 403, 403, 302),
     ("web:approval", "get"): (404, 404, 404, 404, 404, 302),

@@ -26,6 +26,8 @@ EVERY_FIELD: dict[str, Any] = {
     "preemptible": False,
     "idle_stop": False,
     "begin_at": "2090-01-31T18:00:00+00:00",
+    "array": "%2",
+    "sweep": ["lr=1e-3,1e-4"],
     "notify": ["email"],
     "needs": ["nvme"],
     "tolerates": ["beta"],

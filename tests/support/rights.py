@@ -14,6 +14,7 @@ from django.utils import timezone
 from portal.accounts.models import ApiToken, Membership, Project, Role, TokenScope, User
 from portal.accounts.services import token_create
 from portal.api.urls import urlpatterns
+from portal.arrays.models import JobArray
 from portal.catalogue.models import Template
 from portal.inventory.credentials import digest_of, new_access_token
 from portal.inventory.models import DisputedClaim, Node
@@ -121,12 +122,16 @@ def a_world() -> World:
     asked = LimitRequest.objects.create(
         job=job, project=project, asker=olga, code="budget", created_at=timezone.now()
     )
+    array = JobArray.objects.create(
+        project=project, owner=olga, name="seeds", request=a_request(project, array="0-1"), size=2
+    )
     code = a_code_tree(project.pk, {"train.py": b"print()"}, "olga")
     names = {
         "tree": str(code.pk),
         "sha256": "a" * 64,
         "claim": str(claim.pk),
         "limit_request": str(asked.pk),
+        "array": array.label,
         "job": job.label,
         "ref": job.label,
         "node": node.name,

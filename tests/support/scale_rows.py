@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from django.test import Client
 
 from portal.accounts.models import User
+from portal.arrays.models import JobArray
 from portal.demo.scale import ClusterSize, seed_scale
 from portal.jobs.models import Job, Replica
 from scheduler.core.model.states import JobStatus
+from tests.support.many_jobs import many_jobs
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
@@ -25,7 +27,30 @@ def known() -> dict[str, str]:
     job = Job.objects.filter(owner=alice, status=JobStatus.RUNNING).latest("pk")
     asked = Job.objects.filter(status=JobStatus.AWAITING_APPROVAL).latest("pk")
     node = Replica.objects.filter(attempt__job=job).select_related("node").earliest("rank").node
-    return {"job": job.label, "asked": asked.label, "project": "vision", "node": node.name}
+    found = {"job": job.label, "asked": asked.label, "project": "vision", "node": node.name}
+    return found | {"array": (JobArray.objects.first() or an_array(job)).label}
+
+
+def an_array(like: Job) -> JobArray:
+    """A sweep with a tenth as many members as there are jobs: most wait, some have ended."""
+    size = max(4, Job.objects.count() // 10)
+    request = like.request | {"array": "%10", "sweep": [f"seed={','.join(map(str, range(size)))}"]}
+    array = JobArray.objects.create(
+        project=like.project,
+        owner=like.owner,
+        name="seeds",
+        request=request,
+        size=size,
+        max_running=10,
+    )
+    ends = {0: JobStatus.SUCCEEDED, 1: JobStatus.FAILED}
+    jobs = many_jobs(like, size, name="seeds", array_id=array.pk, array_cap=10)
+    for index, job in enumerate(jobs):
+        job.array_index, job.is_array_row = index, not index
+        job.status = ends.get(index % 4, JobStatus.QUEUED)
+        job.finished_at = job.started_at if index % 4 in ends else None
+        job.save()
+    return array
 
 
 def client_of(who: str) -> Client:

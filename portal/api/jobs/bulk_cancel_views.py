@@ -6,7 +6,7 @@ from typing import Any
 from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework.response import Response
 
-from portal.api.jobs.filters import filtered_jobs
+from portal.api.jobs.filters import all_filtered_jobs
 from portal.api.jobs.request_serializers import BulkCancelRequestSerializer
 from portal.api.jobs.responses import cancel_refused
 from portal.api.jobs.serializers import BulkCancelSerializer
@@ -56,7 +56,7 @@ class BulkCancel(ApiView):
 
 def _matching(request: ApiRequest, query: dict[str, Any]) -> tuple[list[str], bool]:
     final = [str(status) for status in JOB_FINAL]
-    rows = filtered_jobs(request.caller, query).exclude(status__in=final)
+    rows = all_filtered_jobs(request.caller, query).exclude(status__in=final)
     keys = list(rows.values_list("pk", flat=True)[: MAX_JOBS + 1])
     labels = [Job(pk=key).label for key in keys[:MAX_JOBS]]
     return labels, len(keys) > MAX_JOBS

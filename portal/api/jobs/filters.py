@@ -38,6 +38,11 @@ class JobQuerySerializer(serializers.Serializer[Any]):
         required=False,
         help_text="what made the job fail; may be repeated",
     )
+    array = serializers.CharField(
+        max_length=21,
+        required=False,
+        help_text="the members of an array, such as A-5; without it, each array is one row",
+    )
     project = serializers.CharField(max_length=40, required=False)
     owner = serializers.CharField(max_length=150, required=False)
     mine = serializers.BooleanField(required=False, help_text="only your own jobs")
@@ -88,14 +93,24 @@ class JobPagination(NewestFirstPagination):
 
 
 def filtered_jobs(user: User, query: Mapping[str, Any]) -> QuerySet[Job]:
-    """The jobs visible to the user that match a query string or a body. Raises ValidationError."""
+    """The jobs visible to the user that match a query string or a body, each array as one. Raises
+    ValidationError."""
+    rows: QuerySet[Job] = _filters(user, query).qs
+    return rows
+
+
+def all_filtered_jobs(user: User, query: Mapping[str, Any]) -> QuerySet[Job]:
+    """The same with all members of arrays."""
+    return _filters(user, query).matching
+
+
+def _filters(user: User, query: Mapping[str, Any]) -> JobFilters:
     data = query if isinstance(query, QueryDict) else _as_query(query)
     filters = JobFilters(data, jobs_visible_to(user), user=user)
     if filters.errors:
         errors = {name: [str(text) for text in texts] for name, texts in filters.errors.items()}
         raise serializers.ValidationError(errors)
-    rows: QuerySet[Job] = filters.qs
-    return rows
+    return filters
 
 
 def _as_query(body: Mapping[str, Any]) -> QueryDict:

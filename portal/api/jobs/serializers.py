@@ -1,6 +1,7 @@
 """Serializers of jobs, their attempts and their events."""
 
 from copy import copy
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema_field
@@ -154,6 +155,20 @@ class KeptFields(UtcModelSerializer[Job]):
         return {name: copy(field) for name, field in fields.items()}
 
 
+class JobArraySerializer(serializers.Serializer[Any]):
+    """The array that a job is a member of."""
+
+    id = serializers.CharField(help_text="such as A-5")
+    index = serializers.IntegerField(
+        allow_null=True, help_text="null once a retry has taken its place"
+    )
+    members = serializers.DictField(
+        allow_null=True,
+        help_text="how many members run, wait, succeeded, failed or were cancelled, where this row "
+        "of a list stands for the whole array; else null",
+    )
+
+
 class JobSummarySerializer(KeptFields):
     """A job in a list. The context has `usage`, unit-seconds by job id, and `projects`, whose names
     the caller may read."""
@@ -177,6 +192,7 @@ class JobSummarySerializer(KeptFields):
     diagnosis = serializers.SerializerMethodField(
         help_text="why it failed and what mends it; null until that is known, and for other jobs"
     )
+    array = serializers.SerializerMethodField(help_text="null for a job of no array")
     gpu_hours = serializers.SerializerMethodField(help_text="rounded up to four decimals")
     links = serializers.SerializerMethodField()
 
@@ -214,6 +230,7 @@ class JobSummarySerializer(KeptFields):
             "reserved_at",
             "held_by",
             "held_because",
+            "array",
             "links",
         ]
 
@@ -238,6 +255,14 @@ class JobSummarySerializer(KeptFields):
     @extend_schema_field(DiagnosisSerializer(allow_null=True))
     def get_diagnosis(self, job: Job) -> dict[str, Any] | None:
         return finding_data(job.diagnosis)
+
+    @extend_schema_field(JobArraySerializer(allow_null=True))
+    def get_array(self, job: Job) -> dict[str, Any] | None:
+        if job.array_id is None:
+            return None
+        counts = self.context.get("members", {}).get(job.array_id) if job.is_array_row else None
+        members = asdict(counts) if counts else None
+        return {"id": f"A-{job.array_id}", "index": job.array_index, "members": members}
 
     def get_gpu_hours(self, job: Job) -> str:
         return str(gpu_hours(self.context["usage"].get(job.pk, 0)))

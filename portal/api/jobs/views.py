@@ -31,13 +31,14 @@ from portal.api.protocol.openapi import LOCATION, list_response
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.throttling import SubmitThrottle
 from portal.api.protocol.views import ApiView
+from portal.arrays.selectors import member_counts
 from portal.audit.selectors import job_events
 from portal.job_logs.storage import read_log
 from portal.jobs.models import Job
 from portal.jobs.selectors import job_visible, replica_of
+from portal.submission.arrays import request_submit
 from portal.submission.dry_run import dry_run
 from portal.submission.limits import request_limits
-from portal.submission.services import job_submit
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 from scheduler.core.request import parse_request
 from scheduler.core.request.warnings import request_warnings
@@ -62,6 +63,9 @@ class JobList(ApiView, GenericAPIView[Job]):
         """The jobs of your projects; all of them for a platform admin."""
         page = self.paginate_queryset(filtered_jobs(request.caller, request.query_params)) or []
         context = serializer_context(request, page)
+        if not request.query_params.get("array"):
+            arrays = {job.array_id for job in page if job.is_array_row and job.array_id}
+            context["members"] = member_counts(arrays)
         data = JobSummarySerializer(page, many=True, context=context).data
         return self.get_paginated_response(data)
 
@@ -77,12 +81,14 @@ class JobList(ApiView, GenericAPIView[Job]):
     )
     @idempotent
     def post(self, request: ApiRequest) -> Response:
-        """Submit a job. On a full cluster it is queued, never refused."""
+        """Submit a job, or with `array` or `sweep` an array: then the response is its first member,
+        and `array` there names it. On a full cluster it is queued, never refused."""
         job_request = parse_request(request.data, request_limits())
         if request.validated_query(DryRunQuerySerializer)["dry_run"]:
             result = dry_run(user=request.caller, request=job_request)
             return Response(DryRunSerializer(result).data)
-        answer = created_response(request, job_submit(user=request.caller, request=job_request))
+        job = request_submit(user=request.caller, request=job_request)
+        answer = created_response(request, job)
         answer.data["warnings"] = warnings_data(request_warnings(job_request))
         return answer
 

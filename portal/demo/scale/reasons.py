@@ -69,7 +69,7 @@ def random_reason(
         ),
         ReasonCode.TOPOLOGY: make_message("topology.apart", device=device, free=need),
         ReasonCode.DEPENDENCY: make_message("dependency", jobs=f"J-{rng.random.randint(1, 900)}"),
-        ReasonCode.ARRAY_CAP: make_message("array_cap", array="A-1", most=10),
+        ReasonCode.ARRAY_CAP: make_message("array_cap.full", array="A-1", most=10),
         ReasonCode.BUDGET: make_message(
             "budget.used_up", whose=project, day=write_moment(_budget_end(rng.now)), **limits
         ),

@@ -1,6 +1,6 @@
 """The template context of the Jobs page: the matching jobs, their counts, and the filters."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -14,6 +14,8 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from portal.accounts.models import User
 from portal.accounts.selectors import projects_of
+from portal.arrays.models import JobArray
+from portal.arrays.selectors import MemberCounts, arrays_of, member_counts
 from portal.jobs.bulk_cancel import cancel_permission
 from portal.jobs.failure_causes import FailureCause
 from portal.jobs.failure_counts import failures_by_cause
@@ -22,6 +24,7 @@ from portal.jobs.models import Job
 from portal.jobs.paging import Page, page_of
 from portal.jobs.selectors import jobs_visible_to
 from portal.web.project_choice import FILTERS
+from portal.web.wording.array_counts import counts_text
 from portal.web.wording.failures import cause_label
 from portal.web.wording.labels import BADGES, Badge
 from portal.web.wording.reason_badges import REASONS
@@ -48,7 +51,7 @@ KIND_LABELS: dict[str, str | Promise] = {
 }
 # "More filters" is unfolded while one of these is set. The bar above shows the project.
 UNFOLDING = (
-    *("reason", "cause", "owner", "node", "kind", "metric"),
+    *("reason", "cause", "owner", "node", "kind", "metric", "array"),
     *("submitted_after", "submitted_before"),
 )
 
@@ -71,7 +74,7 @@ def job_filters(user: User, query: QueryDict) -> JobFilters:
 def job_list_context(user: User, query: QueryDict) -> dict[str, Any]:
     """Everything that the page shows, in a fixed number of queries."""
     filters = job_filters(user, query)
-    counts = _counts(filters.qs)
+    counts = _counts(filters.matching)
     choices = _choices(user)
     page = Page([]) if filters.errors else _page(filters, query)
     kept = hidden_fields(filters)
@@ -91,7 +94,27 @@ def job_list_context(user: User, query: QueryDict) -> dict[str, Any]:
         "causes": _cause_links(filters),
         "stream": _stream(page.rows, kept),
         "may_cancel": _may_cancel(user, page.rows),
+        "arrays": {} if filters.data.get("array") else listed_arrays(page.rows),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class ListedArray:
+    """An array in the place of its first member."""
+
+    array: JobArray
+    counts: MemberCounts
+
+    @property
+    def text(self) -> str:
+        return counts_text(self.counts)
+
+
+def listed_arrays(rows: Collection[Job]) -> dict[int, ListedArray]:
+    """By key: the arrays that these rows stand for. Two queries, none without arrays."""
+    arrays = arrays_of(rows)
+    counts = member_counts(arrays)
+    return {key: ListedArray(array, counts[key]) for key, array in arrays.items()}
 
 
 def list_query(filters: list[tuple[str, str]]) -> str:
@@ -185,7 +208,7 @@ def _cause_links(filters: JobFilters) -> list[tuple[str, str, int, bool]]:
     kept = hidden_fields(filters, "cause")
     current = filters.data.getlist("cause")
     links = []
-    for row in failures_by_cause(filters.qs):
+    for row in failures_by_cause(filters.matching):
         is_current = current == [row.cause]
         query = kept if is_current else [*kept, ("cause", row.cause)]
         links.append(("?" + list_query(query), cause_label(row.cause), row.count, is_current))
@@ -201,7 +224,9 @@ def _stream(rows: list[Job], kept: list[tuple[str, str]]) -> str:
 def _may_cancel(user: User, rows: list[Job]) -> set[int]:
     right = cancel_permission(user)
     over = {*JOB_FINAL, "stopping"}
-    return {job.pk for job in rows if job.status not in over and right(job)}
+    return {
+        job.pk for job in rows if job.status not in over and not job.is_array_row and right(job)
+    }
 
 
 def _values(statuses: Iterable[object]) -> list[str]:

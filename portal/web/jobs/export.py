@@ -63,7 +63,7 @@ async def _lines(filters: JobFilters, zone: tzinfo) -> AsyncIterator[str]:
 
 
 def _read(filters: JobFilters, after: str) -> Page:
-    return page_of(filters.qs, filters.sorting, after=after, size=ROWS_AT_ONCE)
+    return page_of(filters.matching, filters.sorting, after=after, size=ROWS_AT_ONCE)
 
 
 def csv_cells(job: Job, zone: tzinfo) -> list[Any]:

@@ -13,7 +13,7 @@ from portal.jobs.filters import hidden_fields
 from portal.jobs.paging import SIZE
 from portal.jobs.selectors import LABEL, jobs_visible_to
 from portal.live.bell import QUEUE
-from portal.web.jobs.context import job_filters, list_query
+from portal.web.jobs.context import job_filters, list_query, listed_arrays
 from portal.web.page_parts import PageParts, StreamPace, parts_stream
 from scheduler.core.model.states import JOB_WAITING, JobStatus
 
@@ -39,6 +39,7 @@ def live_jobs(user: User, query: QueryDict) -> PageParts:
     newer = filters.qs.filter(pk__gt=max(keys, default=0))
     context = {
         "jobs": rows,
+        "arrays": {} if filters.data.get("array") else listed_arrays(rows),
         "newer_count": newer[:MAX_NEWER].count() if filters.sorting == ("-id",) else 0,
         "query": list_query(hidden_fields(filters)),
     }

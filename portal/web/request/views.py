@@ -15,8 +15,8 @@ from portal.accounts.selectors import projects_to_work_in
 from portal.cli.as_command import as_command
 from portal.errors import Refused
 from portal.idempotency.services import call_digest
+from portal.submission.arrays import request_submit
 from portal.submission.limits import request_limits
-from portal.submission.services import job_submit
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.idempotency import job_page_once
 from portal.web.project_choice import chosen_project
@@ -146,7 +146,7 @@ def _submit(user: User, form: FilledForm) -> str | None:
             user=user,
             key=form.values["key"],
             request_digest=call_digest("submit", request_as_dict(job_request)),
-            submit=lambda: job_submit(user=user, request=job_request),
+            submit=lambda: request_submit(user=user, request=job_request),
         )
     except Refused as refused:
         if refused.code == "idempotency_mismatch":

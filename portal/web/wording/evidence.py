@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy
 from agents.contract.moments import write_moment
 from agents.contract.units import as_gpus
 from portal.web.wording.labels import duration
+from scheduler.core.model.message_templates import dependency_label
 from scheduler.core.request.quantities import cpu_words, memory_words
 
 UNIT_SECONDS_PER_HOUR = 3_600
@@ -102,7 +103,8 @@ def _value(key: str, value: Any) -> str:
     if key == "filters":
         return _filters(value)
     if key in JOBS:
-        return ", ".join(f"J-{job}" for job in ([value] if isinstance(value, str) else value))
+        jobs = [value] if isinstance(value, str) else value
+        return ", ".join(map(dependency_label, jobs))
     if key in OWNERS:
         return ", ".join(f"{name} {as_gpus(units)} GPU" for name, units in value.items())
     if isinstance(value, int) and not isinstance(value, bool):

@@ -18,7 +18,7 @@ from agents.contract.message import Message
 from agents.contract.moments import write_latest
 from scheduler.core.devices.options import DeviceOption, device_options, gpu_board
 from scheduler.core.model.decisions import Deferral, Plan
-from scheduler.core.model.message_templates import make_message, owner_label
+from scheduler.core.model.message_templates import dependency_label, make_message, owner_label
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, RunningJob, WaitingJob
 from scheduler.core.quota.budgets import Budgets, remaining_seconds
@@ -219,7 +219,7 @@ class WaitBounds:
                 ends.append((self._expected[other] + remaining_seconds(waiting), other))
                 is_certain = False
             else:
-                return WaitBound.without_time("bound.dependency_waits", job=f"J-{other}")
+                return WaitBound.without_time("bound.dependency_waits", job=dependency_label(other))
         if not ends:
             return None
         at, last = max(ends)

@@ -151,7 +151,7 @@ _QUOTA = {
         "%(whose)s may run %(most)s jobs at once and is running %(runs)s",
         "most",
     ),
-    "array_cap": MessageTemplate(
+    "array_cap.full": MessageTemplate(
         "%(array)s may run %(most)s member at once, and it does",
         "%(array)s may run %(most)s members at once, and as many run",
         "most",
@@ -364,3 +364,8 @@ def make_message(key: str, **values: Any) -> Message:
 def owner_label(project: str, user: str = "") -> Message | str:
     """The owner of a quota or a budget: a project, or a user in it."""
     return make_message("user.in_project", user=user, project=project) if user else project
+
+
+def dependency_label(dependency: str) -> str:
+    """Of a job by its number, or of an array, which is its label."""
+    return dependency if dependency.startswith("A-") else f"J-{dependency}"

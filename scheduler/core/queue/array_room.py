@@ -19,7 +19,7 @@ class ArrayRoom:
         if not job.array_cap or running < job.array_cap:
             return None
         label = f"A-{job.array}"
-        message = make_message("array_cap", array=label, most=job.array_cap)
+        message = make_message("array_cap.full", array=label, most=job.array_cap)
         evidence = {"array": label, "max_running": job.array_cap, "running": running}
         return Reason(ReasonCode.ARRAY_CAP, message, evidence, make_message("unblocks.member_ends"))
 

@@ -1,7 +1,7 @@
 """Jobs whose turn has not come: on hold, without a secret, before their begin time, or waiting for
 other jobs."""
 
-from scheduler.core.model.message_templates import make_message
+from scheduler.core.model.message_templates import dependency_label, make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import WaitingJob
 
@@ -24,7 +24,7 @@ def not_due(job: WaitingJob, now: int) -> Reason | None:
         unblocks = make_message("unblocks.begin_time")
         return Reason(ReasonCode.BEGIN_TIME, make_message("begin_time"), evidence, unblocks)
     if job.after:
-        message = make_message("dependency", jobs=[f"J-{other}" for other in job.after])
+        message = make_message("dependency", jobs=[dependency_label(other) for other in job.after])
         dependencies = {"after": list(job.after)}
         unblocks = make_message("unblocks.those_end")
         return Reason(ReasonCode.DEPENDENCY, message, dependencies, unblocks)

@@ -13,7 +13,8 @@ from scheduler.core.request.values import ProblemCode, Refuse
 
 # A label or a taint of a node: a key, or a key and a value.
 NODE_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[A-Za-z0-9._-]{1,63})?")
-JOB_LABEL = re.compile(r"(?:[Jj]-)?0*([1-9][0-9]{0,17})")
+# A job, or an array.
+JOB_LABEL = re.compile(r"([AJaj]-)?0*([1-9][0-9]{0,17})")
 # The owner's mail address, or an endpoint of webhooks whose name has no spaces.
 NOTIFY = re.compile(r"email|webhook:[!-~]{1,64}")
 MAX_NOTIFY = 8
@@ -71,7 +72,7 @@ def write_begin(at: int, after: str) -> str:
 
 
 def read_after(value: Any, refuse: Refuse) -> tuple[str, ...]:
-    """Labels of jobs, each once, in the order given: ["j-12", "13"] -> ("J-12", "J-13")."""
+    """Labels of jobs and arrays, each once, in their order: ["j-12", "13"] -> ("J-12", "J-13")."""
     if not isinstance(value, list) or len(value) > MAX_AFTER:
         refuse(
             "after",
@@ -85,7 +86,7 @@ def read_after(value: Any, refuse: Refuse) -> tuple[str, ...]:
         if match is None:
             refuse(f"after.{index}", ProblemCode.VALUE, 'write the label of a job, such as "J-12"')
         else:
-            words[f"J-{match[1]}"] = None
+            words[f"{match[1] or 'J-'}{match[2]}".upper()] = None
     return tuple(words)
 
 

@@ -1,19 +1,42 @@
-"""Reads the program of a container: the command, its code and the environment.
+"""Reads the program of a container: its image, the command, its code and the environment.
 
 Each reader reports problems to `refuse` and returns a valid value in any case.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from agents.contract.environment import is_environment_name, is_reserved
+from agents.contract.image_reference import ImageReferenceError, is_image_allowed, read_image
 from agents.contract.message import Message
 from scheduler.core.request.values import ProblemCode, Refuse
 
 # In place of the values of variables, for readers of a job who may not read them.
 HIDDEN_VALUE = "***"
 MAX_COMMAND, MAX_WORD, MAX_ENV = 1_024, 32_768, 256
+
+
+def read_image_name(value: Any, allow: Sequence[str] | None, refuse: Refuse) -> str:
+    """The name of an image. `allow`: patterns of the allowed ones; None leaves the name as it is,
+    whatever it is."""
+    if not isinstance(value, str) or not value:
+        refuse("image", ProblemCode.VALUE, "write an image name, such as registry/pytorch:2.7")
+        return ""
+    if allow is None:
+        return value
+    try:
+        read_image(value)
+    except ImageReferenceError as error:
+        refuse("image", ProblemCode.VALUE, error.message)
+        return ""
+    if not is_image_allowed(value, tuple(allow)):
+        allowed = ", ".join(allow)
+        sentence = Message(
+            "%(image)s is not allowed here. Use: %(allowed)s", image=value, allowed=allowed
+        )
+        refuse("image", ProblemCode.FORBIDDEN, sentence)
+    return value
 
 
 def read_command(value: Any, refuse: Refuse) -> tuple[str, ...]:

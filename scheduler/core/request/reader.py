@@ -8,16 +8,17 @@ from typing import Any, TypeVar
 
 from agents.contract.collectives import backend_refusal, too_many_processes
 from agents.contract.documents import CollectiveBackend, SliceKind
-from agents.contract.image_reference import ImageReferenceError, is_image_allowed, read_image
 from agents.contract.message import Message, constant
 from agents.contract.shares import too_few_threads
 from agents.launchers.nested import nested_launcher
 from agents.launchers.registry import LAUNCHERS, processes_refusal
 from scheduler.core.model.snapshot import DeviceRequest, Priority
+from scheduler.core.request.arrays import read_array, read_sweep, refuse_array_combination
 from scheduler.core.request.choices import CHOICES
 from scheduler.core.request.conditions import read_after, read_begin, read_node_labels, read_notify
 from scheduler.core.request.device import read_device
-from scheduler.core.request.program import read_code, read_command, read_env
+from scheduler.core.request.placeholders import refuse_unknown_placeholders
+from scheduler.core.request.program import read_code, read_command, read_env, read_image_name
 from scheduler.core.request.quantities import (
     read_cpu_milli,
     read_disk_mib,
@@ -102,6 +103,7 @@ class RequestReader:
             if field.attribute:
                 self.values[field.attribute] = self._read(field)
         self._refuse_nested()
+        self._refuse_placeholders()
         self.values["begin_at"], self.values["begin_in"] = self._begin()
         self.values |= {"device": self.device, "limit_is_chosen": "time_limit" in self.data}
         return None if self.errors else JobRequest(**self.values)
@@ -209,29 +211,9 @@ class RequestReader:
         value = without_blanks(self._given("image"))
         if value is None:
             return ""
-        if not isinstance(value, str) or not value:
-            self.refuse(
-                "image", ProblemCode.VALUE, "write an image name, such as registry/pytorch:2.7"
-            )
-            return ""
-        if not self.check_combinations:
-            # Of a stored request, which an earlier version may have accepted.
-            return value
-        try:
-            read_image(value)
-        except ImageReferenceError as error:
-            self.refuse("image", ProblemCode.VALUE, error.message)
-            return ""
-        if not is_image_allowed(value, self.limits.image_allow):
-            allowed = ", ".join(self.limits.image_allow)
-            self.refuse(
-                "image",
-                ProblemCode.FORBIDDEN,
-                Message(
-                    "%(image)s is not allowed here. Use: %(allowed)s", image=value, allowed=allowed
-                ),
-            )
-        return value
+        # An earlier version may have accepted the name of a stored request.
+        allow = self.limits.image_allow if self.check_combinations else None
+        return read_image_name(value, allow, self.refuse)
 
     def _command(self) -> tuple[str, ...]:
         value = self._given("command")
@@ -317,6 +299,13 @@ class RequestReader:
         if nested:
             self.refuse("command", ProblemCode.COMBINATION, nested.why, nested.changes)
 
+    def _refuse_placeholders(self) -> None:
+        array, sweep = self.values["array"], self.values["sweep"]
+        refuse_array_combination(array, sweep, self.refuse)
+        if array or sweep:
+            command, env = self.values["command"], self.values["env"]
+            refuse_unknown_placeholders(command, env, sweep, self.refuse)
+
     def _given(self, field: str) -> Any:
         if field not in self.data:
             self.refuse(field, ProblemCode.MISSING, Message("%(field)s is required", field=field))
@@ -396,5 +385,7 @@ VALUE_READERS: Mapping[str, tuple[Callable[[Any, Refuse], Any], Any]] = {
     "env": (read_env, {}),
     "volumes": (read_volumes, []),
     "after": (read_after, []),
+    "array": (read_array, ""),
+    "sweep": (read_sweep, []),
     "notify": (read_notify, []),
 }

@@ -177,6 +177,10 @@ class JobRequest:
     secrets: tuple[str, ...] = ()
     """Names of secrets; of those that become variables, with ":env"."""
     volumes: tuple[VolumeRequest, ...] = ()
+    array: str = ""
+    """Indices of members and how many may run at once: "0-99%10". Empty for one job."""
+    sweep: tuple[str, ...] = ()
+    """Parameters with their values, "lr=1e-3,1e-4": their product makes the members."""
     limit_is_chosen: bool = field(default=True, compare=False)
     """Whether the request set the time limit. It tells how the request was read, so it does not
     take part in comparisons."""

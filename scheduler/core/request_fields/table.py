@@ -296,6 +296,27 @@ FIELDS: tuple[RequestField, ...] = (
         is_optional_in_storage=True,
     ),
     RequestField(
+        *("array", _TEXT, _WHEN, "Array"),
+        "Indices of members that run the same command, and how many may run at once: 0-99%10.",
+        default_text="one job",
+        attribute="array",
+        example="0-99%10",
+        flags=("--array", "-a"),
+        directives=("--array",),
+        is_optional_in_storage=True,
+    ),
+    RequestField(
+        *("sweep", FieldKind.WORDS, _WHEN, "Sweep"),
+        "Values of parameters, such as lr=1e-3,1e-4 seed=1,2: one member for each combination. "
+        "Write {lr} in the command.",
+        default=(),
+        default_text="one job",
+        attribute="sweep",
+        example="lr=1e-3,1e-4",
+        flags=("--sweep",),
+        is_optional_in_storage=True,
+    ),
+    RequestField(
         *("notify", FieldKind.WORDS, _WHEN, "Notify"),
         "email, or webhook:NAME: when it starts late, is about to end, ends or fails.",
         default=(),

@@ -1,0 +1,1 @@
+"""Arrays of jobs: one, cancelled or retried as a whole."""
