@@ -46,8 +46,8 @@ def volume_create(
         sentence = "A name has 1 to 63 small letters, digits and hyphens, such as imagenet"
         raise Refused(ErrorCode.NAME_INVALID, sentence, "name")
     if not re.fullmatch(ROOT_NAME, root):
-        sentence = "Write the name of a root as the policy of a node has it, such as datasets"
-        raise Refused(ErrorCode.ROOT_INVALID, sentence, "root")
+        why = "Write the name of a root as the policy of a node has it, such as datasets"
+        raise Refused(ErrorCode.ROOT_INVALID, why, "root")
     if problem := subpath_problem(subpath):
         raise Refused(ErrorCode.PATH_INVALID, problem, "subpath")
     row = Volume(name=name, root=root, subpath=subpath)
