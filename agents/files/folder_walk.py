@@ -36,6 +36,20 @@ class OpenFile:
         return bool(self.status.st_mode & stat.S_IXUSR)
 
 
+def open_file(folder: Path, path: str) -> int:
+    """A descriptor of the file at that path of a tree. Raises OSError, also for a link."""
+    *parts, name = path.split("/")
+    at = os.open(folder, FOLDER_FLAGS)
+    try:
+        for part in parts:
+            inner = os.open(part, FOLDER_FLAGS, dir_fd=at)
+            os.close(at)
+            at = inner
+        return os.open(name, FILE_FLAGS, dir_fd=at)
+    finally:
+        os.close(at)
+
+
 @dataclass(slots=True)
 class FolderWalk:
     """One walk through a folder."""

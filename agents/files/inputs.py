@@ -5,19 +5,16 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Collection
-from pathlib import Path
 
 from agents.contract.documents import DesiredReplica
 from agents.contract.errors import ContractError
 from agents.contract.file_transfer import TreeKind
+from agents.files.fetched import has_fetched, note_fetched
 from agents.files.fetching import TreeAbsent, fetch_tree
 from agents.files.file_calls import FileCalls, FilesRefused, PortalAway
 from agents.files.tree_writing import empty_folder
 from agents.runtime.base import RuntimeFailure
 from agents.workspace.folders import ReplicaFolders
-
-# Beside the folders of the replica, once they have all that they are to have.
-COMPLETE = "inputs-complete"
 
 log = logging.getLogger("agents.files.inputs")
 
@@ -49,7 +46,7 @@ class ReplicaInputs:
         if not (replica.code_tree or replica.has_checkpoint):
             return
         folders = make_folders()
-        if _mark(folders).exists():
+        if has_fetched(folders):
             return
         with self._lock:
             if failure := self._fetched.pop(replica.id, None):
@@ -58,8 +55,13 @@ class ReplicaInputs:
             self._fetching.add(replica.id)
         if is_new:
             self._start_thread(lambda: self._fetch(replica, folders))
-        if not _mark(folders).exists():
+        if not has_fetched(folders):
             raise InputsAway(f"files of {replica.id} are being fetched")
+
+    def fetching(self) -> frozenset[str]:
+        """Replicas whose files are under way: asking again is of no use before `wake`."""
+        with self._lock:
+            return frozenset(self._fetching)
 
     def keep(self, replicas: Collection[str]) -> None:
         """Forget the failures of all others."""
@@ -71,7 +73,7 @@ class ReplicaInputs:
         failure: RuntimeFailure | None = None
         try:
             self._fetch_all(replica, folders)
-            _mark(folders).touch()
+            note_fetched(folders)
         except PortalAway as away:
             log.info("portal_away", extra={"replica": replica.id, "why": str(away)})
         except (TreeAbsent, FilesRefused, ContractError) as refused:
@@ -98,7 +100,3 @@ class ReplicaInputs:
                 fetch_tree(self._calls, replica.id, TreeKind.CHECKPOINT, folders.checkpoint, owner)
             except TreeAbsent:
                 log.info("no_checkpoint", extra={"replica": replica.id})
-
-
-def _mark(folders: ReplicaFolders) -> Path:
-    return folders.scratch.parent / COMPLETE

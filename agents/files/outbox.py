@@ -60,6 +60,14 @@ class Outbox:
         folder.mkdir()
         return folder
 
+    def discard(self, replica: str, kind: TreeKind) -> None:
+        """Drop a copy that cannot be finished, and one that waits and is older. Raises OSError."""
+        home = self._home(replica)
+        remove_folder(home / f"{kind}{UNFINISHED}", self._bin)
+        remove_folder(home / str(kind), self._bin)
+        with contextlib.suppress(OSError):
+            home.rmdir()
+
     def finish(self, replica: str, kind: TreeKind) -> None:
         """The copy replaces one that waits."""
         home = self._home(replica)

@@ -2,11 +2,13 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from agents.contract.errors import ContractError
 from agents.contract.file_transfer import TreeCommitRequest, TreeKind
+from agents.files.fetched import fetched_mark
 from agents.files.file_calls import FileCalls, FilesRefused, PortalAway
 from agents.files.outbox import Outbox, OutgoingTree
 from agents.files.saved_mark import SavedMark, read_mark, read_step
@@ -18,6 +20,8 @@ from agents.workspace.folders import ReplicaFolders
 # How often the folders of running replicas are looked at, and what waits is tried again.
 LOOK_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
+# So long, a replica that has ended waits for its last checkpoint to be sent: it holds its devices.
+LAST_LOOK_SECONDS = 3_600.0
 # A job that saves again while a copy is made: so often, the copy begins again at once.
 MAX_COPIES = 3
 # The portal did not store what was sent: so often, it is sent again.
@@ -50,6 +54,9 @@ class ReplicaOutputs:
         self._copied: dict[str, SavedMark] = {}
         self._running: frozenset[str] = frozenset()
         self._ended: frozenset[str] = frozenset()
+        # When each was first seen to have ended.
+        self._ended_at: dict[str, float] = {}
+        self._settling: frozenset[str] = frozenset()
         self._news = {kind: threading.Event() for kind in (TreeKind.OUTPUT, TreeKind.CHECKPOINT)}
         self._closing = threading.Event()
 
@@ -67,16 +74,28 @@ class ReplicaOutputs:
         """The containers of the node, where one that has ended counts as running until its last
         checkpoint is with the portal: its job may start again elsewhere at once."""
         phases: dict[ContainerPhase, set[str]] = {phase: set() for phase in ContainerPhase}
-        shown = dict(containers)
         for replica, status in containers.items():
             phases[status.phase].add(replica)
-            if status.phase is ContainerPhase.EXITED and not self._is_settled(replica):
-                shown[replica] = replace(status, phase=ContainerPhase.RUNNING)
         ended = frozenset(phases[ContainerPhase.EXITED])
+        now = time.monotonic()
+        self._ended_at = {replica: self._ended_at.get(replica, now) for replica in ended}
+        self._settling = frozenset(
+            replica
+            for replica, since in self._ended_at.items()
+            if now - since < LAST_LOOK_SECONDS and not self._is_settled(replica)
+        )
+        shown = dict(containers)
+        for replica in self._settling:
+            shown[replica] = replace(shown[replica], phase=ContainerPhase.RUNNING)
         if ended - self._ended:
             self._news[TreeKind.CHECKPOINT].set()
         self._running, self._ended = frozenset(phases[ContainerPhase.RUNNING]), ended
         return shown
+
+    @property
+    def settling(self) -> frozenset[str]:
+        """Those that have ended, and count as running all the same."""
+        return self._settling
 
     def before_removal(self, replica: str) -> None:
         """Take what a replica that has ended has written for the portal."""
@@ -95,9 +114,14 @@ class ReplicaOutputs:
                     del known[gone]
 
     def _is_settled(self, replica: str) -> bool:
-        mark = read_mark(self._folders(replica).checkpoint)
+        folders = self._folders(replica)
+        mark = read_mark(folders.checkpoint)
+        if mark is None:
+            return True
         with self._lock:
-            return mark is None or self._settled.get(replica) == mark
+            if replica not in self._settled and (fetched := fetched_mark(folders)):
+                self._settled[replica] = fetched
+            return self._settled.get(replica) == mark
 
     def _outputs(self) -> None:
         self._repeat(TreeKind.OUTPUT, lambda: None)
@@ -130,8 +154,11 @@ class ReplicaOutputs:
             try:
                 mark = self._copy(replica)
             except OSError as error:
-                log.warning("checkpoint_lost", extra={"replica": replica, "why": str(error)})
+                # No room for a copy: it is sent as it is, and again if it changes meanwhile.
+                log.warning("not_copied", extra={"replica": replica, "why": str(error)})
                 mark = read_mark(folder)
+                self._outbox.discard(replica, TreeKind.CHECKPOINT)
+                self._transfer(OutgoingTree(replica, TreeKind.CHECKPOINT, folder))
             if mark is not None:
                 self._send_checkpoint(replica, mark)
 
@@ -165,6 +192,11 @@ class ReplicaOutputs:
 
     def _send(self, tree: OutgoingTree) -> None:
         """Send it and remove it; also if the portal refuses it. Raises PortalAway."""
+        self._transfer(tree)
+        self._outbox.remove(tree)
+
+    def _transfer(self, tree: OutgoingTree) -> None:
+        """Raises PortalAway."""
         for left in reversed(range(MAX_SENDINGS)):
             try:
                 found = read_tree(tree.folder)
@@ -182,4 +214,3 @@ class ReplicaOutputs:
             except (ContractError, FolderChanged, OSError) as error:
                 fields = {"replica": tree.replica, "kind": str(tree.kind), "why": str(error)}
                 log.warning("files_not_sent", extra=fields | {"tries_left": left})
-        self._outbox.remove(tree)

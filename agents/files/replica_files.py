@@ -41,6 +41,14 @@ class ReplicaFiles:
         """As `ReplicaOutputs.settle`."""
         return self._outputs.settle(containers)
 
+    def fetching(self) -> frozenset[str]:
+        """Replicas that cannot be prepared yet."""
+        return self._inputs.fetching()
+
+    def settling(self) -> frozenset[str]:
+        """Replicas that have ended, and count as running until their last checkpoint is sent."""
+        return self._outputs.settling
+
     def before_removal(self, replica: str) -> None:
         """Take what a replica that has ended has written for the portal."""
         self._outputs.before_removal(replica)
@@ -68,6 +76,12 @@ class NoFiles(ReplicaFiles):
 
     def settle(self, containers: Mapping[str, ContainerStatus]) -> dict[str, ContainerStatus]:
         return dict(containers)
+
+    def fetching(self) -> frozenset[str]:
+        return frozenset()
+
+    def settling(self) -> frozenset[str]:
+        return frozenset()
 
     def before_removal(self, replica: str) -> None:
         """What was written is removed."""

@@ -17,6 +17,7 @@ from agents.contract.file_transfer import (
     TreeCommitRequest,
 )
 from agents.files.file_calls import FileCalls
+from agents.files.folder_walk import open_file
 
 # While the portal compares the SHA-256 of a large file, it is asked again.
 CHECK_PAUSE_SECONDS = 2.0
@@ -35,7 +36,11 @@ def send_tree(
     for start in range(0, len(contents), MAX_HAVE_FILES):
         some = contents[start : start + MAX_HAVE_FILES]
         for content, progress in _missing(calls, request.replica, some):
-            _send(calls, request.replica, folder / by_content[content], content, progress, pause)
+            descriptor = open_file(folder, by_content[content])
+            try:
+                _send(calls, request.replica, descriptor, content, progress, pause)
+            finally:
+                os.close(descriptor)
     return calls.commit(request)
 
 
@@ -50,21 +55,20 @@ def _missing(
 def _send(
     calls: FileCalls,
     replica: str,
-    path: Path,
+    descriptor: int,
     content: FileContent,
     progress: FileProgress,
     pause: Callable[[float], object],
 ) -> None:
-    with path.open("rb", buffering=0) as file:
-        while not progress.complete:
-            if progress.received == content.size and content.size:
-                pause(CHECK_PAUSE_SECONDS)
-                (progress,) = calls.have(replica, [content])
-                continue
-            data = os.pread(file.fileno(), MAX_FILE_CHUNK_BYTES, progress.received)
-            if not data and content.size:
-                raise OSError(f"{path.name} has become shorter")
-            progress = _put(calls, replica, content, progress.received, data)
+    while not progress.complete:
+        if progress.received == content.size and content.size:
+            pause(CHECK_PAUSE_SECONDS)
+            (progress,) = calls.have(replica, [content])
+            continue
+        data = os.pread(descriptor, MAX_FILE_CHUNK_BYTES, progress.received)
+        if not data and content.size:
+            raise OSError(f"the file of {content.sha256} has become shorter")
+        progress = _put(calls, replica, content, progress.received, data)
 
 
 def _put(

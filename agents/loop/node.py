@@ -57,6 +57,8 @@ from agents.runtime.image_pull import ImageAbsent
 from agents.state.journal import Journal
 
 TICK_SECONDS = 5.0
+# After a call for secrets that the portal did not answer.
+AWAY_SECONDS = 1.0
 
 log = logging.getLogger("agents.loop.node")
 
@@ -109,6 +111,8 @@ class NodeLoop:
             clock=boot_seconds,
             start_thread=self._workers.start_thread,
         )
+        # When replicas may be tried again whose secrets could not be fetched.
+        self._not_before: dict[str, float] = {}
         self._disk = DiskLimits(runtime, policy.default_disk_mib, self.wake)
         self._last: ObservedDocument | None = None
         self.action_log = ActionLog()
@@ -195,17 +199,27 @@ class NodeLoop:
         known = {r.id for r in desired.replicas} | seen.keys()
         self.secrets.keep(known)
         self.files.keep(known)
+        for gone in set(self._not_before) - known:
+            del self._not_before[gone]
         self.runtime.keep(known)
         # What was begun may have changed them.
         self._report(desired, self._settled_containers() if ready else seen)
 
     def _ready_actions(self, actions: list[ReplicaAction]) -> list[ReplicaAction]:
-        """Without those that wait for an image, and with a failure where it cannot be pulled."""
+        """Without those that wait for an image or for files, and with a failure where an image
+        cannot be pulled. Whoever waits is woken: to ask again before would only turn the loop."""
         waiting = {a.replica.image for a in actions if isinstance(a, PrepareReplica)}
         self._pulls.settle(waiting)
         pulling, ready = self._pulls.progress(), list[ReplicaAction]()
+        fetching, settling, now = self.files.fetching(), self.files.settling(), boot_seconds()
         for action in actions:
-            if not isinstance(action, PrepareReplica):
+            subject = action_subject(action)
+            if isinstance(action, StopReplica):
+                if subject not in settling:
+                    ready.append(action)
+            elif subject in fetching or self._not_before.get(subject, 0) > now:
+                continue
+            elif not isinstance(action, PrepareReplica):
                 ready.append(action)
             elif failure := self._pulls.failure(action.replica.image):
                 ready.append(FailReplica(action.replica.id, failure))
@@ -294,6 +308,8 @@ class NodeLoop:
         except ImageAbsent as absent:
             self._pulls.begin(absent.image)
         except (SecretsAway, InputsAway) as away:
+            if isinstance(away, SecretsAway):
+                self._not_before[action_subject(action)] = boot_seconds() + AWAY_SECONDS
             log.info("not_yet", extra={"replica": action_subject(action), "why": str(away)})
         except RuntimeFailure as failure:
             self.journal.record_failure(

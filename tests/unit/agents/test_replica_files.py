@@ -3,13 +3,16 @@
 import json
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from agents.contract.documents import DesiredReplica
 from agents.contract.file_transfer import TreeKind
+from agents.files import outputs as outputs_module
 from agents.files.inputs import InputsAway, ReplicaInputs
 from agents.files.outbox import Outbox
 from agents.files.outputs import ReplicaOutputs
@@ -114,6 +117,46 @@ def test_a_checkpoint_that_the_portal_refuses_holds_nobody_up(node, portal):
     node.until(node.woken.is_set)
     assert node.outputs.settle({"r1": EXITED}) == {"r1": EXITED}
     assert node.left() == []
+
+
+def test_a_replica_that_waits_for_its_last_checkpoint_holds_its_devices_for_an_hour(
+    tmp_path, portal, monkeypatch
+):
+    node = Node(tmp_path, portal)
+    node.save(30, weights=b"last")
+    now = [1_000.0]
+    monkeypatch.setattr(outputs_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert node.outputs.settle({"r1": EXITED})["r1"].phase is ContainerPhase.RUNNING
+    assert node.outputs.settling == {"r1"}
+    now[0] += outputs_module.LAST_LOOK_SECONDS
+    assert node.outputs.settle({"r1": EXITED}) == {"r1": EXITED}
+    assert node.outputs.settling == frozenset()
+
+
+def test_a_checkpoint_for_whose_copy_there_is_no_room_is_sent_as_it_is(node, monkeypatch):
+    def no_room(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(outputs_module, "copy_tree", no_room)
+    node.save(40, weights=b"large")
+    node.outputs.settle({"r1": EXITED})
+    node.until(node.woken.is_set)
+    assert [(step, files["weights"]) for step, files in node.saved()] == [(40, b"large")]
+    assert (node.folders().checkpoint / "weights").read_bytes() == b"large"
+    assert node.left() == []
+
+
+def test_a_checkpoint_that_was_fetched_is_not_sent_back(node, portal):
+    portal.has_stored({"saved.json": b'{"step": 5}', "w": b"1"}, TreeKind.CHECKPOINT)
+    replica = DesiredReplica("r1", "j1", has_checkpoint=True)
+    with suppress(InputsAway):
+        inputs(portal).deliver(replica, node.folders)
+    before = len(portal.trees)
+    assert node.outputs.settle({"r1": EXITED}) == {"r1": EXITED}
+    node.save(6, w=b"2")
+    node.outputs.settle({"r1": RUNNING})
+    node.until(lambda: len(portal.trees) == before + 1)
+    assert node.saved()[-1][0] == 6
 
 
 def test_an_output_outlives_the_folders_of_its_replica(node, portal):
