@@ -36,11 +36,11 @@ Row = Mapping[str, Any]
 def job_columns(now: datetime) -> list[Column]:
     """The columns of `ps`, similar to those of squeue."""
     return [
-        Column("ID", lambda job: job["id"]),
+        Column("ID", listed_label),
         Column("NAME", lambda job: job["name"]),
         Column("OWNER", lambda job: job["owner"]),
         Column("PROJECT", lambda job: job["project"], wide=True),
-        Column("STATE", lambda job: job["status"]),
+        Column("STATE", listed_state),
         Column("REPLICAS", lambda job: job["replicas"]),
         Column("KIND", lambda job: job["kind"], wide=True),
         Column("PRIORITY", lambda job: job["priority"], wide=True),
@@ -51,6 +51,20 @@ def job_columns(now: datetime) -> list[Column]:
         Column("IMAGE", lambda job: job["image"], wide=True),
         Column("REASON", lambda job: reason_summary(job, now)),
     ]
+
+
+def listed_label(job: Row) -> str:
+    """Of a row that stands for an array, the array's."""
+    array = job.get("array") or {}
+    return str(array["id"] if array.get("members") else job["id"])
+
+
+def listed_state(job: Row) -> str:
+    """Of an array, how its members stand: "37 running, 60 waiting"."""
+    members = (job.get("array") or {}).get("members")
+    if not members:
+        return str(job["status"])
+    return ", ".join(f"{count} {state}" for state, count in members.items() if count)
 
 
 def run_time(job: Row, now: datetime) -> str:

@@ -163,6 +163,11 @@ class Job(models.Model):
     def label(self) -> str:
         return f"J-{self.pk}"
 
+    @property
+    def array_label(self) -> str:
+        """Of its array, A-5; empty for a job of none."""
+        return f"A-{self.array_id}" if self.array_id else ""
+
 
 OWN_NODES = "own-nodes"
 """The site of Tessera's own nodes."""

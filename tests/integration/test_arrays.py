@@ -209,6 +209,8 @@ def test_the_pages_of_an_array(alice, vision):
     page = client.get(f"/arrays/{array.label}/").content.decode()
     assert f"{array.label}[1]" in page and "0.25" in page and "1 waiting, 1 failed" in page
     assert "Retry 1 member" in page and "Cancel all" in page
+    member = client.get(f"/jobs/{members_of(array).first().label}/").content.decode()
+    assert f'<a href="/arrays/{array.label}/">{array.label}</a>' in member
     assert f"/arrays/{array.label}/" in client.get("/jobs/?project=").content.decode()
     only = client.get(f"/arrays/{array.label}/?state=failed").content.decode()
     assert f"{array.label}[0]" not in only

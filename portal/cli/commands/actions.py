@@ -34,12 +34,16 @@ def cancel(
     jobs: Annotated[list[str], typer.Argument(help="e.g. J-12 J-13")],
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Cancel jobs (scancel). A job that has already ended is not an error."""
+    """Cancel jobs, or all members of an array (scancel). One that has ended is not an error."""
     cli = cli_context(context)
     ended: list[dict[str, Any]] = []
     failures: list[CommandFailed] = []
     for job in dict.fromkeys(jobs):
         try:
+            if is_array(job):
+                array = cli.client.post(api_path("arrays", job, "cancel"), is_repeatable=True)
+                print_message(f"{single_line(array['id'])}: all members cancelled or stopping")
+                continue
             before = fetch_job(cli.client, job)
             row = cli.client.post(api_path("jobs", job, "cancel"), is_repeatable=True)
         except CommandFailed as failed:
@@ -78,8 +82,13 @@ def retry(
     job: Job,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Submit the same request again, as a new job."""
+    """Submit the same request again, as a new job; of an array, the members that failed."""
     cli = cli_context(context)
+    if is_array(job):
+        array = cli.client.post(api_path("arrays", job, "retry"), key=str(uuid.uuid4()))
+        waiting = array["members"]["waiting"]
+        print_message(f"{single_line(array['id'])} is retried: {waiting} members wait")
+        return
     row = _act(cli, job, "retry", None, key=str(uuid.uuid4()))
     label = single_line(row["id"])
     print_message(f"{label} retries {single_line(job)}. Follow it: tessera why {label}")
@@ -132,6 +141,11 @@ def release(context: typer.Context, job: Job, output: OutputOption = OutputForma
     row = _act(cli_context(context), job, "release", None)
     print_message(f"{single_line(row['id'])} is released")
     print_row(row, output)
+
+
+def is_array(label: str) -> bool:
+    """Whether it names an array, A-5, and not a job."""
+    return label[:2].upper() == "A-"
 
 
 def _act(cli: CliContext, job: str, verb: str, body: Any, *, key: str = "") -> dict[str, Any]:

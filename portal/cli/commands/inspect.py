@@ -18,6 +18,7 @@ from portal.cli.job_text import (
     finding_text,
     job_columns,
     job_facts,
+    listed_label,
 )
 from portal.cli.output import (
     Column,
@@ -83,6 +84,8 @@ def ps(
         return
     while True:
         rows = cli.client.rows("jobs", limit, **query)
+        if output is OutputFormat.NAME:
+            rows = [{**row, "id": listed_label(row)} for row in rows]
         empty = "No jobs." if everything else "No waiting or running jobs. For all: tessera ps -a"
         print_rows(rows, job_columns(cli.now()), output, empty=empty)
         if len(rows) == limit:

@@ -94,6 +94,11 @@ def submit(
         job = cli.client.post("jobs", body, key=key or str(uuid.uuid4()))
     for warning in job.pop("warnings", []):
         print_message(f"Warning: {single_line(warning['sentence'])}")
+    if array := job.get("array"):
+        label = single_line(array["id"])
+        print_message(f"Submitted {label} to {single_line(job['project'])}. Its first member:")
+        print_row(job, output)
+        return
     print_message(f"Submitted {single_line(job['id'])} to {single_line(job['project'])}")
     if wait:
         job = _wait_for_end(cli, job, timeout)

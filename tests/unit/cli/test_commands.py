@@ -157,3 +157,15 @@ def test_a_portal_without_an_address_is_not_taken_for_an_unknown_job():
 def test_usage_says_when_the_portal_has_none():
     done = Rest().run("usage")
     assert done.exit_code == 1 and "not_offered" in done.stderr and "quota" in done.stderr
+
+
+def test_an_array_is_one_row_and_is_cancelled_and_retried_as_one():
+    members = {"running": 37, "waiting": 60, "succeeded": 0, "failed": 3, "cancelled": 0}
+    row = a_row("J-20", array={"id": "A-5", "index": 0, "members": members})
+    rest = Rest().on("GET", "jobs", {"results": [row], "next": None})
+    assert "37 running, 60 waiting, 3 failed" in rest.run("ps").stdout
+    assert rest.run("ps", "-o", "name").stdout == "A-5\n"
+    rest.on("POST", "arrays/A-5/cancel", {"id": "A-5"})
+    assert "A-5: all members cancelled" in rest.run("cancel", "A-5").stderr
+    rest.on("POST", "arrays/A-5/retry", {"id": "A-5", "members": members})
+    assert "60 members wait" in rest.run("retry", "A-5").stderr
