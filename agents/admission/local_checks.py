@@ -9,7 +9,7 @@ from agents.admission.policy import NodePolicy
 from agents.contract.collectives import backend_refusal, too_many_processes
 from agents.contract.documents import DesiredReplica, RuntimeKind, SliceKind
 from agents.facts.failures import ReplicaFailure
-from agents.launchers.registry import processes_refusal
+from agents.launchers.registry import LAUNCHERS, processes_refusal
 
 
 def local_refusal(
@@ -18,6 +18,9 @@ def local_refusal(
     """Why this node will not run the replica, or None. Pure."""
     if why := policy.refusal(replica, runtime):
         return ReplicaFailure("policy", why)
+    if runtime is RuntimeKind.PROCESS and LAUNCHERS[replica.launcher].keeps_entrypoint:
+        why = "this node runs plain processes, which have no image with a program of its own"
+        return ReplicaFailure("policy", f"{why}: choose launcher none")
     kinds = [device.kind for device in replica.devices]
     if refusal := backend_refusal(replica.backend, kinds, replica.world * replica.processes):
         return ReplicaFailure("backend", refusal.text, refusal)

@@ -88,6 +88,7 @@ class LauncherName(StrEnum):
 
     NONE = "none"
     TORCHRUN = "torchrun"
+    ENTRYPOINT = "entrypoint"
 
 
 # The launchers of agents that report none.

@@ -36,6 +36,8 @@ class Launcher(ABC):
     """Its entry in the list of the request page, which translates it."""
     starts_several: ClassVar[bool] = True
     """Whether it starts several processes in a replica. One that does not starts one."""
+    keeps_entrypoint: ClassVar[bool] = False
+    """Whether the image's entrypoint runs, with the command as its arguments."""
     programs: ClassVar[frozenset[str]] = frozenset()
     """Programs and Python modules by which people start it themselves."""
 

@@ -1,7 +1,7 @@
 """A launcher at the beginning of a command, under another one: each process would start all ranks.
 
-Under launcher none such a command is allowed: it runs once per replica, as written. Launchers
-inside a shell script are not recognised.
+Under a launcher of one process such a command is allowed: it runs once per replica, as written.
+Launchers inside a shell script are not recognised.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ def nested_launcher(
     """The launcher with which the command begins, unless the request has launcher none. `gpus`:
     whole GPUs per replica."""
     call = launcher_call(command)
-    if launcher is LauncherName.NONE or call is None or not _is_launcher(call):
+    if not LAUNCHERS[launcher].starts_several or call is None or not _is_launcher(call):
         return None
     changes = _without_program(call, gpus)
     if not changes and replicas == 1:

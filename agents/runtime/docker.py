@@ -197,8 +197,9 @@ class DockerRuntime:
     ) -> Container:
         name = container_name(replica.job, replica.attempt, replica.rank)
         with self._create_lock:
-            options = self._options(replica, devices, meeting)
-            require_allowed_env(self._known_image(replica.image).attrs, options["environment"])
+            attrs = self._known_image(replica.image).attrs
+            options = self._options(replica, devices, meeting, attrs)
+            require_allowed_env(attrs, options["environment"])
             self._recipe.make_workspace(replica)
             try:
                 return self.client.containers.create(name=name, **options)
@@ -221,9 +222,13 @@ class DockerRuntime:
             raise EngineUnreachable(f"Docker is still creating {name}") from error
 
     def _options(
-        self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous
+        self,
+        replica: DesiredReplica,
+        devices: Sequence[str],
+        meeting: Rendezvous,
+        attrs: dict[str, Any],
     ) -> dict[str, Any]:
-        options = self._recipe.options(replica, devices, meeting)
+        options = self._recipe.options(replica, devices, meeting, attrs)
         return options | {"network": self._networks.network_for(replica)}
 
     def _matching_container(

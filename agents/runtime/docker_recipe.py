@@ -13,9 +13,11 @@ from docker.types import LogConfig, Mount, Ulimit
 
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredReplica, Rendezvous
+from agents.launchers.registry import LAUNCHERS
 from agents.runtime.base import container_name, free_port
 from agents.runtime.docker_network import HOST
 from agents.runtime.grants import Grant, GrantProvider, VolumeMount
+from agents.runtime.image import image_folder, image_program
 from agents.runtime.injection import Injection
 from agents.runtime.launch import launch_command, replica_environment
 from agents.runtime.work_folders import make_workspace
@@ -57,17 +59,26 @@ class ContainerRecipe:
         return Rendezvous(address=names[0], port=PORT, peers=tuple(names))
 
     def options(
-        self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous
+        self,
+        replica: DesiredReplica,
+        devices: Sequence[str],
+        rendezvous: Rendezvous,
+        image: dict[str, Any],
     ) -> dict[str, Any]:
-        """The hardened container, except for its network. Users set none of these fields freely."""
+        """The hardened container, except for its network. Users set none of these fields freely.
+
+        `image`: the engine's description of it."""
         grant, user = self.grant(replica, devices), self.policy.user_of(replica)
+        program, folder = launch_command(replica), str(start_folder(replica, IN_CONTAINER))
+        if LAUNCHERS[replica.launcher].keeps_entrypoint:
+            program, folder = image_program(image, program), image_folder(image) or folder
         return {
             "image": replica.image,
-            "command": [*grant.wrapper, *launch_command(replica)],
+            "command": [*grant.wrapper, *program],
             "entrypoint": [],
             "environment": self.environment(replica, devices, rendezvous),
             "mounts": [*self._workspace_mounts(replica), *_mounts(grant)],
-            "working_dir": str(start_folder(replica, IN_CONTAINER)),
+            "working_dir": folder,
             "labels": self._labels(replica, rendezvous),
             **self.injection.options(devices),
             "hostname": container_name(replica.job, replica.attempt, replica.rank),

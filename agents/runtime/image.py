@@ -29,6 +29,17 @@ def image_env_refusal(env: Iterable[str], ours: Collection[str]) -> str:
     return ""
 
 
+def image_program(attrs: dict[str, Any], arguments: list[str]) -> list[str]:
+    """The image's entrypoint with these arguments, or with its own if there are none. Pure."""
+    config = attrs.get("Config") or {}
+    return [*(config.get("Entrypoint") or ()), *(arguments or config.get("Cmd") or ())]
+
+
+def image_folder(attrs: dict[str, Any]) -> str:
+    """Where the image's program starts, "" if it does not say. Pure."""
+    return str((attrs.get("Config") or {}).get("WorkingDir") or "")
+
+
 def require_allowed_env(attrs: dict[str, Any], ours: Collection[str]) -> None:
     """`attrs`: the engine's description of an image. Raises RuntimeFailure(image_env)."""
     config = attrs.get("Config") or {}

@@ -3,6 +3,7 @@
 import pytest
 
 from agents.contract.documents import Rendezvous
+from agents.runtime.image import image_program
 from agents.runtime.launch import launch_command, replica_environment
 from agents.workspace.environment import usual_variables
 from agents.workspace.folders import IN_CONTAINER
@@ -47,6 +48,16 @@ def test_the_words_of_tessera_say_the_same_as_the_common_ones():
     assert env["TESSERA_MASTER_PORT"] == env["MASTER_PORT"]
     assert (env["TESSERA_NAME"], env["TESSERA_ATTEMPT"]) == ("train", "2")
     assert env["TESSERA_OUTPUT_DIR"] == "/output"
+
+
+def test_the_command_is_the_arguments_of_an_image_that_is_run_as_it_is():
+    env = rank_environment(launcher="entrypoint")
+    assert (env["RANK"], env["WORLD_SIZE"]) == ("1", "2")
+    attrs = {"Config": {"Entrypoint": ["/serve", "--all"], "Cmd": ["--help"]}}
+    words = launch_command(a_replica(launcher="entrypoint", command=("--model", "m")))
+    assert image_program(attrs, words) == ["/serve", "--all", "--model", "m"]
+    assert image_program(attrs, []) == ["/serve", "--all", "--help"]
+    assert image_program({"Config": {"Entrypoint": None, "Cmd": None}}, ["a"]) == ["a"]
 
 
 def test_torchrun_gets_its_flags_and_sets_the_ranks_itself():
