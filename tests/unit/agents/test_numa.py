@@ -127,7 +127,7 @@ def test_the_engine_is_asked_for_the_cpus_and_memory_nodes_of_the_binding(tmp_pa
     recipe = ContainerRecipe(
         "n-1", NodePolicy(), Injection("nvidia"), lambda *_: granted, workspaces
     )
-    options = recipe.options(a_replica(), (), MEETING)
+    options = recipe.options(a_replica(), (), MEETING, {})
     assert (options["cpuset_cpus"], options["cpuset_mems"]) == ("0-3", "0")
     assert options["oom_score_adj"] == OOM_SCORE
 
