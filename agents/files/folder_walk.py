@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from agents.contract.errors import ContractError
@@ -15,6 +16,8 @@ from agents.contract.file_transfer import MAX_TREE_ENTRIES, check_tree_path
 
 # Folders inside of each other: each is open while those in it are read.
 MAX_DEPTH = 64
+# Entries of any kind that one walk looks at: a job can make millions.
+MAX_ENTRIES = 10 * MAX_TREE_ENTRIES
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe without a writer would block.
 FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -57,7 +60,10 @@ class FolderWalk:
     folder: Path
     # Links, devices, sockets, pipes, and files that no tree can hold, counted while it walks.
     left_out: int = 0
+    # There are more files than a tree may have, so some were left out that are as good as others.
+    is_cut: bool = False
     _taken: int = 0
+    _seen: int = 0
 
     def files(self) -> Iterator[OpenFile]:
         """In the order of their names, at most MAX_TREE_ENTRIES. Raises OSError if the folder
@@ -69,9 +75,7 @@ class FolderWalk:
             os.close(top)
 
     def _files(self, folder: int, prefix: str, depth: int) -> Iterator[OpenFile]:
-        with os.scandir(folder) as entries:
-            found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
-        for name, is_folder in found:
+        for name, is_folder in self._entries(folder):
             path = f"{prefix}{name}"
             if not _is_possible(path) or (is_folder and depth == MAX_DEPTH):
                 self.left_out += 1
@@ -93,10 +97,24 @@ class FolderWalk:
             finally:
                 os.close(descriptor)
 
+    def _entries(self, folder: int) -> list[tuple[str, bool]]:
+        """Names, and whether each is a folder."""
+        with os.scandir(folder) as entries:
+            some = list(islice(entries, MAX_ENTRIES - self._seen + 1))
+        self._seen += len(some)
+        if self._seen > MAX_ENTRIES:
+            self.is_cut = True
+            self._seen -= 1
+            del some[-1]
+        return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in some)
+
     def _takes(self, status: os.stat_result) -> bool:
         used = status.st_blocks * BLOCK_BYTES
         is_hollow = status.st_size > used * MAX_HOLLOWNESS + HOLLOW_SLACK_BYTES
-        return stat.S_ISREG(status.st_mode) and not is_hollow and self._taken < MAX_TREE_ENTRIES
+        if is_hollow or not stat.S_ISREG(status.st_mode):
+            return False
+        self.is_cut |= self._taken == MAX_TREE_ENTRIES
+        return self._taken < MAX_TREE_ENTRIES
 
 
 def _is_possible(path: str) -> bool:

@@ -60,13 +60,17 @@ class Outbox:
         folder.mkdir()
         return folder
 
-    def discard(self, replica: str, kind: TreeKind) -> None:
-        """Drop a copy that cannot be finished, and one that waits and is older. Raises OSError."""
+    def discard_copy(self, replica: str, kind: TreeKind) -> None:
+        """Drop one that cannot be finished. Raises OSError."""
         home = self._home(replica)
         remove_folder(home / f"{kind}{UNFINISHED}", self._bin)
-        remove_folder(home / str(kind), self._bin)
         with contextlib.suppress(OSError):
             home.rmdir()
+
+    def discard(self, replica: str, kind: TreeKind) -> None:
+        """Also one that waits: what is sent next is newer. Raises OSError."""
+        remove_folder(self._home(replica) / str(kind), self._bin)
+        self.discard_copy(replica, kind)
 
     def finish(self, replica: str, kind: TreeKind) -> None:
         """The copy replaces one that waits."""

@@ -171,9 +171,14 @@ class ReplicaOutputs:
             if mark is None or mark == self._copied.get(replica):
                 return mark
             try:
-                copy_tree(folder, self._outbox.unfinished(replica, TreeKind.CHECKPOINT))
+                found = copy_tree(folder, self._outbox.unfinished(replica, TreeKind.CHECKPOINT))
             except FolderChanged:
                 continue
+            if found.is_cut:
+                # A job that started with a part of it would fail, or worse.
+                log.warning("checkpoint_has_too_many_files", extra={"replica": replica})
+                self._outbox.discard_copy(replica, TreeKind.CHECKPOINT)
+                return mark
             if mark == read_mark(folder):
                 self._outbox.finish(replica, TreeKind.CHECKPOINT)
                 with self._lock:
@@ -200,6 +205,9 @@ class ReplicaOutputs:
         for left in reversed(range(MAX_SENDINGS)):
             try:
                 found = read_tree(tree.folder)
+                if tree.kind is TreeKind.CHECKPOINT and found.is_cut:
+                    log.warning("checkpoint_has_too_many_files", extra={"replica": tree.replica})
+                    break
                 step = read_step(tree.folder) if tree.kind is TreeKind.CHECKPOINT else 0
                 request = TreeCommitRequest(
                     tree.replica, tree.kind, found.files, step, found.left_out

@@ -19,6 +19,8 @@ class FolderTree:
 
     files: tuple[TreeFile, ...]
     left_out: int = 0
+    # Also files that it could hold were left out, as there are too many.
+    is_cut: bool = False
 
 
 class FolderChanged(Exception):
@@ -38,7 +40,7 @@ def copy_tree(folder: Path, target: Path) -> FolderTree:
 
 def _tree(walk: FolderWalk, writer: FolderWriter | None) -> FolderTree:
     files = tuple(_file(found, writer) for found in walk.files())
-    return FolderTree(tuple(sorted(files, key=lambda one: one.path)), walk.left_out)
+    return FolderTree(tuple(sorted(files, key=lambda one: one.path)), walk.left_out, walk.is_cut)
 
 
 def _file(found: OpenFile, writer: FolderWriter | None) -> TreeFile:

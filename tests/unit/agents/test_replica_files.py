@@ -12,10 +12,12 @@ import pytest
 
 from agents.contract.documents import DesiredReplica
 from agents.contract.file_transfer import TreeKind
+from agents.files import folder_walk
 from agents.files import outputs as outputs_module
 from agents.files.inputs import InputsAway, ReplicaInputs
 from agents.files.outbox import Outbox
 from agents.files.outputs import ReplicaOutputs
+from agents.files.tree_reading import read_tree
 from agents.runtime.base import ContainerPhase, ContainerStatus, RuntimeFailure
 from agents.workspace.folders import ReplicaFolders, folders_below
 from tests.support.files_in_memory import FilesInMemory
@@ -157,6 +159,27 @@ def test_a_checkpoint_that_was_fetched_is_not_sent_back(node, portal):
     node.outputs.settle({"r1": RUNNING})
     node.until(lambda: len(portal.trees) == before + 1)
     assert node.saved()[-1][0] == 6
+
+
+def test_a_part_of_a_checkpoint_is_never_sent_and_a_part_of_an_output_is(node, portal, monkeypatch):
+    monkeypatch.setattr(folder_walk, "MAX_TREE_ENTRIES", 2)
+    node.save(7, a=b"1", b=b"2")
+    node.outputs.settle({"r1": EXITED})
+    node.until(node.woken.is_set)
+    assert node.saved() == []
+    for name in "abc":
+        (node.folders().output / name).write_bytes(b"x")
+    node.outputs.before_removal("r1")
+    node.until(lambda: portal.trees)
+    assert (len(portal.read("tree-1")), portal.trees["tree-1"].left_out) == (2, 1)
+
+
+def test_a_folder_of_millions_is_read_in_part(node, portal, monkeypatch):
+    monkeypatch.setattr(folder_walk, "MAX_ENTRIES", 5)
+    for number in range(9):
+        (node.folders().output / f"{number}").write_bytes(b"x")
+    found = read_tree(node.folders().output)
+    assert (len(found.files), found.is_cut) == (5, True)
 
 
 def test_an_output_outlives_the_folders_of_its_replica(node, portal):
