@@ -36,10 +36,12 @@ from portal.accounts.services import token_create
 from portal.api.jobs import views as job_views
 from portal.api.protocol.throttling import CallThrottle, SubmitThrottle
 from portal.api.urls import urlpatterns
+from portal.arrays.models import JobArray
 from portal.catalogue.models import Template
 from portal.inventory.models import DisputedClaim, Gpu
 from portal.job_secrets.services import secret_set
 from portal.quotas.models import LimitRequest
+from portal.volumes.models import Volume
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import seal
 from portal.what_if.models import WhatIf
@@ -150,8 +152,15 @@ def _rows(owner: User, project: Project) -> dict[str, str]:
         request=a_request(project),
         author=owner.username,
     )
+    array = JobArray.objects.create(
+        project=project, owner=owner, name="secret-job-7731", request=a_request(project), size=2
+    )
+    volume = Volume.objects.create(name="secret-job-7731", root="datasets", subpath="a")
+    volume.projects.add(project)
     code = a_code_tree(project.pk, {"secret-job-7731.py": b"print()"}, owner.username)
     return {
+        "array": array.label,
+        "volume": volume.name,
         "tree": str(code.pk),
         "sha256": "a" * 64,
         "webhook": str(hook.uid),
