@@ -61,6 +61,8 @@ class Stack:
     # By which agents call the portal; empty: its own address.
     agent_addresses: tuple[str, ...] = ()
     extra_env: dict[str, str] = field(default_factory=dict)
+    # The policy file of each node; empty: none.
+    policy: str = ""
     port: int = field(default_factory=free_port)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     seeded: dict[str, Any] = field(default_factory=dict)
@@ -176,8 +178,17 @@ class Stack:
             *("agents", "run", "--var", str(home / "agent")),
             *(word for url in self.agent_addresses or (self.url,) for word in ("--portal", url)),
             *("--name", name, "--runtime", runtime),
+            *self._policy_options(home),
             env=env,
         )
+
+    def _policy_options(self, home: Path) -> tuple[str, ...]:
+        if not self.policy:
+            return ()
+        path = home / "policy.toml"
+        path.write_text(self.policy)
+        path.chmod(0o644)
+        return ("--policy", str(path))
 
     def kill(self, name: str) -> None:
         """kill -9 the process (and, for Celery, its pool): no goodbye of any kind."""

@@ -116,13 +116,14 @@ class Counting:
 def start(tmp_path, postgres_server, redis_server):
     with contextlib.ExitStack() as stacks:
 
-        def begin(**env: str) -> tuple[Stack, Counting]:
+        def begin(policy: str = "", **env: str) -> tuple[Stack, Counting]:
             stack = Stack(
                 var=tmp_path / "var",
                 database_url=postgres_server.create_database(migrated=True),
                 redis_url=redis_server.url(),
                 gpus=1,
                 extra_env=env,
+                policy=policy,
             )
             stacks.enter_context(stack)
             return stack, Counting(stack, tmp_path / "control")
@@ -186,7 +187,8 @@ def test_a_job_whose_node_is_lost_goes_on_at_its_step_on_another(start):
         "TESSERA_UNREACHABLE_SECONDS": "6",
         "TESSERA_LOST_SECONDS": "10",
     }
-    stack, counting = start(**quick)
+    # Only of a node that ends its work by itself the portal knows that it has ended.
+    stack, counting = start(policy='on_lease_end = "stop"', **quick)
     counting.submit(retries={"infrastructure": 1})
     pid = counting.until_at(1, 34)
     (lost,) = counting.nodes()
