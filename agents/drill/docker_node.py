@@ -31,9 +31,13 @@ class DrillRuntime(DockerRuntime):
     """The Docker runtime without GPUs: the driver is simulated, so the engine has none."""
 
     def _options(
-        self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous
+        self,
+        replica: DesiredReplica,
+        devices: Sequence[str],
+        meeting: Rendezvous,
+        attrs: dict[str, Any],
     ) -> dict[str, Any]:
-        return super()._options(replica, devices, meeting) | {
+        return super()._options(replica, devices, meeting, attrs) | {
             "device_requests": [],
             "runtime": None,
         }

@@ -86,7 +86,8 @@ def member_counts(arrays: Collection[int]) -> dict[int, MemberCounts]:
         for name, statuses in STATES.items()
     }
     counted = {
-        row.pop("array"): MemberCounts(**row) for row in rows.values("array").annotate(**sums)
+        row["array"]: MemberCounts(**{name: row[name] for name in sums})
+        for row in rows.values("array").annotate(**sums)
     }
     return {key: counted.get(key, MemberCounts()) for key in arrays}
 

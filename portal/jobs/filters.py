@@ -163,7 +163,8 @@ class JobFilters(df.FilterSet):
         if self.errors:
             return self.queryset.none()
         rows: JobQuerySet[Job] = super().filter_queryset(self.queryset.all())
-        return rows.order_by(*self.sorting)
+        ordered: JobQuerySet[Job] = rows.order_by(*self.sorting)
+        return ordered
 
     def _one_row_per_array(self, rows: JobQuerySet[Job]) -> QuerySet[Job]:
         if self.data.get("array") or NUMBER.fullmatch(self.data.get("name") or ""):

@@ -160,7 +160,7 @@ def test_a_clone_asks_for_all_that_the_job_asked_for(client, olga, team):
     assert client.post("/request/", form).status_code == 302
     clone = Job.objects.latest("pk")
     assert clone.pk != job.pk
-    assert clone.request == job.request
+    assert clone.array.request == job.request
     assert clone.disk_mib == 20 * GIB
 
 

@@ -53,6 +53,7 @@ def test_a_submit_asks_little_and_no_more_on_a_larger_cluster(alice, vision):
         assert not [sql for sql in asked if '"inventory_gpu"' in sql or '"inventory_node"' in sql]
     # What it answers from the rows in hand is what is stored.
     shown = client.get(body["links"]["self"]).json()
+    assert body.pop("warnings") == []
     assert shown == body
     assert shown["status"] == "queued"
     assert Job.objects.count() == 9

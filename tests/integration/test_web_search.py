@@ -68,7 +68,7 @@ def test_a_job_is_found_by_its_number(found, rows):
 
 def test_jobs_of_other_projects_are_not_found_by_name_or_number(found, rows):
     foreign = Job.objects.get(name="train-zebra")
-    assert not {"train-zebra", "secret"} & set(found("train")) | set(found("secret"))
+    assert not {"train-zebra", "secret"} & (set(found("train")) | set(found("secret")))
     assert found(foreign.label) == {}
     assert found("zebra") == {}
 

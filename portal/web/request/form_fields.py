@@ -77,7 +77,7 @@ def _parsed(
         case FieldKind.COUNT:
             return parse_number(text)
         case FieldKind.WORDS:
-            return split_words(text)
+            return text.split() if field.has_commas_in_words else split_words(text)
         case FieldKind.YES_NO:
             return YES_OR_NO.get(text, text)
         case FieldKind.COMMAND:

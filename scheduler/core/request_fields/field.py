@@ -99,6 +99,8 @@ class RequestField:
     """Other names that are accepted: those of REST responses, with the unit in the name."""
     input: str = ""
     """The name on the request page, where it is not `name`."""
+    has_commas_in_words: bool = False
+    """Of words: only blanks separate them on the request page."""
     is_optional_in_storage: bool = False
     """Whether a stored request leaves it out while it has its default."""
     since: str = "0.1"

@@ -314,6 +314,7 @@ FIELDS: tuple[RequestField, ...] = (
         attribute="sweep",
         example="lr=1e-3,1e-4",
         flags=("--sweep",),
+        has_commas_in_words=True,
         is_optional_in_storage=True,
     ),
     RequestField(
