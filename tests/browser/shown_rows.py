@@ -61,7 +61,7 @@ def shown(known: dict[str, str]) -> dict[str, tuple[str, str]]:
     """Write it. Who looks at which address, by the name of a picture, beside the listed pages."""
     alice, admin = (User.objects.get(username=name) for name in ("alice", "admin"))
     vision = Project.objects.get(slug="vision")
-    mine = Job.objects.filter(owner=alice).order_by("-pk")
+    mine = Job.objects.filter(owner=alice, array=None).order_by("-pk")
     waits = mine.filter(status=JobStatus.QUEUED)[0]
     _log(known["job"])
     saved = _files(known["job"])
