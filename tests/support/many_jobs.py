@@ -8,7 +8,7 @@ from portal.jobs.models import Job
 from scheduler.core.model.states import JobStatus
 
 OWN = ("id", "uid", "name", "position")
-WAITS = {"code": "resources", "class": "wait", "sentence": "All is taken"}
+WAITS = {"code": "resources", "class": "wait", "sentence": "All is taken", "evidence": {}}
 
 
 def many_jobs(like: Job, count: int, *, first: int = 1, **columns: object) -> list[Job]:
