@@ -86,8 +86,8 @@ def member_counts(arrays: Collection[int]) -> dict[int, MemberCounts]:
         for name, statuses in STATES.items()
     }
     counted = {
-        row["array"]: MemberCounts(**{name: row[name] for name in sums})
-        for row in rows.values("array").annotate(**sums)
+        array: MemberCounts(**dict(zip(sums, numbers, strict=True)))
+        for array, *numbers in rows.values_list("array").annotate(**sums)
     }
     return {key: counted.get(key, MemberCounts()) for key in arrays}
 

@@ -161,7 +161,8 @@ class JobFilters(df.FilterSet):
     def matching(self) -> JobQuerySet[Job]:
         """All jobs that match, each member of an array on its own."""
         if self.errors:
-            return self.queryset.none()
+            nothing: JobQuerySet[Job] = self.queryset.none()
+            return nothing
         rows: JobQuerySet[Job] = super().filter_queryset(self.queryset.all())
         ordered: JobQuerySet[Job] = rows.order_by(*self.sorting)
         return ordered
