@@ -85,7 +85,7 @@ def bytes_reserve(project_id: int, size: int) -> None:
     if size > limits.free_bytes:
         sentence = Message(
             "Project %(project)s may store %(limit)s GiB and has %(stored)s GiB: %(more)s GiB more "
-            "do not fit. Remove files that nobody needs, or ask a platform admin for more",
+            "do not fit. Ask a platform admin for more, or for a shorter time that files are kept",
             project=row.project.slug,
             limit=limits.stored_gib,
             stored=gib_text(limits.stored_bytes),

@@ -98,7 +98,7 @@ TABLE: dict[str, Row] = {
     "web:job_metrics": Row(TABS_OF_JOB),
     "web:job_events": Row(TABS_OF_JOB | {"heading Timeline": ALL}),
     "web:job_spec": Row(TABS_OF_JOB | {"link Run again": ALL}),
-    "web:job_files": Row(TABS_OF_JOB | {"The job has saved no files": ALL}),
+    "web:job_files": Row(TABS_OF_JOB | {"link zip": ALL}),
     "web:job_results": Row(TABS_OF_JOB | {"heading Attempt 1": ALL}),
     "web:logs_full": Row({"link Raw": ALL, "button Wrap": ALL, "link Beside the job": ALL}),
     "web:array": Row({"heading Progress": ALL, "link Cancel all": ALL}),
