@@ -6,7 +6,7 @@ import threading
 import pytest
 
 import agents.drill.portal
-import agents.loop.node
+import agents.loop.end_records
 from agents.contract.lease import LeaseEnd
 from agents.drill.crash import crash_drill
 from agents.drill.engine import MemoryEngine
@@ -59,7 +59,7 @@ def test_a_walk_tells_of_a_refresh_that_reads_what_is_being_carved(monkeypatch):
 
 
 def test_a_walk_tells_of_an_end_that_is_booked_as_the_programs_own(monkeypatch):
-    monkeypatch.setattr(agents.loop.node, "end_cause", lambda *_, **__: None)
+    monkeypatch.setattr(agents.loop.end_records, "end_cause", lambda *_, **__: None)
     report = random_walk(operations=150, seed=1)
     assert report["by_invariant"].get("I11", 0) > 0
 

@@ -5,15 +5,13 @@ from typing import Any
 from rest_framework import serializers
 
 from agents.contract.job_secrets import MAX_SECRET_BYTES
-from portal.api.protocol.moments import UtcModelSerializer
+from portal.api.protocol.moments import UtcDateTimeField, UtcModelSerializer
 from portal.job_secrets.models import JobSecret
 
 
 class SecretSerializer(UtcModelSerializer[JobSecret]):
     author = serializers.CharField(help_text="who set its value last")
-    used_at = serializers.DateTimeField(
-        allow_null=True, help_text="when a node was last given it for a job"
-    )
+    used_at = UtcDateTimeField(allow_null=True, help_text="when a node was last given it for a job")
 
     class Meta:
         model = JobSecret
