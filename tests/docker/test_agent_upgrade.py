@@ -6,11 +6,11 @@ The whole product on a real engine; the driver and its MPS programs are simulate
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import shutil
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -219,11 +219,16 @@ def epoch(stack):
 
 
 def open_files(folder):
-    """Files that others than their owner can read or write."""
-    found = []
-    for at in itertools.chain([folder], folder.rglob("*")):
+    """Files that others than their owner can read or write. Nobody else gets below a folder that
+    they may not pass through: containers see parts of one as mounts."""
+    found, folders = [], [folder]
+    while folders:
+        at = folders.pop()
         # The agent may delete one meanwhile.
-        with contextlib.suppress(FileNotFoundError):
-            if not at.is_symlink() and at.lstat().st_mode & 0o066:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            mode = at.lstat().st_mode
+            if not stat.S_ISLNK(mode) and mode & 0o066:
                 found.append(at)
+            if stat.S_ISDIR(mode) and mode & 0o011:
+                folders += at.iterdir()
     return found
