@@ -157,7 +157,7 @@ def test_a_store_that_dies_and_comes_back_loses_nothing_and_is_reported_meanwhil
         assert refused.json()["code"] == "store_unavailable"
         assert "does not answer" in refused.json()["detail"]
         assert refused.headers["Retry-After"]
-    until(lambda: "agents keep their logs" in first.log("web"), what="the agent's refused chunk")
+    until(lambda: "agents keep their bytes" in first.log("web"), what="the agent's refused chunk")
     # The node goes on meanwhile: the job ends, and its end is known.
     stop.touch()
     first.until_status(job, "succeeded")
