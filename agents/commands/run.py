@@ -37,6 +37,7 @@ from agents.mps.support import control_program, mps_support
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.session import Nvml
 from agents.portal.client import PortalClient
+from agents.portal.loop_calls import LoopCalls
 from agents.portal.portal_file_calls import PortalFileCalls
 from agents.portal.secret_calls import SecretCalls
 from agents.portal.sync import NodeRetired, PortalSession, enrol
@@ -117,8 +118,8 @@ async def run_agent(settings: AgentSettings) -> None:
     nvml, client = Nvml(), PortalClient(settings.route)
     await enrol(client, identity, settings.name, settings.join_token)
     shares = _shares(settings, policy, nvml)
-    calls = SecretCalls(client, asyncio.get_running_loop())
-    secrets = ReplicaSecrets(secret_memory(settings.var), calls.fetch)
+    calls = LoopCalls(client, asyncio.get_running_loop())
+    secrets = ReplicaSecrets(secret_memory(settings.var), SecretCalls(calls).fetch)
     volumes = VolumeRoots(policy.volumes, settings.var / "volume_sizes.json")
     grant = with_volumes(_grants(settings, policy, nvml, shares), volumes, settings.runtime)
     grant = secrets.grant(grant, settings.runtime)
@@ -144,7 +145,7 @@ async def run_agent(settings: AgentSettings) -> None:
     job_metrics = JobMetricsShipping(partial(_metrics_file, work))
     report = job_metrics.tap_reports(telemetry.tap_reports(portal_session.report))
     files = ReplicaFiles(
-        PortalFileCalls(client, asyncio.get_running_loop()),
+        PortalFileCalls(calls),
         work,
         lambda replica: folders_below(work / replica),
         lambda: node.wake(),

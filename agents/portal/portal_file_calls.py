@@ -1,9 +1,6 @@
 """The calls with files, from threads beside the event loop of all calls."""
 
-import asyncio
 from collections.abc import Coroutine, Sequence
-from concurrent.futures import CancelledError
-from concurrent.futures import TimeoutError as NoAnswer
 from typing import Any, TypeVar
 
 from agents.contract.errors import ContractError, ContractErrorCode
@@ -14,7 +11,8 @@ from agents.contract.file_transfer import (
     TreePage,
 )
 from agents.files.file_calls import FilesRefused, PortalAway
-from agents.portal.client import PortalClient, PortalOlder, PortalUnreachable
+from agents.portal.client import PortalOlder, PortalUnreachable
+from agents.portal.loop_calls import LoopCalls
 
 ANSWER_SECONDS = 90.0
 # What the caller decides about.
@@ -43,11 +41,11 @@ Answer = TypeVar("Answer")
 
 
 class PortalFileCalls:
-    """`agents.files.file_calls.FileCalls`, for any thread but the event loop's own."""
+    """The calls of `agents.files.file_calls.FileCalls`."""
 
-    def __init__(self, client: PortalClient, loop: asyncio.AbstractEventLoop) -> None:
-        self._client = client
-        self._loop = loop
+    def __init__(self, calls: LoopCalls) -> None:
+        self._calls = calls
+        self._client = calls.client
 
     def have(self, replica: str, files: Sequence[FileContent]) -> Sequence[FileProgress]:
         return self._answer(self._client.files_have(replica, files)).files
@@ -65,23 +63,12 @@ class PortalFileCalls:
         return self._answer(self._client.file_get(replica, sha256, offset))
 
     def _answer(self, call: Coroutine[Any, Any, Answer]) -> Answer:
-        if not self._client.epoch:
-            call.close()
-            raise PortalAway("the portal has not answered yet")
         try:
-            future = asyncio.run_coroutine_threadsafe(call, self._loop)
-        except RuntimeError as ended:
-            call.close()
-            raise PortalAway("the agent is ending") from ended
-        try:
-            return future.result(ANSWER_SECONDS)
+            return self._calls.answer(call, ANSWER_SECONDS)
         except PortalOlder as older:
             raise FilesRefused("the portal is older than files of jobs: update it") from older
         except PortalUnreachable as away:
             raise PortalAway(str(away)) from away
-        except (NoAnswer, CancelledError) as away:
-            future.cancel()
-            raise PortalAway("the portal did not answer in time") from away
         except ContractError as refused:
             if refused.code in DECIDED_BY_CALLER:
                 raise
