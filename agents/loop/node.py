@@ -196,7 +196,7 @@ class NodeLoop:
             key = ("replica", action_subject(action))
             self._workers.begin(key, partial(self._do, action), has_own_thread=is_stop)
         self.journal.forget_environments(self._ended(seen))
-        known = {r.id for r in desired.replicas} | seen.keys()
+        known = {r.id for r in desired.replicas} | seen.keys() | set(map(action_subject, actions))
         self.secrets.keep(known)
         self.files.keep(known)
         for gone in set(self._not_before) - known:

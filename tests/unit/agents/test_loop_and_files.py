@@ -76,3 +76,21 @@ def test_a_portal_that_is_away_is_not_asked_for_secrets_with_each_round(machine)
     node.secrets = Away()
     obey(node, a_document(machine, on_it(machine)))
     assert len(asked) <= 2
+
+
+def test_the_folders_of_a_replica_without_its_container_are_there_until_its_output_is_taken(
+    machine,
+):
+    """Its container was removed by a person, and the portal wants it no more."""
+    node, kept = machine.agent(), []
+    obey(node, a_document(machine, on_it(machine)))
+    machine.runtime.by_replica.clear()
+    machine.runtime.keep = lambda replicas: kept.append(set(replicas))
+    taken = []
+    node.before_removal = [lambda replica: taken.append((replica, len(kept)))]
+    obey(node, a_document(machine, revision=2))
+    ((replica, rounds),) = taken
+    assert replica == "r-1"
+    # The round that begins the removal goes on while another thread removes.
+    assert all("r-1" in each for each in kept[: rounds + 1])
+    assert "r-1" not in kept[-1]
