@@ -11,7 +11,7 @@ from agents.contract.file_transfer import TreeCommitRequest, TreeKind
 from agents.files.fetched import fetched_mark
 from agents.files.file_calls import FileCalls, FilesRefused, PortalAway
 from agents.files.outbox import Outbox, OutgoingTree
-from agents.files.saved_mark import SavedMark, read_mark, read_step
+from agents.files.saved_mark import SavedMark, is_outdated, read_mark, read_step
 from agents.files.sending import send_tree
 from agents.files.tree_reading import FolderChanged, copy_tree, read_tree
 from agents.runtime.base import ContainerPhase, ContainerStatus
@@ -54,6 +54,7 @@ class ReplicaOutputs:
         self._copied: dict[str, SavedMark] = {}
         self._running: frozenset[str] = frozenset()
         self._ended: frozenset[str] = frozenset()
+        self._succeeded: frozenset[str] = frozenset()
         # When each was first seen to have ended.
         self._ended_at: dict[str, float] = {}
         self._settling: frozenset[str] = frozenset()
@@ -89,6 +90,7 @@ class ReplicaOutputs:
             shown[replica] = replace(shown[replica], phase=ContainerPhase.RUNNING)
         if ended - self._ended:
             self._news[TreeKind.CHECKPOINT].set()
+        self._succeeded = frozenset(r for r in ended if containers[r].exit_code == 0)
         self._running, self._ended = frozenset(phases[ContainerPhase.RUNNING]), ended
         return shown
 
@@ -150,15 +152,11 @@ class ReplicaOutputs:
         for replica in sorted(self._ended | self._running):
             if self._is_settled(replica):
                 continue
-            folder = self._folders(replica).checkpoint
             try:
                 mark = self._copy(replica)
             except OSError as error:
-                # No room for a copy: it is sent as it is, and again if it changes meanwhile.
                 log.warning("not_copied", extra={"replica": replica, "why": str(error)})
-                mark = read_mark(folder)
-                self._outbox.discard(replica, TreeKind.CHECKPOINT)
-                self._transfer(OutgoingTree(replica, TreeKind.CHECKPOINT, folder))
+                mark = self._send_uncopied(replica)
             if mark is not None:
                 self._send_checkpoint(replica, mark)
 
@@ -170,6 +168,8 @@ class ReplicaOutputs:
             mark = read_mark(folder)
             if mark is None or mark == self._copied.get(replica):
                 return mark
+            if self._is_outdated(replica):
+                return self._without(replica, mark)
             try:
                 found = copy_tree(folder, self._outbox.unfinished(replica, TreeKind.CHECKPOINT))
             except FolderChanged:
@@ -179,12 +179,41 @@ class ReplicaOutputs:
                 log.warning("checkpoint_has_too_many_files", extra={"replica": replica})
                 self._outbox.discard_copy(replica, TreeKind.CHECKPOINT)
                 return mark
-            if mark == read_mark(folder):
+            if mark == read_mark(folder) and not self._is_outdated(replica):
                 self._outbox.finish(replica, TreeKind.CHECKPOINT)
                 with self._lock:
                     self._copied[replica] = mark
                 return mark
         return None
+
+    def _is_outdated(self, replica: str) -> bool:
+        """A job that succeeded has no next checkpoint. Raises OSError."""
+        return replica not in self._succeeded and is_outdated(self._folders(replica).checkpoint)
+
+    def _without(self, replica: str, mark: SavedMark) -> SavedMark | None:
+        """A checkpoint that is partly overwritten: the next one is waited for, if there can be
+        one. The portal keeps the one before."""
+        self._outbox.discard_copy(replica, TreeKind.CHECKPOINT)
+        if replica not in self._ended:
+            return None
+        log.warning("checkpoint_partly_overwritten", extra={"replica": replica})
+        return mark
+
+    def _send_uncopied(self, replica: str) -> SavedMark | None:
+        """For a copy there is no room: send the files themselves, if they do not change meanwhile.
+        Raises PortalAway, and OSError."""
+        folder = self._folders(replica).checkpoint
+        mark = read_mark(folder)
+        self._outbox.discard(replica, TreeKind.CHECKPOINT)
+        if mark is not None and self._is_outdated(replica):
+            return self._without(replica, mark)
+
+        def check() -> None:
+            if mark != read_mark(folder) or self._is_outdated(replica):
+                raise FolderChanged(folder)
+
+        self._transfer(OutgoingTree(replica, TreeKind.CHECKPOINT, folder), check)
+        return mark
 
     def _send_checkpoint(self, replica: str, mark: SavedMark) -> None:
         for tree in self._outbox.waiting(TreeKind.CHECKPOINT):
@@ -200,11 +229,12 @@ class ReplicaOutputs:
         self._transfer(tree)
         self._outbox.remove(tree)
 
-    def _transfer(self, tree: OutgoingTree) -> None:
-        """Raises PortalAway."""
+    def _transfer(self, tree: OutgoingTree, check: Callable[[], None] = lambda: None) -> None:
+        """`check` raises FolderChanged if what was read is not of one moment. Raises PortalAway."""
         for left in reversed(range(MAX_SENDINGS)):
             try:
                 found = read_tree(tree.folder)
+                check()
                 if tree.kind is TreeKind.CHECKPOINT and found.is_cut:
                     log.warning("checkpoint_has_too_many_files", extra={"replica": tree.replica})
                     break

@@ -3,11 +3,14 @@
 import json
 import os
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from agents.contract.file_transfer import SAVED_FILE
-from agents.files.folder_walk import FILE_FLAGS
+from agents.files.folder_walk import FILE_FLAGS, FolderWalk
 
+# Logs: a job may write them at any time, so they say nothing about a checkpoint.
+LOGS = ("*.log", "*.txt", "*.csv", "*.jsonl", "events.out.tfevents.*")
 MAX_BYTES = 64 << 10
 MAX_STEP = 2**53
 
@@ -30,6 +33,16 @@ def read_mark(checkpoint: Path) -> SavedMark | None:
     return SavedMark(found.st_ino, found.st_mtime_ns, found.st_size)
 
 
+def is_outdated(checkpoint: Path) -> bool:
+    """Whether the job has written a file since it saved: it is at its next checkpoint, and the
+    folder has files of both. Raises OSError if the folder cannot be read."""
+    mark = read_mark(checkpoint)
+    return mark is not None and any(
+        found.status.st_mtime_ns > mark.changed_ns and not _is_log(found.path)
+        for found in FolderWalk(checkpoint).files()
+    )
+
+
 def read_step(checkpoint: Path) -> int:
     """The step that it names; 0 without one, and for anything that is no such file."""
     try:
@@ -45,3 +58,8 @@ def read_step(checkpoint: Path) -> int:
     if not isinstance(step, int) or isinstance(step, bool):
         return 0
     return step if 0 <= step <= MAX_STEP else 0
+
+
+def _is_log(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return any(fnmatchcase(name, pattern) for pattern in LOGS)

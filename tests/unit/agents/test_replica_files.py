@@ -17,7 +17,7 @@ from agents.files import outputs as outputs_module
 from agents.files.inputs import InputsAway, ReplicaInputs
 from agents.files.outbox import Outbox
 from agents.files.outputs import ReplicaOutputs
-from agents.files.tree_reading import read_tree
+from agents.files.tree_reading import FolderTree, read_tree
 from agents.runtime.base import ContainerPhase, ContainerStatus, RuntimeFailure
 from agents.workspace.folders import ReplicaFolders, folders_below
 from tests.support.files_in_memory import FilesInMemory
@@ -33,6 +33,14 @@ class Node:
         self.var, self.portal = var, portal
         self.woken = threading.Event()
         self.outputs = ReplicaOutputs(Outbox(var / "outbox"), portal, self.folders, self.woken.set)
+
+    def begin_next(self, name: str, data: bytes) -> None:
+        """The job has begun to write its next checkpoint, after it saved the last one."""
+        home = self.folders().checkpoint
+        saved = (home / "saved.json").lstat().st_mtime_ns
+        (home / name).write_bytes(data)
+        while (home / name).lstat().st_mtime_ns <= saved:
+            (home / name).write_bytes(data)
 
     def folders(self, replica: str = "r1") -> ReplicaFolders:
         folders = folders_below(self.var / "work" / replica)
@@ -93,6 +101,53 @@ def test_a_checkpoint_is_sent_while_its_job_runs_and_again_when_it_saves_again(n
     ]
 
 
+def test_a_checkpoint_whose_files_are_being_overwritten_waits_for_the_next_one(tmp_path, portal):
+    """What is sent has the files of one step, however long the job takes to write the next one."""
+    node = Node(tmp_path, portal)
+    node.save(10, weights=b"ten")
+    node.begin_next("weights", b"half of twen")
+    other = node.folders("r2").checkpoint
+    (other / "saved.json").write_text("{}")
+    node.outputs.settle({"r1": RUNNING, "r2": replace(RUNNING, replica="r2")})
+    node.outputs.start()
+    try:
+        node.until(node.saved)
+        assert [tree.replica for tree in portal.trees.values()] == ["r2"]
+        node.save(20, weights=b"twenty")
+        node.until(lambda: len(node.saved()) == 2)
+    finally:
+        node.outputs.close()
+    assert node.saved()[-1][1]["weights"] == b"twenty"
+
+
+def test_a_job_that_ended_while_it_overwrote_its_checkpoint_sends_no_half(node):
+    node.save(10, weights=b"ten")
+    node.begin_next("weights", b"half of twen")
+    killed = replace(EXITED, exit_code=137)
+    node.outputs.settle({"r1": killed})
+    node.until(node.woken.is_set)
+    assert node.outputs.settle({"r1": killed}) == {"r1": killed}
+    assert (node.saved(), node.left()) == ([], [])
+
+
+def test_what_a_job_wrote_after_its_last_checkpoint_goes_with_it_if_it_succeeded(node):
+    node.save(10, weights=b"ten")
+    node.begin_next("summary", b"good")
+    node.outputs.settle({"r1": EXITED})
+    node.until(node.saved)
+    assert node.saved()[0][1].keys() == {"saved.json", "summary", "weights"}
+
+
+@pytest.mark.parametrize("name", ["train.log", "runs/events.out.tfevents.1.host"])
+def test_a_job_may_write_its_log_beside_its_checkpoint_at_any_time(node, name):
+    (node.folders().checkpoint / "runs").mkdir()
+    node.save(10, weights=b"ten")
+    node.begin_next(name, b"loss 0.3")
+    node.outputs.settle({"r1": RUNNING})
+    node.until(node.saved)
+    assert name in node.saved()[0][1]
+
+
 def test_a_job_that_saved_nothing_ends_at_once(node):
     (node.folders().checkpoint / "weights").write_bytes(b"x")
     assert node.outputs.settle({"r1": EXITED}) == {"r1": EXITED}
@@ -146,6 +201,25 @@ def test_a_checkpoint_for_whose_copy_there_is_no_room_is_sent_as_it_is(node, mon
     assert [(step, files["weights"]) for step, files in node.saved()] == [(40, b"large")]
     assert (node.folders().checkpoint / "weights").read_bytes() == b"large"
     assert node.left() == []
+
+
+def test_without_room_for_a_copy_no_half_of_a_checkpoint_is_sent_either(node, monkeypatch):
+    def no_room(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    read = outputs_module.read_tree
+
+    def read_while_the_job_writes(folder: Path) -> FolderTree:
+        found = read(folder)
+        node.begin_next("weights", b"half of the next one")
+        return found
+
+    monkeypatch.setattr(outputs_module, "copy_tree", no_room)
+    monkeypatch.setattr(outputs_module, "read_tree", read_while_the_job_writes)
+    node.save(40, weights=b"large")
+    node.outputs.settle({"r1": replace(EXITED, exit_code=137)})
+    node.until(node.woken.is_set)
+    assert (node.saved(), node.left()) == ([], [])
 
 
 def test_a_checkpoint_that_was_fetched_is_not_sent_back(node, portal):
