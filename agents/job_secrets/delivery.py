@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agents.contract.documents import DesiredReplica, RuntimeKind
 from agents.contract.job_secrets import SecretForm, SecretsResponse
+from agents.contract.registries import RegistryCredential
 from agents.job_secrets.memory import FILES, SCRIPT, NoMemoryFolder, SecretMemory
 from agents.job_secrets.redaction import LogRedaction, ReadLog, WholeRedaction
 from agents.runtime.base import RuntimeFailure
@@ -21,17 +22,32 @@ SHELL = "/bin/sh"
 FetchSecrets = Callable[[str], SecretsResponse]
 """Ask the portal for the secrets of a replica. Raises SecretsAway."""
 
+FetchCredential = Callable[[str], RegistryCredential | None]
+"""Ask the portal for the credential of a replica's image. Raises SecretsAway."""
+
 
 class SecretsAway(Exception):
     """The portal does not answer now: the next round asks again."""
 
 
+def no_credential(replica: str) -> None:
+    """Where there is no portal to ask: images are pulled as the machine may pull them."""
+
+
 class ReplicaSecrets:
     """Thread-safe. Values are in memory and in `memory`, nowhere else."""
 
-    def __init__(self, memory: SecretMemory, fetch: FetchSecrets) -> None:
+    def __init__(
+        self,
+        memory: SecretMemory,
+        fetch: FetchSecrets,
+        fetch_credential: FetchCredential = no_credential,
+    ) -> None:
         self._memory = memory
         self._fetch = fetch
+        self._fetch_credential = fetch_credential
+        # By replica, those that were asked for. Only here: a container never gets them.
+        self._credentials: dict[str, RegistryCredential | None] = {}
         self._lock = threading.Lock()
         self._marked = memory.marked()
         self._redactions: dict[str, LogRedaction] = {}
@@ -39,6 +55,9 @@ class ReplicaSecrets:
     def deliver(self, replica: DesiredReplica) -> None:
         """Have its secrets ready. Raises RuntimeFailure if one of them does not exist any more,
         and SecretsAway."""
+        with self._lock:
+            # Its image is here by now.
+            self._credentials.pop(replica.id, None)
         if not replica.secrets or self._memory.has(replica.id):
             return
         found = self._fetch(replica.id)
@@ -54,6 +73,17 @@ class ReplicaSecrets:
         with self._lock:
             self._marked.add(replica.id)
             self._redactions.pop(replica.id, None)
+
+    def pull_credential(self, replica: DesiredReplica) -> RegistryCredential | None:
+        """What signs the pull of its image in to the registry; None if its project has no
+        credential for it. Asked for once, until `deliver`. Raises SecretsAway."""
+        with self._lock:
+            if replica.id in self._credentials:
+                return self._credentials[replica.id]
+        found = self._fetch_credential(replica.id)
+        with self._lock:
+            self._credentials[replica.id] = found
+        return found
 
     def grant(
         self, provider: GrantProvider, kind: RuntimeKind
@@ -94,6 +124,9 @@ class ReplicaSecrets:
 
     def keep(self, replicas: Collection[str]) -> None:
         """Remove the secrets of all others."""
+        with self._lock:
+            for gone in self._credentials.keys() - set(replicas):
+                del self._credentials[gone]
         for gone in self._marked - set(replicas):
             self._memory.remove(gone)
             with self._lock:

@@ -52,6 +52,7 @@ from agents.contract.job_metrics import (
 from agents.contract.job_secrets import SECRETS_PATH, SecretsResponse
 from agents.contract.log_batch import LogBatchResponse, LogChunkResult, NewLogBytes, pack_logs
 from agents.contract.newer_documents import read_newer_desired
+from agents.contract.registries import PULL_CREDENTIAL_PATH, PullCredentialResponse
 from agents.contract.telemetry import TelemetryRequest, TelemetryResponse
 from agents.route.connection import failure_of, http_options
 from agents.route.portal_route import PortalRoute
@@ -123,6 +124,11 @@ class PortalClient:
     async def secrets(self, replica: str) -> SecretsResponse:
         answer = await self._send("POST", SECRETS_PATH.format(replica=replica))
         return _read(SecretsResponse, answer)
+
+    async def pull_credential(self, replica: str) -> PullCredentialResponse:
+        """Raises PortalOlder."""
+        answer = await self._send("POST", PULL_CREDENTIAL_PATH.format(replica=replica))
+        return _read(PullCredentialResponse, answer)
 
     async def files_have(self, replica: str, files: Sequence[FileContent]) -> HaveResponse:
         """Raises PortalOlder, as all calls with files do."""

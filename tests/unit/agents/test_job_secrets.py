@@ -8,6 +8,7 @@ import pytest
 
 from agents.contract.documents import RuntimeKind, digest
 from agents.contract.job_secrets import DesiredSecret, SecretForm, SecretsResponse, SecretValue
+from agents.contract.registries import RegistryCredential
 from agents.job_secrets.delivery import ReplicaSecrets, SecretsAway
 from agents.job_secrets.memory import SecretMemory, file_system, secret_memory
 from agents.runtime.base import RuntimeFailure
@@ -156,6 +157,28 @@ def test_a_folder_on_a_disk_is_refused(tmp_path, portal):
         pytest.skip("the temporary folder is in memory")
     with pytest.raises(RuntimeFailure, match="not in memory"):
         ReplicaSecrets(on_disk, portal.fetch).deliver(a_replica(secrets=BOTH))
+
+
+def test_a_credential_is_asked_for_once_a_pull_and_is_in_memory_alone(memory, portal):
+    asked = []
+    credential = RegistryCredential("ghcr.io/team", "robot-user", TOKEN)
+
+    def fetch(replica):
+        asked.append(replica)
+        return credential if replica == one.id else None
+
+    secrets = ReplicaSecrets(memory, portal.fetch, fetch)
+    one, other = a_replica(), a_replica()
+    for replica, found in ((one, credential), (other, None)):
+        assert secrets.pull_credential(replica) == secrets.pull_credential(replica) == found
+    assert asked == [one.id, other.id]
+    assert not memory.root.exists()
+    secrets.deliver(one)
+    secrets.keep({one.id})
+    secrets.pull_credential(one), secrets.pull_credential(other)
+    assert asked == [one.id, other.id] * 2
+    assert TOKEN not in repr(credential) and "robot" not in repr(credential)
+    assert ReplicaSecrets(memory, portal.fetch).pull_credential(one) is None
 
 
 def test_each_agent_of_a_machine_has_a_folder_of_its_own(tmp_path):
