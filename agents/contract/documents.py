@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from agents.contract.codec import decode, encode, omitted_by_default, rule
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.image_digest import MAX_DIGEST_LENGTH
 from agents.contract.job_secrets import MAX_SECRETS, DesiredSecret
 from agents.contract.lease import DEFAULT as DEFAULT_LEASE_END
 from agents.contract.node_limits import (
@@ -191,6 +192,9 @@ class DesiredReplica:
     volumes: tuple[DesiredVolume, ...] = field(
         default=(), metadata=omitted_by_default(max_length=MAX_VOLUMES)
     )
+    # Which bytes its image has to be (`image_digest.py`): those that the other ranks or an earlier
+    # attempt have. Empty if whatever the node takes for its name will do.
+    image_digest: str = field(default="", metadata=omitted_by_default(max_length=MAX_DIGEST_LENGTH))
     # What the agent could not read of it (`newer_documents`); the portal never sends it.
     unreadable: str = field(default="", metadata=omitted_by_default(max_length=512))
 
@@ -297,6 +301,8 @@ class ObservedReplica:
     log_bytes: int = field(default=0, metadata=rule(minimum=0))
     # While its image is being pulled.
     pull: ObservedPull | None = field(default=None, metadata=omitted_by_default())
+    # Which bytes its image is (`image_digest.py`), once it has a container.
+    image_digest: str = field(default="", metadata=omitted_by_default(max_length=MAX_DIGEST_LENGTH))
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +339,8 @@ class NodeFacts:
     on_lease_end: str = field(
         default=str(DEFAULT_LEASE_END), metadata=omitted_by_default(max_length=16)
     )
+    # Reports the digest of its replicas' images, and runs the one that it is given.
+    pins_images: bool = field(default=False, metadata=omitted_by_default())
     # The roots of volumes that can be used now.
     volume_roots: tuple[OfferedRoot, ...] = field(
         default=(), metadata=omitted_by_default(max_length=MAX_ROOTS)

@@ -81,6 +81,11 @@ def read_image(text: str) -> ImageReference:
     return ImageReference(host, _in_library(host, segments), _tag(tag, digest), digest or "")
 
 
+def pinned_image(image: str, digest: str) -> str:
+    """The name of the same repository with this digest, whatever its tag or digest was."""
+    return f"{_split(image)[0]}@{digest}"
+
+
 def pattern_problem(pattern: str) -> Message:
     """Why the text is no pattern of images; NO_MESSAGE if it is one."""
     try:

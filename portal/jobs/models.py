@@ -298,6 +298,11 @@ class Replica(models.Model):
     writes it."""
     pull_moved_at = models.DateTimeField(null=True, blank=True, editable=False)
     """When that pull, or the fetch of its files, last came further."""
+    image_digest = models.CharField(
+        max_length=160, blank=True, default="", db_default="", editable=False
+    )
+    """Which bytes its image is, as `agents.contract.image_digest` writes it; empty until its node
+    says so. Of an attempt, that of rank 0 counts."""
     ready_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)

@@ -87,6 +87,7 @@ def an_observed(**fields):
             runtime=RuntimeKind.PROCESS,
             problems=("no fabric",),
             disk_mib=1_024,
+            pins_images=True,
             volume_roots=(
                 OfferedRoot("datasets", True, 10, 20, (VolumeSize("a", 1, 2, True, 3),)),
             ),
@@ -95,7 +96,9 @@ def an_observed(**fields):
         "slices": (ObservedSlice(**PLACE, uuid="MIG-1"),),
         "replicas": (
             ObservedReplica(id="r-1", job="j-1", state=ReplicaState.EXITED, exit_code=-9),
-            ObservedReplica(id="r-2", job="j-1", address="10.0.0.1", port=29_500),
+            ObservedReplica(
+                id="r-2", job="j-1", address="10.0.0.1", port=29_500, image_digest="id:7"
+            ),
             ObservedReplica(id="r-3", job="j-1", pull=ObservedPull(3, 12, 1 << 30, 8 << 30)),
         ),
         "problems": (SliceProblem(GPU, "s-2", "in_use", "slice at 0 is still in use"),),
