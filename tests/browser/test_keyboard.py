@@ -112,6 +112,7 @@ def test_a_job_is_asked_for_cancelled_and_asked_for_again(signed_in, stack):
     expect(title).to_contain_text("Cancelled")
 
 
+@pytest.mark.slow
 def test_an_alternative_is_taken(signed_in, stack):
     page = signed_in("wren")
     page.goto(f"{stack.url}/request/")
@@ -128,6 +129,7 @@ def test_an_alternative_is_taken(signed_in, stack):
     expect(page.get_by_label("Name", exact=True)).to_have_value("too-large")
 
 
+@pytest.mark.slow
 def test_the_list_is_filtered_and_the_filter_taken_away(signed_in, stack):
     sought = stack.submit(["true"], name="needle")
     page = signed_in("wren")

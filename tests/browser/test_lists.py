@@ -43,6 +43,7 @@ def test_a_member_reads_the_queue_without_the_names_of_others(signed_in):
     expect(queue).not_to_contain_text("a job of another project")
 
 
+@pytest.mark.slow
 def test_a_platform_admin_reads_whose_every_job_is(signed_in):
     page = signed_in("root")
     queue = page.locator("[data-part=queue]")
@@ -65,6 +66,7 @@ def test_a_project_admin_releases_and_holds_by_keyboard(signed_in):
     expect(page.get_by_role("link", name="Hold zebra")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_wrong_filters_say_what_to_do_and_keep_what_was_typed(signed_in, stack):
     page = signed_in("alice")
     page.goto(f"{stack.url}/jobs/")
@@ -103,6 +105,7 @@ def test_several_jobs_are_ended_by_keyboard_and_a_page_beside_it_hears_of_it(sig
     expect(line(watching, "sweep-2")).to_contain_text("Cancelled")
 
 
+@pytest.mark.slow
 def test_without_javascript_a_running_job_is_ended_after_saying_what_is_lost(signed_in, stack):
     page = signed_in("ada", java_script_enabled=False)
     page.goto(f"{stack.url}/jobs/?status=running")

@@ -189,9 +189,8 @@ def test_every_page_has_a_row():
     assert set(TABLE) == set(PAGES)
 
 
-@pytest.mark.parametrize(
-    "who", [ALICE, *(pytest.param(who, marks=pytest.mark.slow) for who in (PAUL, ADMIN))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("who", PEOPLE)
 def test_everybody_sees_what_is_theirs_and_nothing_else(browser, seeded_pages, who):
     page = signed_in(browser, seeded_pages, who)
     complaints: list[str] = []

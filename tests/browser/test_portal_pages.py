@@ -67,6 +67,7 @@ def test_a_request_becomes_a_result_before_ones_eyes(page, stack, tmp_path):
     expect(page.locator("#table")).to_contain_text("idle")
 
 
+@pytest.mark.slow
 def test_what_runs_is_seen_on_the_map_and_can_be_stopped(page, stack):
     watching = page.context.new_page()
     watching.goto(f"{stack.url}/cluster/")

@@ -60,6 +60,7 @@ def test_the_palette_finds_a_job_and_opens_it_by_keyboard(signed_in, stack):
     assert re.match(r"○ Queued · J-\d+ sweep-\d · Tessera", page.title())
 
 
+@pytest.mark.slow
 def test_escape_closes_it_and_the_focus_returns(signed_in):
     page = signed_in("alice")
     link = page.get_by_role("link", name="Search", exact=True)
@@ -71,6 +72,7 @@ def test_escape_closes_it_and_the_focus_returns(signed_in):
     expect(link).to_be_focused()
 
 
+@pytest.mark.slow
 def test_what_is_not_an_option_is_searched_on_the_page(signed_in, stack):
     page = signed_in("alice")
     page.keyboard.press("/")
@@ -81,6 +83,7 @@ def test_what_is_not_an_option_is_searched_on_the_page(signed_in, stack):
     expect(page.get_by_role("heading", level=1)).to_contain_text("Nothing matches")
 
 
+@pytest.mark.slow
 def test_keys_of_one_letter_are_listed_and_can_be_switched_off(signed_in, stack):
     page = signed_in("alice")
     page.keyboard.press("?")
@@ -108,6 +111,7 @@ def test_keys_of_one_letter_are_listed_and_can_be_switched_off(signed_in, stack)
     expect(page.locator("#palette")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_without_scripts_the_search_is_a_page(signed_in, stack):
     page = signed_in("alice", java_script_enabled=False)
     page.get_by_role("link", name="Search", exact=True).click()

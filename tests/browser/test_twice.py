@@ -32,6 +32,7 @@ def jobs(stack, name: str) -> list[str]:
     return [job["id"] for job in stack.call("GET", f"/jobs?name={name}")["results"]]
 
 
+@pytest.mark.slow
 def test_two_fast_clicks_make_one_job(page, stack):
     fill(page, "impatient")
     page.get_by_role("button", name="Submit and start").first.dblclick()
@@ -40,6 +41,7 @@ def test_two_fast_clicks_make_one_job(page, stack):
     stack.until_status(jobs(stack, "impatient")[0], "succeeded")
 
 
+@pytest.mark.slow
 def test_back_and_the_same_again_leads_to_the_job_that_is_there(page, stack):
     fill(page, "went-back")
     page.get_by_role("button", name="Submit and start").first.click()

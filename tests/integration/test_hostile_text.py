@@ -80,6 +80,7 @@ def send(client: Client, path: str, form: Form, field: str, value: str) -> tuple
     return answer.status_code, text.decode()
 
 
+@pytest.mark.slow
 def test_no_field_of_any_page_lets_words_do_harm(world):
     client = signed_in(world)
     fields = forms(client, world)

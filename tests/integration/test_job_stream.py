@@ -199,6 +199,7 @@ def test_a_log_that_ran_ahead_is_taken_up_at_its_end_and_says_what_is_left_out(
     assert reader.lines[-1] == (0, "line 40000")
 
 
+@pytest.mark.slow
 def test_what_came_while_one_was_away_comes_in_several_events_without_a_gap(olga, running):
     write(running, "".join(f"line {n}\n" for n in range(30_000)))
     reader = Reader(olga, running)

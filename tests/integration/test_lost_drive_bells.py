@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from django.db import transaction
 from django.utils import timezone
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from agents.contract.codec import encode
@@ -30,6 +30,7 @@ from scheduler.core.model.states import JobStatus, NodeStatus
 from scheduler.sites.registry import own_nodes
 from scheduler.tasks import plan_once
 from scheduler.unsettled import SWEEPS_A_ROUND, nodes_in_turn, unsettled_nodes
+from tests.support.examples import examples
 from tests.support.rows import HonestNode, a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db
@@ -329,12 +330,7 @@ STEPS += ["allow", "add_gpu"]
     steps=st.lists(st.sampled_from([*STEPS, "submit", "settle", "plan", "obey"]), max_size=14),
     seed=st.integers(0, 1_000),
 )
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    deadline=None,
-    derandomize=True,
-    max_examples=60,
-)
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_happens_a_node_that_lags_is_found(steps, seed):
     with transaction.atomic():
         story = Story(Random(seed))

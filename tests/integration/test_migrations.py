@@ -14,6 +14,7 @@ def test_no_migration_is_missing(capsys):
         pytest.fail(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_allocations_keep_rows_and_content_types_when_their_app_changes():
     assert_allocations_move_and_stay()

@@ -69,6 +69,7 @@ def _followed(
         yield f"{page}: nothing is called {place} on {there}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("readers", "least"),
     [(("admin",), 0.9), pytest.param(("alice", "paul"), 0.5, marks=pytest.mark.slow)],

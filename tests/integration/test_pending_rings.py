@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from portal.leases.claims import RowClaim
@@ -13,6 +13,7 @@ from portal.leases.models import TaskLease
 from portal.live import bell, pending
 from portal.live.bell import ring_drive, ring_plan
 from scheduler import tasks
+from tests.support.examples import examples
 from tests.support.rows import a_node
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -136,12 +137,7 @@ STEPS = st.lists(st.sampled_from(["commit", "work"]), max_size=3)
 
 
 @given(data=st.data())
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    deadline=None,
-    derandomize=True,
-    max_examples=40,
-)
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_ring_is_lost_wherever_it_falls(monkeypatch, data):
     """Between any two steps of a worker, others commit and ring, and other workers take tasks. Once
     the queue is empty, the last pass has read the last commit: without any sweep."""

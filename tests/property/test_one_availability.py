@@ -102,6 +102,7 @@ def is_the_planners_answer(snapshot, counted, policy, draw) -> None:
             )
 
 
+@pytest.mark.slow
 @examples(FIRST_WORLDS)
 @given(world=worlds(with_quotas=False), data=st.data())
 def test_without_a_queue_as_many_of_each_kind_start_as_are_counted(world, data):

@@ -37,6 +37,7 @@ def connect(stack: Stack, seconds: float = 60) -> socket.socket:
     return socket.create_connection(("127.0.0.1", stack.port), timeout=seconds)
 
 
+@pytest.mark.slow
 def test_it_serves_as_before_while_it_reports_that_it_drains(web):
     stack = web(drain_seconds=600)
     process = stack.running["web"]
@@ -67,6 +68,7 @@ def test_a_request_on_a_connection_made_before_the_door_closed_is_served(web):
     assert process.wait(300) in (0, -signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_a_stream_ends_when_its_process_refuses_connections(web):
     """So a proxy takes it to another process at once, and does not wait for this one first."""
     stack = web(drain_seconds=0)
@@ -83,6 +85,7 @@ def test_a_stream_ends_when_its_process_refuses_connections(web):
     assert pause < 1000
 
 
+@pytest.mark.slow
 def test_a_connection_after_the_door_closed_is_never_made(web):
     """So a proxy, which has sent nothing on it, may take another web process for any request."""
     stack = web(drain_seconds=0)

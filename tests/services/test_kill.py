@@ -48,6 +48,7 @@ def instances(stack: Stack) -> int:
     return sum(state.read_text().count('"MIG-') for state in states)
 
 
+@pytest.mark.slow
 def test_an_agent_killed_while_its_job_runs_adopts_it(stack, tmp_path):
     job = stack.submit(program(tmp_path), replicas=2, topology="any")
     stack.until_status(job, "running")
@@ -64,6 +65,7 @@ def test_an_agent_killed_while_its_job_runs_adopts_it(stack, tmp_path):
     assert len(seen["attempts"]) == 1
 
 
+@pytest.mark.slow
 def test_a_job_that_ends_while_its_agent_is_dead_is_still_told(stack, tmp_path):
     job = stack.submit(program(tmp_path))
     stack.until_status(job, "running")

@@ -183,6 +183,7 @@ def test_tessera_accepts_more_than_first_fit_and_a_move_more_again():
     assert still + 2 < lazy < accepted("tessera", 1)
 
 
+@pytest.mark.slow
 def test_with_one_move_a_placement_as_much_is_taken_as_by_packing_all_anew():
     """Half a point less at most, in the mean of the seeds: the aim."""
     for name in ("large", "bimodal"):
