@@ -150,6 +150,10 @@ class Job(models.Model):
             ),
             # For names that begin with a word, whatever the database's collation.
             models.Index(fields=("name",), name="job_name", opclasses=("varchar_pattern_ops",)),
+            # What ends next, and what becomes free until when.
+            models.Index(
+                fields=("deadline_at", "id"), condition=Q(status="running"), name="job_running_end"
+            ),
             # Few are retries.
             models.Index(
                 fields=("resumes",), condition=Q(resumes__isnull=False), name="job_resumes"

@@ -11,8 +11,8 @@ from datetime import datetime
 
 from agents.contract.boards import Board
 from portal.database.intervals import SECOND
-from portal.inventory.boards import cluster_boards
 from portal.jobs.models import Job
+from portal.planning.inventory_view import current_inventory
 from scheduler.core.devices.options import device_options
 from scheduler.core.model.policy import Policy
 from scheduler.core.request import parse_stored_request
@@ -41,8 +41,8 @@ class OrderFactors:
 
 
 def order_factors(jobs: Sequence[Job], policy: Policy, now: datetime) -> dict[int, OrderFactors]:
-    """By job id. One query."""
-    units = _units(jobs, cluster_boards())
+    """By job id. One query, and two more where the inventory has changed."""
+    units = _units(jobs, current_inventory().capacity.boards)
     return {
         job.pk: OrderFactors(
             units=units[job.pk],

@@ -53,7 +53,8 @@ def queue_in_order() -> QuerySet[Job]:
 def queue_counts(user: User) -> QueueCounts:
     """Two queries: by status, and the user's own."""
     rows = Job.objects.filter(status__in=[*WAITING, *ALLOCATED]).order_by()
-    by_status = dict(rows.values_list("status").annotate(count=Count("id")))
+    # Of rows and not of ids: an index then answers alone.
+    by_status = dict(rows.values_list("status").annotate(count=Count("*")))
     mine = Job.objects.waiting().filter(owner=user)
     own = mine.aggregate(count=Count("id"), first=Min("position"))
     return QueueCounts(
