@@ -6,7 +6,7 @@ from typing import Any
 from agents.contract.environment import is_barred_from_images
 from agents.runtime.base import RuntimeFailure
 
-CODE = "image_env"
+CODE, NO_PROGRAM = "image_env", "image_program"
 
 
 def image_env_refusal(env: Iterable[str], ours: Collection[str]) -> str:
@@ -30,9 +30,13 @@ def image_env_refusal(env: Iterable[str], ours: Collection[str]) -> str:
 
 
 def image_program(attrs: dict[str, Any], arguments: list[str]) -> list[str]:
-    """The image's entrypoint with these arguments, or with its own if there are none. Pure."""
+    """The image's entrypoint with these arguments, or with its own if there are none. Pure. Raises
+    RuntimeFailure(image_program) if that is no program."""
     config = attrs.get("Config") or {}
-    return [*(config.get("Entrypoint") or ()), *(arguments or config.get("Cmd") or ())]
+    words = [*(config.get("Entrypoint") or ()), *(arguments or config.get("Cmd") or ())]
+    if not words:
+        raise RuntimeFailure(NO_PROGRAM, "the image has no program of its own: write a command")
+    return words
 
 
 def image_folder(attrs: dict[str, Any]) -> str:

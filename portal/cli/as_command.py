@@ -17,14 +17,19 @@ def as_command(request: Mapping[str, Any]) -> str:
     """A request as one shell line that is safe to paste. Fields that it leaves out get the defaults
     of `tessera submit`; a variable whose value is None is passed on."""
     words = [word for flag in _flags(request) for word in flag]
-    return shlex.join(["tessera", "submit", *words, "--", *map(str, request["command"])])
+    return shlex.join(["tessera", "submit", *words, *_command(request)])
 
 
 def as_command_lines(request: Mapping[str, Any]) -> str:
     """The same, a line for each flag."""
-    flags = [shlex.join(flag) for flag in _flags(request)]
-    command = shlex.join(map(str, request["command"]))
-    return " \\\n  ".join(["tessera submit", *flags, f"-- {command}"])
+    parts = filter(None, [*_flags(request), _command(request)])
+    return " \\\n  ".join(["tessera submit", *map(shlex.join, parts)])
+
+
+def _command(request: Mapping[str, Any]) -> list[str]:
+    """Empty for an image's own program."""
+    words = [str(word) for word in request["command"]]
+    return ["--", *words] if words else []
 
 
 def _flags(request: Mapping[str, Any]) -> Iterator[list[str]]:

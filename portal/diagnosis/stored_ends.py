@@ -28,6 +28,7 @@ NODE_CODES: dict[str, FailureCause] = {
     "cdi_failed": FailureCause.ENGINE,
     "policy": FailureCause.NODE_REFUSAL,
     "image_env": FailureCause.NODE_REFUSAL,
+    "image_program": FailureCause.COMMAND_MISSING,
     "backend": FailureCause.NODE_REFUSAL,
     "processes": FailureCause.NODE_REFUSAL,
     "unreadable": FailureCause.NODE_REFUSAL,

@@ -234,3 +234,29 @@ def test_other_jobs_go_on_beside_one_that_no_agent_can_launch(olga, team):
         first.pk: JobStatus.QUEUED,
         second.pk: JobStatus.RUNNING,
     }
+
+
+def test_an_image_runs_its_own_program_without_a_command_from_wherever_it_is_asked_for(
+    olga, team, rest, page, tmp_path
+):
+    node = a_node("n1", gpus=4)
+    node.launchers = ("none", "entrypoint")
+    node.report()
+    body = a_request(team, launcher="entrypoint")
+    del body["command"]
+    assert rest.post("/api/v1/jobs", body, format="json").status_code == 201
+    form = a_form(command="", launcher="entrypoint")
+    assert "tessera submit" in page.post("/request/preview", form).content.decode()
+    assert page.post("/request/", form).status_code == 302
+    words = ("submit", "--image", "quay.io/own/server:1", "--launcher", "entrypoint", "--gpus", "1")
+    assert Person(olga, tmp_path)(*words).exit_code == 0
+    jobs = Job.objects.order_by("pk")
+    assert [job.request["command"] for job in jobs] == [[]] * 3
+    assert jobs[2].name == "server"
+    shown = unescape(page.get(f"/jobs/{jobs[0].label}/").content.decode())
+    assert "The image's own program" in shown
+    settle(node)
+    assert {replica.command for replica in node.desired.replicas} == {()}
+    # No other launcher has a program then.
+    error = error_of(rest.post("/api/v1/jobs", body | {"launcher": "none"}, format="json"))
+    assert (error["field"], error["code"]) == ("command", "missing")

@@ -34,7 +34,7 @@ from portal.cli.request_builder import (
     read_request_file,
     read_request_stream,
 )
-from portal.cli.sbatch import is_script
+from portal.cli.sbatch import is_script, job_name
 from portal.cli.text import single_line
 from scheduler.core.request_fields import SPELLINGS
 
@@ -177,6 +177,9 @@ def _completed(cli: CliContext, body: dict[str, Any]) -> dict[str, Any]:
         body["project"] = _default_project(cli)
     if "image" not in body and (image := cli.env.get("TESSERA_IMAGE")):
         body["image"] = image
+    if "name" not in body and body.get("image"):
+        # As for a request without a command: its image says best what it is.
+        body["name"] = job_name(str(body["image"]).rpartition("/")[2].partition(":")[0])
     return body
 
 

@@ -119,10 +119,8 @@ def _written(field: RequestField, value: Any, fields: Mapping[str, Any]) -> str:
 
 
 def _command(text: str, errors: dict[str, str]) -> list[str]:
-    if not text:
-        errors["command"] = _("write a command, such as python train.py")
     try:
-        return shlex.split(text) or ["?"]
+        return shlex.split(text)
     except ValueError:
         errors["command"] = _("a quotation mark is not closed")
         return ["?"]

@@ -24,6 +24,7 @@ NODE_MESSAGES: dict[str, Promise] = {
     "gpu_lost": gettext_lazy("The driver has lost the GPU"),
     "illegal_layout": gettext_lazy("The GPU cannot have these slices together"),
     "image_env": gettext_lazy("The image sets a variable that Tessera sets"),
+    "image_program": gettext_lazy("The image has no program of its own"),
     "image_pull": gettext_lazy("The image cannot be pulled"),
     "in_use": gettext_lazy("The GPU is still in use"),
     "insufficient_resources": gettext_lazy("The GPU has not enough room"),

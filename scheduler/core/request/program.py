@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from agents.contract.documents import LauncherName
 from agents.contract.environment import is_environment_name, is_reserved
 from agents.contract.image_reference import ImageReferenceError, is_image_allowed, read_image
 from agents.contract.message import Message
+from agents.launchers.registry import LAUNCHERS
 from scheduler.core.request.values import ProblemCode, Refuse
 
 # In place of the values of variables, for readers of a job who may not read them.
@@ -40,8 +42,8 @@ def read_image_name(value: Any, allow: Sequence[str] | None, refuse: Refuse) -> 
 
 
 def read_command(value: Any, refuse: Refuse) -> tuple[str, ...]:
-    """The words of a command."""
-    if not isinstance(value, list) or not value:
+    """The words of a command; none for an image's own program."""
+    if not isinstance(value, list):
         sentence = Message('write a list of words, such as ["python", "train.py"]')
         refuse("command", ProblemCode.TYPE, sentence)
         return ()
@@ -55,6 +57,16 @@ def read_command(value: Any, refuse: Refuse) -> tuple[str, ...]:
             sentence = Message("no NUL character, and at most %(n)s characters", n=MAX_WORD)
             refuse(f"command.{index}", ProblemCode.VALUE, sentence)
     return tuple(str(word) for word in value)
+
+
+def require_command(value: Any, launcher: LauncherName, refuse: Refuse) -> None:
+    """`value`: as it was given. Only an image's own program needs no command."""
+    if value in (None, []) and not LAUNCHERS[launcher].keeps_entrypoint:
+        sentence = (
+            "write a command, such as python train.py; without one, launcher entrypoint runs the "
+            "image's own program"
+        )
+        refuse("command", ProblemCode.MISSING, sentence)
 
 
 def read_code(value: Any, refuse: Refuse) -> str:

@@ -18,7 +18,13 @@ from scheduler.core.request.choices import CHOICES
 from scheduler.core.request.conditions import read_after, read_begin, read_node_labels, read_notify
 from scheduler.core.request.device import read_device
 from scheduler.core.request.placeholders import refuse_unknown_placeholders
-from scheduler.core.request.program import read_code, read_command, read_env, read_image_name
+from scheduler.core.request.program import (
+    read_code,
+    read_command,
+    read_env,
+    read_image_name,
+    require_command,
+)
 from scheduler.core.request.quantities import (
     read_cpu_milli,
     read_disk_mib,
@@ -102,6 +108,7 @@ class RequestReader:
         for field in FIELDS:
             if field.attribute:
                 self.values[field.attribute] = self._read(field)
+        require_command(self.data.get("command"), self.values["launcher"], self.refuse)
         self._refuse_nested()
         self._refuse_placeholders()
         self.values["begin_at"], self.values["begin_in"] = self._begin()
@@ -216,7 +223,7 @@ class RequestReader:
         return read_image_name(value, allow, self.refuse)
 
     def _command(self) -> tuple[str, ...]:
-        value = self._given("command")
+        value = self.data.get("command")
         return () if value is None else read_command(value, self.refuse)
 
     def _time_limit(self) -> int:

@@ -42,6 +42,8 @@ class DefaultRule(StrEnum):
     """The source of a default that is no constant."""
 
     REQUIRED = "required"
+    IMAGE_PROGRAM = "image_program"
+    """The image's own program under a launcher that keeps it; else the field is required."""
     HOST_SHARE = "host_share"
     """The device's share of the node."""
     HALF_MEMORY = "half_memory"
@@ -56,6 +58,7 @@ class DefaultRule(StrEnum):
 
 # The rules in words; the help of a required field has none.
 RULE_HELP = {
+    DefaultRule.IMAGE_PROGRAM: "the image's own program under launcher entrypoint, else required",
     DefaultRule.HOST_SHARE: "the device's share of the node",
     DefaultRule.HALF_MEMORY: "half of the memory",
     DefaultRule.POLICY: "set by the installation",

@@ -49,7 +49,7 @@ FIELDS: tuple[RequestField, ...] = (
     RequestField(
         *("command", FieldKind.COMMAND, _WHAT, "Command"),
         "Quoted as in a shell, but run without one. For a pipe, write sh -c '…'.",
-        default=_REQUIRED,
+        default=DefaultRule.IMAGE_PROGRAM,
         attribute="command",
     ),
     RequestField(

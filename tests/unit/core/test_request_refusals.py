@@ -59,7 +59,8 @@ BAD = {
         "busybox2 is not allowed",
     ),
     "command is a text": ({"command": "python sum.py"}, "command", ProblemCode.TYPE, WORDS),
-    "command is empty": ({"command": []}, "command", ProblemCode.TYPE, WORDS),
+    "command is empty": ({"command": []}, "command", ProblemCode.MISSING, "entrypoint runs"),
+    "command is null": ({"command": None}, "command", ProblemCode.MISSING, "write a command"),
     "command is an object": ({"command": {"0": "sh"}}, "command", ProblemCode.TYPE, WORDS),
     "command has a number": ({"command": ["sleep", 5]}, "command.1", ProblemCode.TYPE, "in quotes"),
     "command has a null": ({"command": [None]}, "command.0", ProblemCode.TYPE, "in quotes"),
@@ -269,7 +270,7 @@ def test_the_names_of_answers_are_read_with_their_unit():
     assert read.limit_is_chosen
 
 
-@pytest.mark.parametrize("field", ["project", "name", "image", "command", "device"])
+@pytest.mark.parametrize("field", ["project", "name", "image", "device"])
 def test_a_field_that_must_be_there_is_named_when_it_is_missing(field):
     (error,) = problems({k: v for k, v in GOOD.items() if k != field})
     assert (error.field, error.code) == (field, ProblemCode.MISSING)
