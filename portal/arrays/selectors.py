@@ -8,6 +8,7 @@ from django.db.models import Count, Q
 
 from portal.accounts.models import User
 from portal.arrays.models import ARRAY_LABEL, JobArray
+from portal.database.kept_queries import KeptSelect, ListOf
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
@@ -71,25 +72,34 @@ def members_of(array: JobArray) -> JobQuerySet[Job]:
 
 
 def arrays_of(jobs: Collection[Job]) -> dict[int, JobArray]:
-    """By key: the arrays that these rows stand for in a list. No query if there are none."""
+    """By key: the arrays that these rows stand for in a list, without their requests. No query if
+    there are none."""
     keys = {job.array_id for job in jobs if job.is_array_row and job.array_id}
-    return JobArray.objects.in_bulk(keys) if keys else {}
+    return JobArray.objects.defer("request").in_bulk(keys) if keys else {}
 
 
 def member_counts(arrays: Collection[int]) -> dict[int, MemberCounts]:
     """By key of the array. One query, none if there are no arrays."""
     if not arrays:
         return {}
-    rows = Job.objects.filter(array__in=arrays, array_index__isnull=False).order_by()
+    counted = {
+        array: MemberCounts(**dict(zip(STATES, numbers, strict=True)))
+        for array, *numbers in _COUNTS.rows(list(arrays))
+    }
+    return {key: counted.get(key, MemberCounts()) for key in arrays}
+
+
+def _counts_of(arrays: Any) -> Any:
+    """The key of each array, and how many of its members are in each of STATES."""
+    rows = Job.objects.filter(array__pk__in=arrays, array_index__isnull=False).order_by()
     sums = {
         name: Count("pk", filter=Q(status__in=values_of(statuses)))
         for name, statuses in STATES.items()
     }
-    counted = {
-        array: MemberCounts(**dict(zip(sums, numbers, strict=True)))
-        for array, *numbers in rows.values_list("array").annotate(**sums)
-    }
-    return {key: counted.get(key, MemberCounts()) for key in arrays}
+    return rows.values_list("array").annotate(**sums)
+
+
+_COUNTS: KeptSelect[tuple[int, ...]] = KeptSelect(_counts_of, ListOf(JobArray._meta.pk))
 
 
 def member_parameters(array: JobArray) -> dict[int, Mapping[str, str]]:

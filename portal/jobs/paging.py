@@ -8,10 +8,15 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from portal.database.kept_queries import KeptSelect, ListOf
 from portal.jobs.models import Job
 
 SIZE = 50
 MARK = "~"
+_FULL: KeptSelect[Job] = KeptSelect(
+    lambda keys: Job.objects.filter(pk__in=keys).select_related("project", "owner").order_by(),
+    ListOf(Job._meta.pk),
+)
 # 18 digits fit every database's bigint.
 DIGITS = 18
 
@@ -61,7 +66,7 @@ def _columns(rows: QuerySet[Job], order: tuple[str, ...]) -> list[str]:
 
 def _full_rows(rows: list[Job]) -> list[Job]:
     """The same jobs with all their columns, in the same order. One query."""
-    found = Job.objects.select_related("project", "owner").in_bulk([job.pk for job in rows])
+    found = {job.pk: job for job in _FULL.rows([job.pk for job in rows])}
     return [found[job.pk] for job in rows if job.pk in found]
 
 

@@ -19,6 +19,7 @@ from django.http import QueryDict  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from portal.accounts.models import User  # noqa: E402
+from portal.accounts.selectors import memberships_of  # noqa: E402
 from portal.demo.scale import ClusterSize  # noqa: E402
 from portal.jobs.models import Job, Replica  # noqa: E402
 from portal.live.bell import ring  # noqa: E402
@@ -44,7 +45,7 @@ def seed() -> None:
     streams = []
     for job in followed():
         cookie = cookie_of(job.owner)
-        listed = job_list_context(job.owner, QueryDict())["stream"]
+        listed = job_list_context(job.owner, QueryDict(), memberships_of(job.owner))["stream"]
         paths = (f"/jobs/{job.label}/stream?tab=logs", listed, "/queue/stream", "/cluster/stream")
         streams.append([(path, cookie) for path in paths])
     # First one of each reader, then the next of each.

@@ -1,6 +1,6 @@
 """The template context of the Jobs page: the matching jobs, their counts, and the filters."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -12,7 +12,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from portal.accounts.models import User
+from portal.accounts.models import Membership, Role, User
 from portal.accounts.selectors import projects_of
 from portal.arrays.models import JobArray
 from portal.arrays.selectors import MemberCounts, arrays_of, member_counts
@@ -71,11 +71,13 @@ def job_filters(user: User, query: QueryDict) -> JobFilters:
     return JobFilters(query, jobs_visible_to(user), user=user)
 
 
-def job_list_context(user: User, query: QueryDict) -> dict[str, Any]:
-    """Everything that the page shows, in a fixed number of queries."""
+def job_list_context(
+    user: User, query: QueryDict, memberships: Sequence[Membership]
+) -> dict[str, Any]:
+    """Everything that the page shows, in a fixed number of queries. `memberships`: the user's."""
     filters = job_filters(user, query)
     counts = _counts(filters.matching)
-    choices = _choices(user)
+    choices = _choices(user, memberships)
     page = Page([]) if filters.errors else _page(filters, query)
     kept = hidden_fields(filters)
     return {
@@ -93,7 +95,7 @@ def job_list_context(user: User, query: QueryDict) -> dict[str, Any]:
         "query": list_query(kept),
         "causes": _cause_links(filters),
         "stream": _stream(page.rows, kept),
-        "may_cancel": _may_cancel(user, page.rows),
+        "may_cancel": _may_cancel(user, memberships, page.rows),
         "arrays": {} if filters.data.get("array") else listed_arrays(page.rows),
     }
 
@@ -167,13 +169,16 @@ def count_title(counts: JobCounts) -> str:
     return ngettext("%(n)s job", "%(n)s jobs", counts.total) % {"n": f"{counts.total:,}"}
 
 
-def _choices(user: User) -> dict[str, Choices]:
-    slugs = projects_of(user).prefetch_related(None).values_list("slug", flat=True)
+def _choices(user: User, memberships: Sequence[Membership]) -> dict[str, Choices]:
+    slugs = [each.project.slug for each in memberships]
+    if user.is_platform_admin:
+        projects = projects_of(user).prefetch_related(None).order_by("slug")
+        slugs = list(projects.values_list("slug", flat=True))
     return {
         "status": _choices_of(BADGES),
         "reason": _choices_of(REASONS),
         "cause": [(str(cause), cause_label(cause)) for cause in FailureCause],
-        "project": [(slug, slug) for slug in slugs.order_by("slug")],
+        "project": [(slug, slug) for slug in slugs],
         "kind": [(kind, KIND_LABELS[kind]) for kind in KINDS],
         "order": [(order, ORDER_LABELS[order]) for order in ORDERS],
     }
@@ -221,8 +226,9 @@ def _stream(rows: list[Job], kept: list[tuple[str, str]]) -> str:
     return f"{reverse('web:jobs_stream')}?{urlencode(shown + kept)}"
 
 
-def _may_cancel(user: User, rows: list[Job]) -> set[int]:
-    right = cancel_permission(user)
+def _may_cancel(user: User, memberships: Sequence[Membership], rows: list[Job]) -> set[int]:
+    administered = {each.project_id for each in memberships if each.role == Role.ADMIN}
+    right = cancel_permission(user, administered)
     over = {*JOB_FINAL, "stopping"}
     return {
         job.pk for job in rows if job.status not in over and not job.is_array_row and right(job)

@@ -14,13 +14,15 @@ from portal.jobs.bulk_cancel import MAX_JOBS, CancelSelection, cancel_selection,
 from portal.jobs.filters import hidden_fields
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.jobs.context import job_filters, job_list_context, list_query
-from portal.web.project_choice import follows_project_choice
+from portal.web.project_choice import follows_project_choice, project_choice
 
 
 @login_required
 @follows_project_choice
 def jobs(request: AuthenticatedHttpRequest) -> HttpResponse:
-    return render(request, "web/jobs.html", job_list_context(request.user, request.GET))
+    memberships = project_choice(request).memberships
+    context = job_list_context(request.user, request.GET, memberships)
+    return render(request, "web/jobs.html", context)
 
 
 @login_required

@@ -65,9 +65,12 @@ def node_badge(node: Node) -> SafeString:
 
 
 def as_status(badge: labels.Badge) -> SafeString:
-    return format_html(
-        '<span class="status {}">{}{}</span>', badge.cls, icon(badge.icon), badge.word
-    )
+    return _status(badge.cls, badge.icon, str(badge.word))
+
+
+@lru_cache(512)
+def _status(cls: str, sign: str, word: str) -> SafeString:
+    return format_html('<span class="status {}">{}{}</span>', cls, icon(sign), word)
 
 
 @register.simple_tag

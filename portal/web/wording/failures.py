@@ -8,10 +8,12 @@ from portal.jobs.failure_causes import FailureCause
 from portal.jobs.models import Job
 from portal.web.wording.messages import stored_text
 
+CAUSES = frozenset(map(str, FailureCause))
+
 
 def cause_label(code: str) -> str:
     """A few words for a cause; a code of another version is shown as it is."""
-    return gettext(FailureCause(code).label) if code in list(FailureCause) else code
+    return gettext(FailureCause(code).label) if code in CAUSES else code
 
 
 def failure_headline(job: Job) -> str:

@@ -10,10 +10,12 @@ zone are in the element's title, and the machine's form in its `datetime`.
 """
 
 from datetime import date, datetime, timedelta
+from functools import lru_cache
 
 from django.utils import dateformat, timezone
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from agents.contract.moments import replace_moments
@@ -90,7 +92,13 @@ def clock_text(local: datetime, *, seconds: bool = False) -> str:
 def date_text(day: date) -> str:
     """ "22 Nov", with the year where it is not this one."""
     is_this_year = day.year == timezone.localdate().year
-    return dateformat.format(day, _("j M") if is_this_year else _("j M Y"))
+    return _day_as(day, _("j M") if is_this_year else _("j M Y"), get_language())
+
+
+@lru_cache(maxsize=1_000)
+def _day_as(day: date, pattern: str, language: str | None) -> str:
+    """Kept, as the rows of a list are of few days. `language`: that of the name of the month."""
+    return dateformat.format(day, pattern)
 
 
 def offset_text(local: datetime) -> str:
@@ -103,8 +111,9 @@ def offset_text(local: datetime) -> str:
 
 def time_element(at: datetime, words: str, note: str = "") -> SafeString:
     """A `<time>` element with these words for the moment; `note` is added to its title."""
-    machine = timezone.localtime(at).isoformat(timespec="seconds")
-    title = f"{full_text(at)}, {note}" if note else full_text(at)
+    local = timezone.localtime(at)
+    machine, title = local.isoformat(timespec="seconds"), full_text(local)
+    title = f"{title}, {note}" if note else title
     return format_html('<time datetime="{}" title="{}">{}</time>', machine, title, words)
 
 
