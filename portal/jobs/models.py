@@ -77,9 +77,14 @@ class Job(models.Model):
     preemptible = models.BooleanField(default=False, editable=False)
     begin_at = models.DateTimeField(null=True, blank=True, editable=False)
     after = models.ManyToManyField(
-        "self", symmetrical=False, related_name="followers", blank=True, editable=False
+        "self",
+        symmetrical=False,
+        through="Dependency",
+        related_name="followers",
+        blank=True,
+        editable=False,
     )
-    """Jobs that must succeed first."""
+    """Jobs that must end first."""
     hold_owner = models.CharField(
         max_length=150, blank=True, default="", editable=False, db_column="held_by"
     )
@@ -175,6 +180,23 @@ class Job(models.Model):
 
 OWN_NODES = "own-nodes"
 """The site of Tessera's own nodes."""
+
+
+class Dependency(models.Model):
+    """One job that starts after the end of another."""
+
+    from_job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="dependencies")
+    to_job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="dependants")
+    """That ends first."""
+    requires_success = models.BooleanField(default=True, db_default=True)
+    """Whether it has to succeed; else any end is enough."""
+
+    class Meta:
+        db_table = "jobs_job_after"
+        unique_together = (("from_job", "to_job"),)
+
+    def __str__(self) -> str:
+        return f"J-{self.from_job_id} after J-{self.to_job_id}"
 
 
 class Attempt(models.Model):
