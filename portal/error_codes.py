@@ -77,6 +77,7 @@ class ErrorCode(StrEnum):
     PROJECT_UNKNOWN = "project_unknown"
     RANGE_BEYOND_END = "range_beyond_end"
     REASON_MISSING = "reason_missing"
+    REGISTRY_INVALID = "registry_invalid"
     REQUEST_INVALID = "request_invalid"
     REQUEST_UNREADABLE = "request_unreadable"
     ROLE_INVALID = "role_invalid"
@@ -190,6 +191,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.PROJECT_UNKNOWN: ErrorKind(400, "Unknown project"),
     ErrorCode.RANGE_BEYOND_END: ErrorKind(416, "Range not satisfiable"),
     ErrorCode.REASON_MISSING: ErrorKind(400, "Reason required"),
+    ErrorCode.REGISTRY_INVALID: ErrorKind(400, "Invalid registry credential"),
     ErrorCode.REQUEST_INVALID: ErrorKind(400, "Invalid job request"),
     ErrorCode.REQUEST_UNREADABLE: ErrorKind(400, "Unreadable job request"),
     ErrorCode.ROLE_INVALID: ErrorKind(400, "Invalid role"),

@@ -30,6 +30,8 @@ class PullCredentialResponse:
     """The credential of the replica's project for the registry of its image, if it has one."""
 
     credential: RegistryCredential | None = None
+    # The registry, if the portal cannot read the credential that it has.
+    unreadable: str = field(default="", metadata=rule(max_length=MAX_REGISTRY_LENGTH))
 
 
 def read_registry(text: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agents.contract.documents import DesiredReplica, RuntimeKind
 from agents.contract.job_secrets import SecretForm, SecretsResponse
-from agents.contract.registries import RegistryCredential
+from agents.contract.registries import PullCredentialResponse, RegistryCredential
 from agents.job_secrets.memory import FILES, SCRIPT, NoMemoryFolder, SecretMemory
 from agents.job_secrets.redaction import LogRedaction, ReadLog, WholeRedaction
 from agents.runtime.base import RuntimeFailure
@@ -22,7 +22,7 @@ SHELL = "/bin/sh"
 FetchSecrets = Callable[[str], SecretsResponse]
 """Ask the portal for the secrets of a replica. Raises SecretsAway."""
 
-FetchCredential = Callable[[str], RegistryCredential | None]
+FetchCredential = Callable[[str], PullCredentialResponse]
 """Ask the portal for the credential of a replica's image. Raises SecretsAway."""
 
 
@@ -30,8 +30,9 @@ class SecretsAway(Exception):
     """The portal does not answer now: the next round asks again."""
 
 
-def no_credential(replica: str) -> None:
+def no_credential(replica: str) -> PullCredentialResponse:
     """Where there is no portal to ask: images are pulled as the machine may pull them."""
+    return PullCredentialResponse()
 
 
 class ReplicaSecrets:
@@ -76,14 +77,22 @@ class ReplicaSecrets:
 
     def pull_credential(self, replica: DesiredReplica) -> RegistryCredential | None:
         """What signs the pull of its image in to the registry; None if its project has no
-        credential for it. Asked for once, until `deliver`. Raises SecretsAway."""
+        credential for it. Asked for once, until `deliver`.
+
+        Raises SecretsAway, and RuntimeFailure if the portal cannot read it."""
         with self._lock:
             if replica.id in self._credentials:
                 return self._credentials[replica.id]
-        found = self._fetch_credential(replica.id)
+        answer = self._fetch_credential(replica.id)
+        if answer.unreadable:
+            sentence = (
+                f"the portal's key was changed, and it cannot read the credential of the registry"
+                f" {answer.unreadable}: set it again"
+            )
+            raise RuntimeFailure("credential_unreadable", sentence)
         with self._lock:
-            self._credentials[replica.id] = found
-        return found
+            self._credentials[replica.id] = answer.credential
+        return answer.credential
 
     def grant(
         self, provider: GrantProvider, kind: RuntimeKind

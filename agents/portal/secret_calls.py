@@ -2,7 +2,7 @@
 
 from agents.contract.errors import ContractError
 from agents.contract.job_secrets import SecretsResponse
-from agents.contract.registries import RegistryCredential
+from agents.contract.registries import PullCredentialResponse
 from agents.job_secrets.delivery import SecretsAway
 from agents.portal.client import PortalOlder, PortalUnreachable
 from agents.portal.loop_calls import LoopCalls
@@ -23,12 +23,12 @@ class SecretCalls:
         except (PortalUnreachable, ContractError) as away:
             raise SecretsAway(str(away)) from away
 
-    def fetch_credential(self, replica: str) -> RegistryCredential | None:
+    def fetch_credential(self, replica: str) -> PullCredentialResponse:
         """A portal that does not know the call has no credentials either. Raises SecretsAway."""
         call = self._calls.client.pull_credential(replica)
         try:
-            return self._calls.answer(call, ANSWER_SECONDS).credential
+            return self._calls.answer(call, ANSWER_SECONDS)
         except PortalOlder:
-            return None
+            return PullCredentialResponse()
         except (PortalUnreachable, ContractError) as away:
             raise SecretsAway(str(away)) from away

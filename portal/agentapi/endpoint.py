@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 import time
+from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import parse_qs
 from uuid import UUID
@@ -54,7 +55,7 @@ from portal.agentapi.job_metrics import job_metrics_accept
 from portal.agentapi.logs import LogCall, log_append, logs_append
 from portal.agentapi.long_poll import long_poll, newest_poll
 from portal.agentapi.refusals import refusal_record, refusals_recorded
-from portal.agentapi.secrets import secrets_deliver
+from portal.agentapi.secrets import pull_credential_deliver, secrets_deliver
 from portal.agentapi.telemetry import telemetry_accept
 from portal.agentapi.threads import (
     RunInThread,
@@ -86,7 +87,10 @@ TOKEN_REFUSED = frozenset(
     }
 )
 NAMED_PATHS = (SYNC_PATH, HELLO_PATH, ENROL_PATH, TELEMETRY_PATH, JOB_METRICS_PATH)
-OF_REPLICA = re.compile(r"/agent/v1/replicas/(?P<replica>[^/]+)/(?P<call>log|secrets)")
+OF_REPLICA = re.compile(
+    r"/agent/v1/replicas/(?P<replica>[^/]+)/(?P<call>log|secrets|pull-credential)"
+)
+DELIVERIES = {"secrets": secrets_deliver, "pull-credential": pull_credential_deliver}
 FAILED = {"error": {"code": "internal", "sentence": "the portal failed: try again", "field": ""}}
 NO_SUCH = {"error": {"code": "not_found", "sentence": "no such call", "field": ""}}
 
@@ -171,8 +175,8 @@ async def _respond(scope: Scope, receive: Receive) -> tuple[int, object]:
     if match := OF_REPLICA.fullmatch(scope["path"]):
         if (scope["method"], match["call"]) == ("PUT", "log"):
             return 200, await _log(scope, receive, match["replica"])
-        if (scope["method"], match["call"]) == ("POST", "secrets"):
-            return 200, await _secrets(scope, match["replica"])
+        if scope["method"] == "POST" and (deliver := DELIVERIES.get(match["call"])):
+            return 200, await _secrets(scope, match["replica"], deliver)
     if serve := file_call(scope):
         await _caller(scope, door().file_calls, run_in_file_thread)
         return 200, await serve(scope, receive)
@@ -257,13 +261,11 @@ async def _job_metrics(scope: Scope, receive: Receive) -> object:
     return await run_in_log_thread(job_metrics_accept, authorization=authorization, request=request)
 
 
-async def _secrets(scope: Scope, replica: str) -> object:
+async def _secrets(scope: Scope, replica: str, deliver: Callable[..., object]) -> object:
     await _caller(scope, door().reports)
     epoch = whole_number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
     authorization = header(scope, "authorization")
-    return await run_in_thread(
-        secrets_deliver, authorization=authorization, epoch=epoch, replica=replica
-    )
+    return await run_in_thread(deliver, authorization=authorization, epoch=epoch, replica=replica)
 
 
 async def _log(scope: Scope, receive: Receive, replica: str) -> object:

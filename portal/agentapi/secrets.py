@@ -6,10 +6,13 @@ from django.db import transaction
 
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.job_secrets import SecretsResponse, SecretValue
+from agents.contract.registries import PullCredentialResponse
 from portal.inventory.credentials import CREDENTIALS, node_authenticate
 from portal.job_secrets.selectors import secret_values
 from portal.job_secrets.services import secrets_used
-from portal.jobs.models import DesiredState, Replica
+from portal.jobs.models import DesiredState, Job, Replica
+from portal.registries.selectors import credential_for
+from portal.registries.services import registry_used
 from scheduler.core.request import parse_stored_request
 from scheduler.core.request.secrets import secret_names
 
@@ -20,14 +23,7 @@ def secrets_deliver(*, authorization: str, epoch: int, replica: str) -> SecretsR
     """Those that its request names, now. Raises ContractError for a replica that is not on the
     calling node, or not to run there any more."""
     with transaction.atomic():
-        node = node_authenticate(CREDENTIALS, authorization=authorization, epoch=epoch)
-        rows = Replica.objects.filter(
-            pk=_key(replica), node=node, desired_state__in=STARTING, attempt__ended_at=None
-        )
-        row = rows.select_related("attempt__job").first()
-        if row is None:
-            raise _unknown()
-        job = row.attempt.job
+        job = _starting_job(authorization, epoch, replica)
         names = secret_names(parse_stored_request(job.request).secrets)
         found = secret_values(owner=job.owner_id, project=job.project_id, names=names)
         secrets_used(rows=found.rows)
@@ -37,6 +33,32 @@ def secrets_deliver(*, authorization: str, epoch: int, replica: str) -> SecretsR
         missing=tuple(name for name in names if name not in present),
         unreadable=found.unreadable,
     )
+
+
+def pull_credential_deliver(
+    *, authorization: str, epoch: int, replica: str
+) -> PullCredentialResponse:
+    """That of its project for the registry of its image. Raises ContractError as above."""
+    with transaction.atomic():
+        job = _starting_job(authorization, epoch, replica)
+        found = credential_for(project=job.project_id, image=job.image)
+        if found is None:
+            return PullCredentialResponse()
+        if found.credential is None:
+            return PullCredentialResponse(unreadable=found.row.address)
+        registry_used(row=found.row)
+    return PullCredentialResponse(found.credential)
+
+
+def _starting_job(authorization: str, epoch: int, replica: str) -> Job:
+    node = node_authenticate(CREDENTIALS, authorization=authorization, epoch=epoch)
+    rows = Replica.objects.filter(
+        pk=_key(replica), node=node, desired_state__in=STARTING, attempt__ended_at=None
+    )
+    row = rows.select_related("attempt__job").first()
+    if row is None:
+        raise _unknown()
+    return row.attempt.job
 
 
 def _key(replica: str) -> UUID:

@@ -22,6 +22,7 @@ from portal.api.nodes import views as nodes
 from portal.api.partitions import views as partitions
 from portal.api.projects import views as projects
 from portal.api.quotas import views as quotas
+from portal.api.registries import views as registries
 from portal.api.secrets import views as secrets
 from portal.api.templates import views as templates
 from portal.api.tokens import views as tokens
@@ -137,6 +138,17 @@ urlpatterns = [
         "projects/<str:project>/secrets/<str:secret>",
         secrets.ProjectSecretDetail.as_view(),
         name="project-secret",
+    ),
+    path(
+        "projects/<str:project>/registries",
+        registries.RegistryList.as_view(),
+        name="registries",
+    ),
+    # An address has slashes.
+    path(
+        "projects/<str:project>/registries/<path:registry>",
+        registries.RegistryDetail.as_view(),
+        name="registry",
     ),
     path(
         "projects/<str:project>/members/<str:user>",

@@ -54,6 +54,8 @@ class AuditAction(StrEnum):
     PROJECT_STORAGE_SET = "project_storage_set"
     QUOTA_SET = "quota_set"
     RECOVERY_CODES_NEW = "recovery_codes_new"
+    REGISTRY_DELETE = "registry_delete"
+    REGISTRY_SET = "registry_set"
     SECOND_STEP_ADD = "second_step_add"
     SECOND_STEP_REFUSED = "second_step_refused"
     SECOND_STEP_REMOVE = "second_step_remove"
@@ -195,6 +197,8 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.PROJECT_STORAGE_SET: "Storage of a project set",
     AuditAction.QUOTA_SET: "Quota set",
     AuditAction.RECOVERY_CODES_NEW: "Recovery codes created",
+    AuditAction.REGISTRY_DELETE: "Registry credential deleted",
+    AuditAction.REGISTRY_SET: "Registry credential set",
     AuditAction.SECOND_STEP_ADD: "Second step added",
     AuditAction.SECOND_STEP_REFUSED: "Second step refused",
     AuditAction.SECOND_STEP_REMOVE: "Second step removed",

@@ -14,6 +14,7 @@ from portal.cli.commands import (
     inspect,
     logs,
     metrics,
+    registries,
     secrets,
     session,
     submit,
@@ -89,4 +90,5 @@ def completion(
 for module in (session, submit, inspect, logs, metrics, files, change, cluster, volumes, people):
     module.add_to(app)
 app.add_typer(secrets.app, name="secrets")
+app.add_typer(registries.app, name="registries")
 app.add_typer(admin.app, name="admin")

@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import Model, QuerySet
 
 from portal.job_secrets.models import JOB_SECRET_SEAL, JobSecret
+from portal.registries.models import REGISTRY_SEAL, Registry
 from portal.sealing import Seal
 from portal.web.account.factors import FACTOR_SEAL
 from portal.webhooks.models import Endpoint
@@ -47,6 +48,7 @@ def _sealed_columns() -> Iterator[tuple[QuerySet[Any], str, Callable[..., object
     yield Endpoint.objects.exclude(sealed=""), "sealed", WEBHOOK_SEAL.reseal
     yield Endpoint.objects.exclude(sealed_url=""), "sealed_url", WEBHOOK_SEAL.reseal
     yield JobSecret.objects.all(), "sealed", JOB_SECRET_SEAL.reseal
+    yield Registry.objects.all(), "sealed", REGISTRY_SEAL.reseal
     yield Authenticator.objects.all(), "data", _reseal_factor
 
 

@@ -62,6 +62,7 @@ INSTALLED_APPS = [
     "portal.key_rotation",
     "portal.what_if",
     "portal.job_secrets",
+    "portal.registries",
     "portal.webhooks",
     "portal.notices",
     "portal.usage",

@@ -27,6 +27,7 @@ from portal.web.project_choice import choose_project
 from portal.web.queue import export as queue_export
 from portal.web.queue import views as queue_views
 from portal.web.queue.stream import queue_stream
+from portal.web.registries import views as registries
 from portal.web.request import views as request_views
 from portal.web.request.stream import request_stream
 from portal.web.search import views as search_views
@@ -59,6 +60,12 @@ urlpatterns = [
         "projects/<slug:slug>/secrets/<str:secret>/delete",
         secrets.project_delete,
         name="project_secret_delete",
+    ),
+    path("projects/<slug:slug>/registries/", registries.registries, name="registries"),
+    path(
+        "projects/<slug:slug>/registries/<path:registry>/delete",
+        registries.delete,
+        name="registry_delete",
     ),
     path("account/webhooks/", webhooks_views.webhooks, name="webhooks"),
     path("account/webhooks/<str:ref>/", webhooks_views.webhook, name="webhook"),

@@ -118,6 +118,7 @@ TABLE: dict[str, Row] = {
         }
     ),
     "web:secrets": Row({"button Set the secret": ALL}),
+    "web:registries": Row({"button Set the credential": LEADERS}),
     "web:project_secrets": Row({"button Set the secret": LEADERS}),
     "web:webhooks": Row({"button Add the webhook": ALL, "link Pager": {ALICE}}),
     "account_change_password": Row({"button Change password": ALL}),

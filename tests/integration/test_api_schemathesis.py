@@ -41,6 +41,7 @@ from portal.catalogue.models import Template
 from portal.inventory.models import DisputedClaim, Gpu
 from portal.job_secrets.services import secret_set
 from portal.quotas.models import LimitRequest
+from portal.registries.services import registry_set
 from portal.volumes.models import Volume
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import seal
@@ -133,6 +134,7 @@ def a_pair(schema: Any) -> Two:
         "gpu": node.uuid(0),
         "project": hidden.slug,
         "secret": "HIDDEN_7731",
+        "registry": "ghcr.io/hidden-7731",
         "user": holda.username,
         "token": token.token_key,
     }
@@ -142,6 +144,8 @@ def a_pair(schema: Any) -> Two:
 def _rows(owner: User, project: Project) -> dict[str, str]:
     secret_set(actor=owner, name="HIDDEN_7731", value="of holda alone")
     secret_set(actor=owner, project=project, name="HIDDEN_7731", value="of hidden alone")
+    signed = {"address": "ghcr.io/hidden-7731", "user": "robot", "password": "of hidden alone"}
+    registry_set(actor=owner, project=project, **signed)
     assert Membership.objects.filter(user=owner, project=project).exists()
     hook = Endpoint.objects.create(
         owner=owner, name="secret-hook", url="https://ci.example.org/", sealed=seal("s")

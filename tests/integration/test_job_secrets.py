@@ -40,13 +40,13 @@ def vision():
     return home, ada, mia
 
 
-def asked(agent, replica, **headers):
+def asked(agent, replica, path=SECRETS_PATH, **headers):
     answers = []
 
     async def scenario(client):
         await agent.hello(client)
-        path = SECRETS_PATH.format(replica=replica)
-        answers.append(await client.post(path, headers=agent.headers | headers))
+        address = path.format(replica=replica)
+        answers.append(await client.post(address, headers=agent.headers | headers))
 
     run(scenario)
     return answers[0]

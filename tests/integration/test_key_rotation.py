@@ -9,12 +9,16 @@ from django.core import signing
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
-from portal.accounts.models import User
+from portal.accounts.models import Role, User
+from portal.job_secrets.models import JOB_SECRET_SEAL, JobSecret
+from portal.job_secrets.services import secret_set
 from portal.key_rotation import services
+from portal.registries.models import REGISTRY_SEAL, Registry
+from portal.registries.services import registry_set
 from portal.web.account.factors import FactorsAdapter
 from portal.webhooks.models import Endpoint
 from portal.webhooks.secrets import seal, unseal
-from tests.support.rows import a_user
+from tests.support.rows import a_project, a_user
 
 OLD, NEW = override_settings(SECRET_KEY="old"), override_settings(SECRET_KEY="new")
 ROTATED = override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=["old"])
@@ -47,6 +51,16 @@ def a_webhook() -> Endpoint:
     return endpoint
 
 
+def a_secret_and_a_registry() -> tuple[JobSecret, Registry]:
+    ada = a_user("ada")
+    home = a_project("vision", ada, role=Role.ADMIN)
+    secret = secret_set(actor=ada, project=home, name="HF_TOKEN", value="of a project")
+    registry = registry_set(
+        actor=ada, project=home, address="ghcr.io", user="robot", password="of a registry"
+    )
+    return secret, registry
+
+
 def second_steps(user: User) -> list[Authenticator]:
     encrypt = FactorsAdapter().encrypt
     data = [
@@ -67,11 +81,15 @@ def reseal(*options: str) -> str:
 def test_after_resealing_the_old_key_can_go():
     with OLD:
         hook, steps = a_webhook(), second_steps(a_user("bob"))
+        secret, registry = a_secret_and_a_registry()
     with ROTATED:
-        assert "3 need an earlier key, 1 had" in reseal("--dry-run")
-        assert "3 resealed with the present key, 1 had" in reseal()
-        assert "0 resealed with the present key, 4 had" in reseal()
+        assert "5 need an earlier key, 1 had" in reseal("--dry-run")
+        assert "5 resealed with the present key, 1 had" in reseal()
+        assert "0 resealed with the present key, 6 had" in reseal()
     with NEW:
+        secret.refresh_from_db(), registry.refresh_from_db()
+        assert JOB_SECRET_SEAL.unseal(secret.sealed) == "of a project"
+        assert REGISTRY_SEAL.unseal(registry.sealed) == "of a registry"
         hook.refresh_from_db()
         assert unseal(hook.sealed) == "webhook"
         app, codes, passkey = [Authenticator.objects.get(pk=one.pk).data for one in steps]

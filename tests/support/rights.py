@@ -21,6 +21,7 @@ from portal.inventory.models import DisputedClaim, Node
 from portal.job_secrets.services import secret_set
 from portal.jobs.models import Job
 from portal.quotas.models import LimitRequest, Quota
+from portal.registries.services import registry_set
 from portal.volumes.models import Volume
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.secrets import seal
@@ -113,6 +114,8 @@ def a_world() -> World:
     )
     secret_set(actor=olga, name="HF_TOKEN", value="of olga alone")
     secret_set(actor=people["project_admin"], project=project, name="HF_TOKEN", value="of vision")
+    signed = {"address": "ghcr.io/team", "user": "robot", "password": "of vision alone"}
+    registry_set(actor=people["project_admin"], project=project, **signed)
     what_if = WhatIf.objects.create(requester=people["platform_admin"], days=1, changes=[])
     claim = DisputedClaim.objects.create(
         gpu=node.gpus.get(),
@@ -143,6 +146,7 @@ def a_world() -> World:
         "key": token.token_key,
         "what_if": str(what_if.pk),
         "secret": "HF_TOKEN",
+        "registry": "ghcr.io/team",
         "webhook": str(hook.uid),
         "delivery": str(delivery.pk),
         "template": str(template.pk),

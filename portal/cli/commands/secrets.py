@@ -40,7 +40,7 @@ ProjectOption = Annotated[
 def secret_set(context: typer.Context, name: NameArgument, project: ProjectOption = "") -> None:
     """Set a secret: asks for its value, or reads it from standard input."""
     cli = cli_context(context)
-    value = _value(cli, name)
+    value = read_hidden(cli, f"Value of {name}", HINT)
     path = api_path(*_owner(project), name)
     cli.client.call("PUT", path, body={"value": value}, is_repeatable=True, hint=HINT)
     whose = f"of {single_line(project)}" if project else "of yours"
@@ -70,13 +70,13 @@ def _owner(project: str) -> tuple[str, ...]:
     return ("projects", project, "secrets") if project else ("secrets",)
 
 
-def _value(cli: CliContext, name: str) -> str:
+def read_hidden(cli: CliContext, prompt: str, hint: str) -> str:
     """What was typed, without an echo; or all of standard input without the end of its last line,
     which `echo` writes."""
     if cli.is_interactive():
-        value = str(typer.prompt(f"Value of {name}", hide_input=True, err=True))
+        value = str(typer.prompt(prompt, hide_input=True, err=True))
     else:
         value = sys.stdin.read().removesuffix("\n").removesuffix("\r")
     if not value:
-        raise CommandFailed("usage", "No value was given", HINT, ExitCode.USAGE)
+        raise CommandFailed("usage", "No value was given", hint, ExitCode.USAGE)
     return value

@@ -8,7 +8,7 @@ import pytest
 
 from agents.contract.documents import RuntimeKind, digest
 from agents.contract.job_secrets import DesiredSecret, SecretForm, SecretsResponse, SecretValue
-from agents.contract.registries import RegistryCredential
+from agents.contract.registries import PullCredentialResponse, RegistryCredential
 from agents.job_secrets.delivery import ReplicaSecrets, SecretsAway
 from agents.job_secrets.memory import SecretMemory, file_system, secret_memory
 from agents.runtime.base import RuntimeFailure
@@ -165,7 +165,7 @@ def test_a_credential_is_asked_for_once_a_pull_and_is_in_memory_alone(memory, po
 
     def fetch(replica):
         asked.append(replica)
-        return credential if replica == one.id else None
+        return PullCredentialResponse(credential if replica == one.id else None)
 
     secrets = ReplicaSecrets(memory, portal.fetch, fetch)
     one, other = a_replica(), a_replica()
@@ -179,6 +179,9 @@ def test_a_credential_is_asked_for_once_a_pull_and_is_in_memory_alone(memory, po
     assert asked == [one.id, other.id] * 2
     assert TOKEN not in repr(credential) and "robot" not in repr(credential)
     assert ReplicaSecrets(memory, portal.fetch).pull_credential(one) is None
+    lost = ReplicaSecrets(memory, portal.fetch, lambda _: PullCredentialResponse(None, "ghcr"))
+    with pytest.raises(RuntimeFailure, match="of the registry ghcr: set it again"):
+        lost.pull_credential(one)
 
 
 def test_each_agent_of_a_machine_has_a_folder_of_its_own(tmp_path):

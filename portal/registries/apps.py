@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class RegistriesConfig(AppConfig):
+    name = "portal.registries"
+    label = "registries"

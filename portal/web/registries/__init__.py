@@ -1,0 +1,1 @@
+"""Pages of registries: those that a project is signed in to."""
