@@ -59,6 +59,7 @@ class QueueRow:
     badge: Badge
     sentence: str = ""
     unblocks: str = ""
+    """For its owner."""
     expected: StartRange | None = None
     no_estimate: str = ""
     bound: str = ""
@@ -102,17 +103,17 @@ def queue_row(
 ) -> QueueRow:
     reason = job.reason or {}
     may_open, shows_names = viewer.may_open(job), viewer.may_name(job)
-    may_cancel = viewer.may_cancel(job)
+    may_cancel, is_mine = viewer.may_cancel(job), job.owner_id == viewer.user.pk
     no_estimate = no_estimate_for_job(job)
     left = max(0, job.time_limit_seconds - job.attained_seconds)
     return QueueRow(
         job=job,
-        is_mine=job.owner_id == viewer.user.pk,
+        is_mine=is_mine,
         shows_names=shows_names,
         may_open=may_open,
         badge=row_badge(job),
         sentence=stored_text(reason) if shows_names else "",
-        unblocks=stored_text(reason, "unblocks") if may_open else "",
+        unblocks=stored_text(reason, "unblocks") if is_mine and may_open else "",
         expected=expected_start(job),
         no_estimate=message_text(no_estimate) if no_estimate else "",
         bound=bound_text(job, names_visible=may_open),

@@ -1,9 +1,11 @@
 """Filters of list templates: lookups, and what a waiting job waits for."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from django import template
+from django.urls import get_script_prefix, reverse
 from django.utils.safestring import SafeString
 
 from portal.jobs.models import Job
@@ -12,6 +14,8 @@ from portal.web.wording import reason_badges
 from scheduler.core.model.states import JOB_WAITING, JobStatus
 
 register = template.Library()
+# In place of a job's label, which needs no quoting either.
+ANY_LABEL = "J-0"
 
 
 @register.filter
@@ -22,6 +26,17 @@ def item(mapping: Mapping[str, Any], key: str) -> Any:
 @register.filter
 def split(text: str) -> list[str]:
     return text.split()
+
+
+@register.filter
+def address_of(job: Job, route: str) -> str:
+    """`{% url route job.label %}`, which takes a tenth of the time of a list of 50 jobs."""
+    return _any_address(route, get_script_prefix()).replace(ANY_LABEL, job.label)
+
+
+@lru_cache(64)
+def _any_address(route: str, _script_prefix: str) -> str:
+    return reverse(route, args=[ANY_LABEL])
 
 
 @register.filter

@@ -3,11 +3,12 @@
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 from django.utils import timezone
 from django.utils.functional import Promise
+from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
 from portal.jobs.models import Job
@@ -87,6 +88,12 @@ def duration(seconds: float) -> str:
     """ "2 h 38 min", "4 min", "10 s": at most two parts, with no-break spaces, in the reader's
     language."""
     total = max(0, int(seconds))
+    # A page has hundreds of them; seconds beside minutes are not shown.
+    return _duration_words(total if total < 60 else total - total % 60, get_language())
+
+
+@lru_cache(4_096)
+def _duration_words(total: int, _language: str | None) -> str:
     if total < 60:
         return _amount(_("%(n)s s"), total)
     if total < 3600:
