@@ -1,11 +1,15 @@
 """Sends a tree: what the portal lacks of its files, chunk by chunk, and then the paths.
 
 Nothing of it is written down: after a cut, or in the next agent, the portal says how far it is.
+While the portal stores a chunk, the next one is on its way.
 """
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from pathlib import Path
 
 from agents.contract.errors import ContractError, ContractErrorCode
@@ -16,11 +20,12 @@ from agents.contract.file_transfer import (
     FileProgress,
     TreeCommitRequest,
 )
-from agents.files.file_calls import FileCalls
+from agents.files.file_calls import FileCalls, PortalAway
 from agents.files.folder_walk import open_file
 
 # While the portal compares the SHA-256 of a large file, it is asked again.
 CHECK_PAUSE_SECONDS = 2.0
+MAX_CHUNKS_ON_THE_WAY = 2
 
 
 def send_tree(
@@ -33,14 +38,16 @@ def send_tree(
     ContractError and OSError; to begin again is harmless."""
     by_content = {FileContent(file.sha256, file.size): file.path for file in request.files}
     contents = list(by_content)
-    for start in range(0, len(contents), MAX_HAVE_FILES):
-        some = contents[start : start + MAX_HAVE_FILES]
-        for content, progress in _missing(calls, request.replica, some):
-            descriptor = open_file(folder, by_content[content])
-            try:
-                _send(calls, request.replica, descriptor, content, progress, pause)
-            finally:
-                os.close(descriptor)
+    with ThreadPoolExecutor(MAX_CHUNKS_ON_THE_WAY, thread_name_prefix="sendfile") as pool:
+        sender = ContentSender(calls, request.replica, pool, pause)
+        for start in range(0, len(contents), MAX_HAVE_FILES):
+            some = contents[start : start + MAX_HAVE_FILES]
+            for content, progress in _missing(calls, request.replica, some):
+                descriptor = open_file(folder, by_content[content])
+                try:
+                    sender.send(descriptor, content, progress)
+                finally:
+                    os.close(descriptor)
     return calls.commit(request)
 
 
@@ -52,32 +59,62 @@ def _missing(
     return ((content, one) for content, one in pairs if not one.complete)
 
 
-def _send(
-    calls: FileCalls,
-    replica: str,
-    descriptor: int,
-    content: FileContent,
-    progress: FileProgress,
-    pause: Callable[[float], object],
-) -> None:
-    while not progress.complete:
-        if progress.received == content.size and content.size:
-            pause(CHECK_PAUSE_SECONDS)
-            (progress,) = calls.have(replica, [content])
-            continue
-        data = os.pread(descriptor, MAX_FILE_CHUNK_BYTES, progress.received)
-        if not data and content.size:
-            raise OSError(f"the file of {content.sha256} has become shorter")
-        progress = _put(calls, replica, content, progress.received, data)
+@dataclass(frozen=True, slots=True)
+class ChunkOnTheWay:
+    answer: Future[FileProgress]
+    is_ahead: bool
+    """It was sent before the answer to the chunk before it."""
 
 
-def _put(
-    calls: FileCalls, replica: str, content: FileContent, offset: int, data: bytes
-) -> FileProgress:
-    try:
-        return calls.put(replica, content, offset, data)
-    except ContractError as refused:
-        if refused.code is not ContractErrorCode.OFFSET_MISMATCH:
-            raise
-        expected = int((refused.extra or {}).get("expected_offset", 0))
-        return FileProgress(content.sha256, expected, complete=False)
+@dataclass(frozen=True, slots=True)
+class ContentSender:
+    calls: FileCalls
+    replica: str
+    pool: ThreadPoolExecutor
+    """With a thread for each chunk on the way."""
+    pause: Callable[[float], object]
+
+    def send(self, descriptor: int, content: FileContent, progress: FileProgress) -> None:
+        """Send what is missing of it."""
+        most = MAX_CHUNKS_ON_THE_WAY
+        while not progress.complete:
+            if not content.size:
+                progress = self.calls.put(self.replica, content, 0, b"")
+            elif progress.received == content.size:
+                self.pause(CHECK_PAUSE_SECONDS)
+                (progress,) = self.calls.have(self.replica, [content])
+            else:
+                progress = self._send_in_a_row(descriptor, content, progress, most)
+                # If it stopped before the end, the portal has no room for two, or two processes.
+                most = 1
+
+    def _send_in_a_row(
+        self, descriptor: int, content: FileContent, progress: FileProgress, most: int
+    ) -> FileProgress:
+        """Send chunks to the end, or until one is not taken."""
+        on_the_way: deque[ChunkOnTheWay] = deque()
+        offset = progress.received
+        try:
+            while on_the_way or offset < content.size:
+                while len(on_the_way) < most and offset < content.size:
+                    data = os.pread(descriptor, MAX_FILE_CHUNK_BYTES, offset)
+                    if not data:
+                        raise OSError(f"the file of {content.sha256} has become shorter")
+                    answer = self.pool.submit(self.calls.put, self.replica, content, offset, data)
+                    on_the_way.append(ChunkOnTheWay(answer, is_ahead=bool(on_the_way)))
+                    offset += len(data)
+                chunk = on_the_way.popleft()
+                try:
+                    progress = chunk.answer.result()
+                except PortalAway:
+                    if not chunk.is_ahead:
+                        raise
+                    break
+                except ContractError as refused:
+                    if refused.code is not ContractErrorCode.OFFSET_MISMATCH:
+                        raise
+                    expected = int((refused.extra or {}).get("expected_offset", 0))
+                    return FileProgress(content.sha256, expected, complete=False)
+        finally:
+            wait([chunk.answer for chunk in on_the_way])
+        return progress

@@ -18,17 +18,25 @@ from agents.contract.file_transfer import (
     HaveRequest,
     TreeCommitRequest,
 )
+from portal.agentapi.arriving_chunks import room, turns
 from portal.agentapi.files import (
     FileCall,
     chunk_get,
     chunk_put,
     file_checked,
     files_have,
-    room,
     tree_get,
     tree_put,
 )
-from portal.agentapi.http import Receive, Scope, header, read_body, read_json, whole_number
+from portal.agentapi.http import (
+    Receive,
+    Scope,
+    announced_bytes,
+    header,
+    read_body,
+    read_json,
+    whole_number,
+)
 from portal.agentapi.threads import run_in_decode_thread
 
 FILE = re.compile(rf"/agent/v1/files/(?P<sha256>{SHA256_PATTERN})")
@@ -81,9 +89,12 @@ async def _put(scope: Scope, receive: Receive) -> object:
         sentence = f"a file has at most {MAX_FILE_BYTES} bytes"
         raise ContractError(ContractErrorCode.TOO_LARGE, sentence, "size")
     offset = _number(scope, "offset")
-    with room.one():
+    call, end = _call(scope), offset + announced_bytes(scope, 0)
+    with room.one(), turns.chunk((call.replica, content), offset, end) as before:
         data = await read_body(scope, receive, MAX_FILE_CHUNK_BYTES)
-        row = await chunk_put(_call(scope), content, offset, data)
+        if before:
+            await before.wait()
+        row = await chunk_put(call, content, offset, data)
     return await file_checked(row)
 
 

@@ -6,8 +6,7 @@ once: who comes too many is told to come again.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
@@ -27,6 +26,7 @@ from agents.contract.file_transfer import (
     TreePage,
 )
 from portal.agentapi.threads import run_in_file_thread
+from portal.database.kept_queries import KeptSelect
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.files.models import StoredFile, Tree
@@ -50,18 +50,37 @@ from portal.files.selectors import (
     saving_jobs,
 )
 from portal.files.services import stored_limit_record, tree_commit
-from portal.inventory.credentials import CREDENTIALS, node_authenticate
+from portal.inventory.credentials import (
+    CREDENTIAL_COLUMNS,
+    CREDENTIALS,
+    claimed_node_id,
+    node_authenticate,
+    require_bearer,
+)
+from portal.inventory.models import Node
 from portal.jobs.models import Replica
 from portal.jobs.preparation import fetch_record
 from portal.storage.errors import StoreError
 from portal.storage.ranges import range_pieces
 
-# Chunks in memory at once, in one web process: of up to 4 MiB each.
-MAX_CHUNKS = 6
 # So long, a call waits for the comparison of a SHA-256; then its caller asks again.
 CHECK_SECONDS = 20
 # What a tree is called whose id the node does not know.
 NEWEST_CHECKPOINT = str(TreeKind.CHECKPOINT)
+# A replica with its node, by both keys: asked for each chunk.
+OWN_REPLICA = KeptSelect(
+    lambda replica, node: (
+        Replica.objects.filter(pk=replica, node=node)
+        .select_related("node", "attempt__job")
+        .only(
+            *(f"node__{column}" for column in CREDENTIAL_COLUMNS),
+            *("node_id", "rank", "pull_moved_at", "attempt__number", "attempt__created_at"),
+            *("attempt__job__project_id", "attempt__job__resumes_id"),
+        )
+    ),
+    Replica._meta.pk,
+    Node._meta.pk,
+)
 CODES = {
     ErrorCode.FILE_CHANGED: ContractErrorCode.HASH_MISMATCH,
     ErrorCode.FILE_INCOMPLETE: ContractErrorCode.FILE_INCOMPLETE,
@@ -78,28 +97,6 @@ class FileCall:
     authorization: str
     epoch: int
     replica: str
-
-
-class ChunkRoom:
-    """Room for the bodies of this process."""
-
-    def __init__(self) -> None:
-        self._inside = 0
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Raises ContractError(UNAVAILABLE) while there is none."""
-        if self._inside >= MAX_CHUNKS:
-            sentence = "too many files arrive at once: try again"
-            raise ContractError(ContractErrorCode.UNAVAILABLE, sentence)
-        self._inside += 1
-        try:
-            yield
-        finally:
-            self._inside -= 1
-
-
-room = ChunkRoom()
 
 
 async def files_have(call: FileCall, request: HaveRequest) -> HaveResponse:
@@ -244,13 +241,17 @@ def _readable_trees(replica: Replica, name: str) -> list[Tree]:
 
 def _own_replica(call: FileCall) -> Replica:
     """Raises ContractError(REPLICA_UNKNOWN) for any that is not on the calling node."""
-    node = node_authenticate(CREDENTIALS, authorization=call.authorization, epoch=call.epoch)
+    try:
+        rows = OWN_REPLICA.rows(UUID(call.replica), claimed_node_id(call.authorization))
+    except ValueError:
+        rows = []
+    for row in rows:
+        if row.node:
+            require_bearer(row.node, authorization=call.authorization, epoch=call.epoch)
+            return row
+    node_authenticate(CREDENTIALS, authorization=call.authorization, epoch=call.epoch)
     sentence = "this node has no such replica"
-    key = _uuid(call.replica, ContractErrorCode.REPLICA_UNKNOWN, sentence)
-    row = Replica.objects.select_related("attempt__job").filter(pk=key, node=node).first()
-    if row is None:
-        raise ContractError(ContractErrorCode.REPLICA_UNKNOWN, sentence)
-    return row
+    raise ContractError(ContractErrorCode.REPLICA_UNKNOWN, sentence)
 
 
 def _uuid(text: str, code: ContractErrorCode, sentence: str) -> UUID:

@@ -72,16 +72,18 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     """The whole body. Raises ContractError(TOO_LARGE) without reading past `limit` bytes."""
     if announced_bytes(scope, 0) > limit:
         raise _too_large(limit)
-    body = bytearray()
+    pieces, size = [], 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Disconnected
-        body += message.get("body", b"")
-        if len(body) > limit:
+        piece = message.get("body", b"")
+        pieces.append(piece)
+        size += len(piece)
+        if size > limit:
             raise _too_large(limit)
         if not message.get("more_body", False):
-            return bytes(body)
+            return b"".join(pieces)
 
 
 def read_json(body: bytes) -> Any:

@@ -14,6 +14,8 @@ from django.utils import timezone
 
 from agents.contract.file_transfer import FileContent, FileProgress
 from agents.contract.message import Message
+from portal.accounts.models import Project
+from portal.database.kept_queries import KeptSelect, KeptUpdate
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.files.limits import bytes_reserve, bytes_return
@@ -29,6 +31,26 @@ UNUSED_HOURS = 24
 # A comparison that has not come further for so long has died with its process.
 CHECK_DEAD_SECONDS = 60
 CHECK_NOTED_SECONDS = 10
+# Both are asked for each chunk.
+CONTENT = KeptSelect(
+    lambda project, sha256, size: StoredFile.objects.filter(
+        project=project, sha256=sha256, size=size
+    ),
+    Project._meta.pk,
+    StoredFile._meta.get_field("sha256"),
+    StoredFile._meta.get_field("size"),
+)
+RECEIVED = KeptUpdate(
+    lambda pk, offset, *_: StoredFile.objects.filter(pk=pk, received_bytes=offset),
+    lambda pk, offset, received, removable_at: {
+        "received_bytes": received,
+        "removable_at": removable_at,
+    },
+    StoredFile._meta.pk,
+    StoredFile._meta.get_field("received_bytes"),
+    StoredFile._meta.get_field("received_bytes"),
+    StoredFile._meta.get_field("removable_at"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +91,9 @@ def chunk_append(chunk: FileChunk) -> StoredFile:
     """
     row = _row_begin(chunk)
     if not _is_received(row, chunk):
-        parts = upload(row.stream, chunk.data, OBJECT_BYTES)
+        parts = upload(row.stream, chunk.data, OBJECT_BYTES, has_lines=False)
         try:
-            row, is_used = _record(row.pk, chunk, StreamEnd(row.stream, chunk.offset, parts))
+            row, is_used = _record(row, chunk, StreamEnd(row.stream, chunk.offset, parts))
         except Refused:
             # After any other error the bytes may count: a connection can break during the commit.
             discard(parts)
@@ -133,10 +155,8 @@ def _row_begin(chunk: FileChunk) -> StoredFile:
     if chunk.offset + len(chunk.data) > content.size:
         sentence = Message("The file has only %(size)s bytes", size=content.size)
         raise Refused(ErrorCode.INVALID_FIELD, sentence, "offset")
-    own = StoredFile.objects.filter(
-        project=chunk.project_id, sha256=content.sha256, size=content.size
-    )
-    row = own.first()
+    own = (chunk.project_id, content.sha256, content.size)
+    row = next(iter(CONTENT.rows(*own)), None)
     if row is None:
         if chunk.offset:
             raise WrongOffset(0)
@@ -152,7 +172,7 @@ def _row_begin(chunk: FileChunk) -> StoredFile:
                 )
         except IntegrityError:
             # Another call was first, and it may have been forgotten since.
-            row = own.first()
+            row = next(iter(CONTENT.rows(*own)), None)
             if row is None:
                 raise WrongOffset(0) from None
     return row
@@ -167,21 +187,20 @@ def _is_received(row: StoredFile, chunk: FileChunk) -> bool:
     return False
 
 
-def _record(pk: int, chunk: FileChunk, end: StreamEnd) -> tuple[StoredFile, bool]:
+def _record(row: StoredFile, chunk: FileChunk, end: StreamEnd) -> tuple[StoredFile, bool]:
     """Count the bytes, unless they have arrived meanwhile."""
+    received, removable_at = chunk.offset + len(chunk.data), _unused_end()
     with transaction.atomic():
-        rows = StoredFile.objects.filter(pk=pk).lock_rows()
-        if not rows:
-            # It was forgotten: another sender's bytes had another SHA-256.
-            raise WrongOffset(0)
-        (row,) = rows
-        if _is_received(row, chunk):
-            return row, False
-        record([end], is_append=True)
-        row.received_bytes += len(chunk.data)
-        row.removable_at = _unused_end()
-        row.save(update_fields=["received_bytes", "removable_at"])
-    return row, True
+        if RECEIVED.write(row.pk, chunk.offset, received, removable_at):
+            record([end], is_append=True)
+            row.received_bytes, row.removable_at = received, removable_at
+            return row, True
+    now = StoredFile.objects.filter(pk=row.pk).first()
+    if now is None:
+        # It was forgotten: another sender's bytes had another SHA-256.
+        raise WrongOffset(0)
+    _is_received(now, chunk)
+    return now, False
 
 
 def _check_begin(pk: int) -> bool:

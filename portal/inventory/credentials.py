@@ -17,11 +17,13 @@ from portal.inventory.models import Node
 from scheduler.core.model.states import NodeStatus
 
 SCHEME = "Agent "
-# Nodes with the columns that `node_authenticate` needs, and no others.
+# What `require_bearer` needs of a node.
+CREDENTIAL_COLUMNS = (
+    "name", "status", "epoch", "token_digest", "replaced_token_digest", "token_expires_at",
+)  # fmt: skip
+# Nodes with these columns, and no others.
 CREDENTIALS = KeptSelect(
-    lambda node: Node.objects.filter(pk=node).only(
-        "name", "status", "epoch", "token_digest", "replaced_token_digest", "token_expires_at"
-    ),
+    lambda node: Node.objects.filter(pk=node).only(*CREDENTIAL_COLUMNS),
     Node._meta.pk,
 )
 
@@ -70,6 +72,12 @@ def node_authenticate(
     node = next(iter(nodes.rows(claimed_node_id(authorization))), None)
     if node is None:
         raise _token_invalid()
+    require_bearer(node, authorization=authorization, epoch=epoch)
+    return node
+
+
+def require_bearer(node: Node, *, authorization: str, epoch: int | None) -> None:
+    """The same for a node whose row, with the columns of CREDENTIALS, has been read."""
     digest = token_digest_of(authorization)
     if hmac.compare_digest(digest, node.replaced_token_digest):
         require_not_retired(node)
@@ -82,7 +90,6 @@ def node_authenticate(
     require_not_retired(node)
     if epoch is not None and epoch != node.epoch:
         raise epoch_stale(epoch)
-    return node
 
 
 def epoch_stale(epoch: int | None) -> ContractError:

@@ -48,15 +48,20 @@ class UploadedPart:
     newlines: int
 
 
-def upload(stream: str, data: bytes, object_bytes: int = SEGMENT_BYTES) -> list[UploadedPart]:
-    """Store bytes for the stream, under new names. Raises StoreUnavailable."""
+def upload(
+    stream: str, data: bytes, object_bytes: int = SEGMENT_BYTES, *, has_lines: bool = True
+) -> list[UploadedPart]:
+    """Store bytes for the stream, under new names. Raises StoreUnavailable.
+
+    `has_lines`: somebody reads the stream by lines, so they are counted."""
     store = current_store()
     parts = []
     for start in range(0, len(data), object_bytes):
         piece = data[start : start + object_bytes]
         name = f"{stream}/{uuid.uuid4().hex}"
         store.put(name, piece)
-        parts.append(UploadedPart(store, name, len(piece), crc32(piece), piece.count(b"\n")))
+        newlines = piece.count(b"\n") if has_lines else 0
+        parts.append(UploadedPart(store, name, len(piece), crc32(piece), newlines))
     return parts
 
 

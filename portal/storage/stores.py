@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.files.storage import FileSystemStorage
 from django.utils import timezone
 
+from portal.database.kept_queries import KeptSelect
 from portal.platform import Platform
 from portal.storage.errors import OtherHost, StoreUnavailable
 from portal.storage.models import ByteStore
@@ -20,6 +21,8 @@ from portal.storage.objects import ObjectStore
 FOLDER_ID = "logs/.store-id"
 # How exact `ByteStore.used_at` is.
 USED_EVERY = timedelta(minutes=10)
+# Asked whenever bytes are recorded.
+BY_KEY = KeptSelect(lambda key: ByteStore.objects.filter(key=key), ByteStore._meta.get_field("key"))
 
 
 def current_store() -> ObjectStore:
@@ -62,10 +65,12 @@ def forget_stores() -> None:
 def store_row(store: ObjectStore) -> ByteStore:
     """The row that segments in this store refer to."""
     now = timezone.now()
-    row, _ = ByteStore.objects.get_or_create(
-        key=store.key,
-        defaults={"host": store.host, "location": store.location, "used_at": now},
-    )
+    row = next(iter(BY_KEY.rows(store.key)), None)
+    if row is None:
+        row, _ = ByteStore.objects.get_or_create(
+            key=store.key,
+            defaults={"host": store.host, "location": store.location, "used_at": now},
+        )
     if row.used_at < now - USED_EVERY:
         ByteStore.objects.filter(pk=row.pk).update(used_at=now)
     return row

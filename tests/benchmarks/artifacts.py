@@ -1,13 +1,11 @@
 """`make bench-artifacts`: a file of 2 GiB from a node to the portal and back, cut on the way.
 
 One web process with PostgreSQL and a folder as store. First `curl` sends the file to an address of
-the same web process that only writes it to disk. Then a sender makes the calls of an agent, and its
-connection is cut at CUTS (10) random places, within a chunk each. The portal compares the SHA-256,
-the file is committed as a checkpoint, and read again in chunks. Prints one JSON object: seconds of
-both, the processor's part of the web process (to and from the portal), the peak growth of web and
-sender, and `over`, which names what is beyond its bound.
-MIB (2048) is the size. On a busy machine, `ratio` says more about its load: a chunk has ten round
-trips to PostgreSQL, and curl has none.
+the same web process that only writes it to disk. Then the agent's sender sends it as a checkpoint,
+and its connection is cut at CUTS (10) random places, within a chunk each. The portal compares the
+SHA-256, and the file is read again in chunks. Prints one JSON object: seconds of both, the
+processor's part of the web process (to and from the portal), the peak growth of web and sender, and
+`over`, which names what is beyond its bound. MIB (2048) is the size.
 """
 
 from __future__ import annotations
@@ -19,10 +17,11 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -30,18 +29,23 @@ from urllib.parse import urlencode
 import httpx
 
 from agents.contract.calls import EPOCH_HEADER
-from agents.contract.codec import encode
+from agents.contract.codec import decode, encode
+from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.file_transfer import (
     FILE_PATH,
     HAVE_PATH,
-    MAX_FILE_CHUNK_BYTES,
     TREES_PATH,
     FileContent,
+    FileProgress,
     HaveRequest,
+    HaveResponse,
     TreeCommitRequest,
     TreeFile,
     TreeKind,
+    TreePage,
 )
+from agents.files.file_calls import PortalAway
+from agents.files.sending import send_tree
 from tests.benchmarks.latency import machine
 from tests.environment.postgres import running_postgres
 from tests.environment.programs import Program, free_port
@@ -127,19 +131,27 @@ class PeakMemory:
 def send(*words: str) -> None:
     """The sender, a process of its own. Prints what it found."""
     url, token, replica, file, sha256, cuts = words
-    sender = Sender(url, token, replica, Path(file), sha256)
+    path = Path(file)
+    content = FileContent(sha256, path.stat().st_size)
+    files = (TreeFile(path.name, content.sha256, content.size),)
+    request = TreeCommitRequest(replica, TreeKind.CHECKPOINT, files, step=1)
+    calls = CutCalls(url, token, content.size, int(cuts))
     memory, begun = PeakMemory(os.getpid()), time.monotonic()
-    sender.send(int(cuts))
+    while True:
+        try:
+            send_tree(calls, path.parent, request)
+            break
+        except PortalAway:
+            continue
     seconds = time.monotonic() - begun
-    sender.commit()
     begun = time.monotonic()
-    is_equal = sender.fetch() == sha256
+    is_equal = fetch(calls, replica, content) == sha256
     print(
         json.dumps(
             {
                 "send_seconds": round(seconds, 2),
-                "send_mib_s": round(sender.content.size / MIB / seconds, 1),
-                "check_seconds": round(sender.check_seconds, 2),
+                "send_mib_s": round(content.size / MIB / seconds, 1),
+                "check_seconds": round(calls.last_put_seconds, 2),
                 "fetch_seconds": round(time.monotonic() - begun, 2),
                 "is_equal": is_equal,
                 "sender_growth_mib": memory.growth_mib(),
@@ -148,83 +160,83 @@ def send(*words: str) -> None:
     )
 
 
-class Sender:
-    def __init__(self, url: str, token: str, replica: str, file: Path, sha256: str) -> None:
-        self.replica, self.file = replica, file
-        self.content = FileContent(sha256, file.stat().st_size)
-        self.check_seconds = 0.0
+def fetch(calls: CutCalls, replica: str, content: FileContent) -> str:
+    digest, offset = hashlib.sha256(), 0
+    while offset < content.size:
+        data = calls.get(replica, content.sha256, offset)
+        digest.update(data)
+        offset += len(data)
+    return digest.hexdigest()
+
+
+class CutCalls:
+    """`agents.files.file_calls.FileCalls` over one connection a thread, cut at random places."""
+
+    def __init__(self, url: str, token: str, size: int, cuts: int) -> None:
+        self.last_put_seconds = 0.0
         self._host = url.removeprefix("http://")
         self._headers = {"Authorization": f"Agent {token}", EPOCH_HEADER: "1"}
-        self._path = FILE_PATH.format(sha256=sha256)
-        self._http = HTTPConnection(self._host, timeout=CHECK_SECONDS)
+        self._places = sorted(random.Random(17).sample(range(size), cuts))
+        self._lock = threading.Lock()
+        self._own = threading.local()
 
-    def send(self, cuts: int) -> None:
-        places = sorted(random.Random(17).sample(range(self.content.size), cuts))
-        received, begun = self._received(), time.monotonic()
-        with self.file.open("rb") as file:
-            while received < self.content.size:
-                file.seek(received)
-                data = file.read(MAX_FILE_CHUNK_BYTES)
-                begun = time.monotonic()
-                if places and places[0] < received + len(data):
-                    self._cut(received, data, places.pop(0) - received)
-                    received = self._received()
-                else:
-                    received = self._put(received, data)["received"]
-        self.check_seconds = time.monotonic() - begun
-        while not self._have()["complete"]:
-            time.sleep(0.5)
+    def have(self, replica: str, files: Sequence[FileContent]) -> Sequence[FileProgress]:
+        body = json.dumps(encode(HaveRequest(replica, tuple(files)))).encode()
+        return decode(HaveResponse, json.loads(self._call("POST", HAVE_PATH, body))).files
 
-    def commit(self) -> None:
-        files = (TreeFile("file", self.content.sha256, self.content.size),)
-        request = TreeCommitRequest(self.replica, TreeKind.CHECKPOINT, files, step=1)
-        self._call("POST", TREES_PATH, json.dumps(encode(request)).encode())
+    def put(self, replica: str, content: FileContent, offset: int, data: bytes) -> FileProgress:
+        query = urlencode({"replica": replica, "size": content.size, "offset": offset})
+        path = f"{FILE_PATH.format(sha256=content.sha256)}?{query}"
+        with self._lock:
+            is_cut = bool(self._places) and offset <= self._places[0] < offset + len(data)
+            place = self._places.pop(0) if is_cut else 0
+        if is_cut:
+            self._cut(path, data, place - offset)
+            raise PortalAway("cut")
+        begun = time.monotonic()
+        answer = decode(FileProgress, json.loads(self._call("PUT", path, data)))
+        self.last_put_seconds = time.monotonic() - begun
+        return answer
 
-    def fetch(self) -> str:
-        digest, offset = hashlib.sha256(), 0
-        while offset < self.content.size:
-            query = urlencode({"replica": self.replica, "offset": offset})
-            data = self._call("GET", f"{self._path}?{query}")
-            digest.update(data)
-            offset += len(data)
-        return digest.hexdigest()
+    def commit(self, request: TreeCommitRequest) -> str:
+        body = json.dumps(encode(request)).encode()
+        return str(json.loads(self._call("POST", TREES_PATH, body))["tree"])
 
-    def _put(self, offset: int, data: bytes) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._call("PUT", self._address(offset), data))
-        return found
+    def tree(self, replica: str, tree: str, after: int) -> TreePage:
+        raise NotImplementedError
 
-    def _cut(self, offset: int, data: bytes, size: int) -> None:
+    def get(self, replica: str, sha256: str, offset: int) -> bytes:
+        query = urlencode({"replica": replica, "offset": offset})
+        return self._call("GET", f"{FILE_PATH.format(sha256=sha256)}?{query}")
+
+    def _cut(self, path: str, data: bytes, size: int) -> None:
         """Send a part of the chunk, and hang up."""
         connection = HTTPConnection(self._host, timeout=60)
-        connection.putrequest("PUT", self._address(offset))
+        connection.putrequest("PUT", path)
         for name, value in {**self._headers, "Content-Length": str(len(data))}.items():
             connection.putheader(name, value)
         connection.endheaders(data[:size])
         connection.close()
 
-    def _received(self) -> int:
-        return int(self._have()["received"])
-
-    def _have(self) -> dict[str, Any]:
-        request = HaveRequest(self.replica, (self.content,))
-        body = self._call("POST", HAVE_PATH, json.dumps(encode(request)).encode())
-        found: dict[str, Any] = json.loads(body)["files"][0]
-        return found
-
-    def _address(self, offset: int) -> str:
-        query = {"replica": self.replica, "size": self.content.size, "offset": offset}
-        return f"{self._path}?{urlencode(query)}"
-
     def _call(self, method: str, path: str, data: bytes | None = None) -> bytes:
-        while True:
-            self._http.request(method, path, data, self._headers)
-            answer = self._http.getresponse()
-            body = answer.read()
-            if answer.status == 200:
-                return body
-            if answer.status not in (429, 503):
-                raise RuntimeError(f"{method} {path}: {answer.status} {body[:200]!r}")
+        if not hasattr(self._own, "http"):
+            self._own.http = HTTPConnection(self._host, timeout=CHECK_SECONDS)
+        try:
+            self._own.http.request(method, path, data, self._headers)
+            answer = self._own.http.getresponse()
+            body: bytes = answer.read()
+        except (OSError, HTTPException) as error:
+            # The server closes a connection that was idle for 5 s.
+            self._own.http.close()
+            raise PortalAway(str(error)) from error
+        if answer.status == 200:
+            return body
+        if answer.status in (429, 503):
             time.sleep(float(answer.headers.get("Retry-After", "1")))
+            raise PortalAway(f"{method} {path}: {answer.status}")
+        refusal = json.loads(body)["error"]
+        extra = {name: refusal[name] for name in ("expected_offset",) if name in refusal}
+        raise ContractError(ContractErrorCode(refusal["code"]), refusal["sentence"], "", extra)
 
 
 def _write(path: Path, size: int) -> str:

@@ -10,7 +10,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from agents.contract.file_transfer import EMPTY_SHA256, FileContent, TreeKind
-from portal.agentapi import files as agent_files
+from portal.agentapi import arriving_chunks
 from portal.audit.codes import EventCode
 from portal.audit.models import Event
 from portal.files import receiving
@@ -86,10 +86,32 @@ def test_the_same_chunk_of_two_senders_at_once_is_stored_once():
     assert (Segment.objects.count(), stored_bytes(replica)) == (1, SIZE)
 
 
+def test_a_chunk_that_arrives_with_the_one_before_it_waits_for_its_turn():
+    agent = an_agent()
+    replica = a_replica(agent.node)
+    part = {"name": NAME, "size": SIZE}
+
+    async def scenario(client):
+        await agent.hello(client)
+        sender = a_sender(client, agent, replica)
+        await sender.have(FileContent(NAME, SIZE))
+        ends = [4_000, 8_000, SIZE]
+        puts = [
+            sender.put(WHOLE[start:end], start, **part)
+            for start, end in zip([0, *ends], ends, strict=False)
+        ]
+        answers = [answer.json() for answer in await asyncio.gather(*puts)]
+        assert [answer["received"] for answer in answers] == ends
+        assert answers[-1]["complete"]
+
+    run(scenario)
+    assert Segment.objects.count() == 3
+
+
 def test_more_chunks_than_there_is_room_for_come_again(monkeypatch):
     agent = an_agent()
     replica = a_replica(agent.node)
-    monkeypatch.setattr(agent_files, "MAX_CHUNKS", 0)
+    monkeypatch.setattr(arriving_chunks, "MAX_CHUNKS", 0)
 
     async def scenario(client):
         await agent.hello(client)
@@ -153,7 +175,7 @@ def test_a_full_store_keeps_no_bytes_and_the_agent_tries_again(monkeypatch):
     replica = a_replica(agent.node)
     upload = receiving.upload
 
-    def full(*_):
+    def full(*_, **__):
         raise StoreUnavailable("no space left on device")
 
     async def scenario(client):

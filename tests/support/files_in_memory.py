@@ -1,6 +1,7 @@
 """The portal's side of files, in memory: it keeps what it gets, as the real one does."""
 
 import hashlib
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,9 @@ from agents.contract.file_transfer import (
 )
 from agents.files.file_calls import FilesRefused, PortalAway
 
+# So long, a chunk waits for the one before it.
+TURN_SECONDS = 1.0
+
 
 @dataclass
 class FilesInMemory:
@@ -27,6 +31,7 @@ class FilesInMemory:
     refusal: str = ""
     page: int = 2
     puts: int = 0
+    _taken: threading.Condition = field(default_factory=threading.Condition)
 
     def have(self, replica: str, files: Sequence[FileContent]) -> list[FileProgress]:
         self._answer()
@@ -34,15 +39,21 @@ class FilesInMemory:
 
     def put(self, replica: str, content: FileContent, offset: int, data: bytes) -> FileProgress:
         self._answer()
-        self.puts += 1
         assert len(data) <= MAX_FILE_CHUNK_BYTES
-        held = self.contents.get(content.sha256, b"")
-        if offset != len(held):
-            raise ContractError(
-                ContractErrorCode.OFFSET_MISMATCH, "", "", {"expected_offset": len(held)}
-            )
-        self.contents[content.sha256] = held + data
-        return self._progress(content)
+
+        def held() -> bytes:
+            return self.contents.get(content.sha256, b"")
+
+        with self._taken:
+            self._taken.wait_for(lambda: offset <= len(held()), TURN_SECONDS)
+            self.puts += 1
+            if offset != len(held()):
+                raise ContractError(
+                    ContractErrorCode.OFFSET_MISMATCH, "", "", {"expected_offset": len(held())}
+                )
+            self.contents[content.sha256] = held() + data
+            self._taken.notify_all()
+            return self._progress(content)
 
     def commit(self, request: TreeCommitRequest) -> str:
         self._answer()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.contract.errors import ContractError
+from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.file_transfer import MAX_FILE_CHUNK_BYTES, TreeCommitRequest, TreeKind
 from agents.files.fetching import TreeAbsent, fetch_tree
 from agents.files.file_calls import PortalAway
@@ -135,6 +135,29 @@ def test_a_tree_is_sent_in_chunks_and_only_what_the_portal_lacks(tmp_path):
     assert portal.puts == 3 + 1 + 1
     send_tree(portal, tmp_path, request, no_pause)
     assert portal.puts == 5
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        PortalAway("no room for two"),
+        ContractError(ContractErrorCode.OFFSET_MISMATCH, "", "", {"expected_offset": 0}),
+    ],
+)
+def test_a_chunk_that_was_sent_ahead_and_not_taken_comes_again(tmp_path, answer):
+    class OneAtATime(FilesInMemory):
+        answers = [answer]
+
+        def put(self, replica, content, offset, data):
+            if offset == MAX_FILE_CHUNK_BYTES and self.answers:
+                raise self.answers.pop()
+            return super().put(replica, content, offset, data)
+
+    large = os.urandom(3 * MAX_FILE_CHUNK_BYTES)
+    filled(tmp_path, large=large)
+    request = TreeCommitRequest("r", TreeKind.OUTPUT, read_tree(tmp_path).files)
+    portal = OneAtATime()
+    assert portal.read(send_tree(portal, tmp_path, request, no_pause)) == {"large": large}
 
 
 def test_a_transfer_that_was_cut_goes_on_where_it_was(tmp_path):
