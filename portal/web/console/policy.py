@@ -1,6 +1,7 @@
 """The planner's policy: changed in two steps, with what changes shown first; and its history."""
 
 import os
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -63,7 +64,7 @@ def policy(request: AuthenticatedHttpRequest) -> HttpResponse:
 @require_safe
 def portal_settings(request: HttpRequest) -> HttpResponse:
     """What the portal is started with; its environment changes it, not a page."""
-    rows = setting_rows(os.environ)
+    rows = [replace(row, help=_(row.help)) for row in setting_rows(os.environ)]
     words = request.GET.get("q", "").strip().lower()[:MAX_TYPED]
     shown = [row for row in rows if words in f"{row.name} {row.help}".lower()]
     if request.GET.get("changed") == "1":

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from agents.configuration.declaration import settings_of
 from agents.contract.message import TEMPLATES, Message
 from agents.mps.control import ControlCode
 from agents.mps.refusals import ShareCode
 from agents.nvml.errors import NvmlCode
+from portal.platform import Platform
 from portal.web.wording.node_messages import NODE_MESSAGES
 from scheduler.core.model.states import (
     AllocationStatus,
@@ -125,6 +127,10 @@ def test_no_sentence_swallows_what_it_names():
 
 def test_every_sentence_of_a_refusal_is_translated():
     assert sorted(said()[0] - set(chinese())) == []
+
+
+def test_the_help_of_every_setting_of_the_portal_is_translated():
+    assert sorted({one.help for one in settings_of(Platform)} - set(chinese())) == []
 
 
 def test_a_message_survives_a_copy():
