@@ -12,12 +12,11 @@ from portal.audit.transitions import advance
 from portal.diagnosis.services import due_attempts, due_jobs
 from portal.inventory.models import HelloNonce
 from portal.jobs.lifecycle import job_rollup, job_stop
-from portal.jobs.models import Attempt, Job, StopReason
+from portal.jobs.models import Attempt, Dependency, Job, StopReason
 from portal.jobs.querysets import values_of
 from portal.live.bell import ring, ring_diagnoses, ring_plan
 from portal.planning.changes import changes_purge
-from portal.submission.admission import UNSATISFYING
-from scheduler.core.model.states import JobStatus
+from scheduler.core.model.states import JOB_WAITING, JobStatus
 from scheduler.sites.reconcile import sites_drive, sites_observe
 
 log = logging.getLogger(__name__)
@@ -42,26 +41,22 @@ def _dependencies(now: datetime) -> None:
     Jobs whose begin time or dependencies have come are found by the planner, which every sweep
     rings.
     """
-    unsatisfying = values_of(UNSATISFYING)
     while True:
-        waiting = Job.objects.waiting()
-        stuck = (
-            waiting.filter(after__status__in=unsatisfying)
-            .order_by("pk")
-            .values_list("pk", flat=True)
-        )
-        ended = [_dependency_failed(pk, unsatisfying) for pk in stuck.distinct()]
+        failed = Dependency.objects.failed().filter(from_job__status__in=values_of(JOB_WAITING))
+        stuck = failed.order_by("from_job").values_list("from_job", flat=True).distinct()
+        ended = [_dependency_failed(pk) for pk in stuck]
         if True not in ended:
             return
 
 
-def _dependency_failed(pk: int, unsatisfying: list[str]) -> bool:
+def _dependency_failed(pk: int) -> bool:
     with transaction.atomic():
-        rows = Job.objects.waiting().filter(pk=pk)
-        job = next(iter(rows.lock_rows()), None)
-        before = job.after.filter(status__in=unsatisfying).order_by("pk").first() if job else None
-        if job is None or before is None:
+        job = next(iter(Job.objects.waiting().filter(pk=pk).lock_rows()), None)
+        failed = Dependency.objects.failed().filter(from_job=pk).select_related("to_job")
+        first = failed.order_by("to_job").first() if job else None
+        if job is None or first is None:
             return False
+        before = first.to_job
         advance(
             job,
             JobStatus.FAILED,

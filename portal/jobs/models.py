@@ -10,7 +10,12 @@ from django.db.models import F, Q
 from portal.accounts.models import Project
 from portal.choices import choices_from_enum, enum_check
 from portal.inventory.models import Node
-from portal.jobs.querysets import AttemptQuerySet, JobQuerySet, ReplicaQuerySet
+from portal.jobs.querysets import (
+    AttemptQuerySet,
+    DependencyQuerySet,
+    JobQuerySet,
+    ReplicaQuerySet,
+)
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.model.states import JobStatus, ReplicaStatus
 
@@ -190,6 +195,8 @@ class Dependency(models.Model):
     """That ends first."""
     requires_success = models.BooleanField(default=True, db_default=True)
     """Whether it has to succeed; else any end is enough."""
+
+    objects = DependencyQuerySet.as_manager()
 
     class Meta:
         db_table = "jobs_job_after"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Self, TypeVar
 
-from django.db.models import F, Model, QuerySet, Sum
+from django.db.models import F, Model, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 
 from portal.accounts.models import Membership, User
@@ -13,6 +13,7 @@ from scheduler.core.model.states import (
     JOB_ALLOCATED,
     JOB_FAILED,
     JOB_FINAL,
+    JOB_UNSUCCESSFUL,
     JOB_WAITING,
     NODE_SILENT,
     REPLICA_ENDED,
@@ -69,6 +70,18 @@ class JobQuerySet(LockingQuerySet[Row]):
         if user.is_platform_admin:
             return self
         return self.filter(project_id__in=Membership.objects.filter(user=user).values("project_id"))
+
+
+class DependencyQuerySet(QuerySet[Row, Row]):
+    def unmet(self) -> Self:
+        """Those whose job has not ended as it has to."""
+        any_end = Q(requires_success=False, to_job__status__in=values_of(JOB_FINAL))
+        return self.exclude(Q(to_job__status=JobStatus.SUCCEEDED) | any_end)
+
+    def failed(self) -> Self:
+        """Those whose job had to succeed, and ended otherwise: they will never be met."""
+        unsuccessful = values_of(JOB_UNSUCCESSFUL)
+        return self.filter(requires_success=True, to_job__status__in=unsuccessful)
 
 
 class AttemptQuerySet(QuerySet[Row, Row]):

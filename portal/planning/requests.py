@@ -20,11 +20,12 @@ from django.db.models import F, QuerySet
 from agents.contract.documents import LauncherName
 from portal.database.intervals import NextSecond, ThisSecond
 from portal.job_secrets.selectors import known_secrets
-from portal.jobs.models import Job
+from portal.jobs.models import Dependency, Job
 from portal.volumes.selectors import access_of_jobs, access_of_request
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology, WaitingJob
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request import JobRequest, parse_stored_request
+from scheduler.core.request.conditions import parse_dependency
 from scheduler.core.request.secrets import secret_names
 
 # More than a pass reads: waiting, running and ended jobs together.
@@ -113,7 +114,7 @@ def waiting_jobs_from_queryset(rows: QuerySet[Job]) -> tuple[WaitingJob, ...]:
     """Queued jobs, in the order of `rows`. Three queries at most, and one if they need secrets."""
     columns: list[Any] = list(rows.values_list(*SELECTED))
     specs = request_specs(row[1] for row in columns)
-    links = Job.after.through.objects.filter(from_job__status=JobStatus.QUEUED)
+    links = Dependency.objects.filter(from_job__status=JobStatus.QUEUED)
     after = _unmet(links) if columns else {}
     jobs = [waiting_job_from_columns(row, specs[row[1]], after.get(row[0], ())) for row in columns]
     return tuple(_without_secrets(jobs, [specs[row[1]] for row in columns]))
@@ -127,7 +128,7 @@ def waiting_job_from_row(job: Job) -> WaitingJob:
 def waiting_jobs_from_rows(jobs: Sequence[Job]) -> list[WaitingJob]:
     """Jobs as if they were queued, whatever they wait for. Two queries at most, and one if they
     need secrets."""
-    after = _unmet(Job.after.through.objects.filter(from_job__in=[job.pk for job in jobs]))
+    after = _unmet(Dependency.objects.filter(from_job__in=[job.pk for job in jobs]))
     specs = request_specs(job.uid for job in jobs)
     waiting = [
         waiting_job_from_columns(
@@ -221,7 +222,7 @@ def waiting_job_from_request(
         limit_is_chosen=request.limit_is_chosen,
         preemptible=request.preemptible,
         begin_at=begin_at,
-        after=tuple(label.removeprefix("J-") for label in request.after),
+        after=tuple(parse_dependency(word).label.removeprefix("J-") for word in request.after),
         needs=spec.needs,
         tolerates=spec.tolerates,
         group=run_group(request.name),
@@ -269,9 +270,9 @@ def _without_secrets(jobs: Sequence[WaitingJob], specs: Sequence[RequestSpec]) -
     return [replace(job, missing_secret=name) if name else job for job, name in pairs]
 
 
-def _unmet(links: QuerySet[Any]) -> dict[int, tuple[str, ...]]:
-    """By job id: the jobs that have not succeeded yet. Many of one array are the array."""
-    rows = links.exclude(to_job__status=JobStatus.SUCCEEDED).order_by("from_job_id", "to_job_id")
+def _unmet(links: QuerySet[Dependency]) -> dict[int, tuple[str, ...]]:
+    """By job id: the jobs that it still has to wait for. Many of one array are the array."""
+    rows = links.unmet().order_by("from_job_id", "to_job_id")
     unmet: dict[int, dict[int, int | None]] = defaultdict(dict)
     for job_id, after_id, array in rows.values_list("from_job_id", "to_job_id", "to_job__array_id"):
         unmet[job_id][after_id] = array

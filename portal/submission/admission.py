@@ -27,14 +27,12 @@ from portal.volumes.selectors import require_volumes
 from scheduler.core.devices.options import device_options
 from scheduler.core.model.reasons import Reason
 from scheduler.core.model.snapshot import Priority
-from scheduler.core.model.states import JOB_FINAL, JobStatus
+from scheduler.core.model.states import JOB_UNSUCCESSFUL, JobStatus
 from scheduler.core.placement.feasibility import ClusterCapacity
 from scheduler.core.request import JobRequest
 from scheduler.core.request.arrays import members_at_once
+from scheduler.core.request.conditions import parse_dependency
 from scheduler.core.request.secrets import secret_names
-
-# A job that ended like this never satisfies one that is to run after it.
-UNSATISFYING = frozenset(JOB_FINAL - {JobStatus.SUCCEEDED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,42 +192,44 @@ def _full(waiting: Message) -> Refused:
     return Refused(ErrorCode.PENDING_LIMIT, sentence, "project")
 
 
-def dependencies_of(request: JobRequest, project: Project) -> list[Job]:
-    """The jobs that must succeed first; of an array, all its members.
+def dependencies_of(request: JobRequest, project: Project) -> dict[int, bool]:
+    """By the key of each job that must end first: whether it has to succeed. An array is all its
+    members.
 
     Raises Refused(after_unknown, after_failed).
     """
-    if not request.after:
-        return []
-    arrays = [label for label in request.after if label.startswith("A-")]
-    ids = {int(label[2:]): label for label in request.after if label not in arrays}
-    found = {job.pk: job for job in Job.objects.filter(project=project, pk__in=ids)}
-    for label in arrays:
-        members = {job.pk: job for job in _members(label, project)}
-        found, ids = found | members, {**dict.fromkeys(members or [0], label), **ids}
-    for pk, label in ids.items():
-        job = found.get(pk)
-        if job is None:
+    named = [parse_dependency(word) for word in request.after]
+    single = [each.number for each in named if not each.is_array]
+    jobs = Job.objects.filter(project=project).only("pk", "status")
+    by_key = jobs.in_bulk(single) if single else {}
+    needs: dict[int, bool] = {}
+    for each in named:
+        if each.is_array:
+            members = jobs.filter(array=each.number, array_index__isnull=False)
+            first = list(members.order_by("pk"))
+        else:
+            first = [by_key[each.number]] if each.number in by_key else []
+        if not first:
             sentence = Message(
                 "%(job)s is not a job of %(project)s. Name jobs of the same project",
-                job=label,
+                job=each.label,
                 project=project.slug,
             )
             raise Refused(ErrorCode.AFTER_UNKNOWN, sentence, "after")
-        if JobStatus(job.status) in UNSATISFYING:
-            sentence = Message(
-                "%(job)s ended as %(status)s: a job that must run after it would never start",
-                job=job.label,
-                status=Message(job.status),
-            )
-            raise Refused(ErrorCode.AFTER_FAILED, sentence, "after")
-    return list(found.values())
+        for job in first:
+            if each.requires_success and JobStatus(job.status) in JOB_UNSUCCESSFUL:
+                raise _never_starts(job)
+            needs[job.pk] = needs.get(job.pk, False) or each.requires_success
+    return needs
 
 
-def _members(label: str, project: Project) -> QuerySet[Job]:
-    """Of an array of the project."""
-    rows = Job.objects.filter(project=project, array=int(label[2:]), array_index__isnull=False)
-    return rows.only("pk", "status").order_by("pk")
+def _never_starts(job: Job) -> Refused:
+    sentence = Message(
+        "%(job)s ended as %(status)s: a job that must run after it would never start",
+        job=job.label,
+        status=Message(job.status),
+    )
+    return Refused(ErrorCode.AFTER_FAILED, sentence, "after")
 
 
 def cheapest(request: JobRequest, boards: Iterable[Board]) -> tuple[int, str]:

@@ -12,6 +12,7 @@ from django.db import transaction
 from agents.contract.message import Message
 from portal.accounts.models import User
 from portal.arrays.models import JobArray
+from portal.arrays.selectors import members_of
 from portal.audit.codes import EventCode
 from portal.audit.transitions import Transitions
 from portal.error_codes import ErrorCode
@@ -21,12 +22,10 @@ from portal.jobs.querysets import values_of
 from portal.jobs.selectors import may_cancel_work
 from portal.submission.admission import Admission, dependencies_of, pending_room
 from portal.submission.services import CheckedRequest, job_submit, jobs_create
-from scheduler.core.model.states import JOB_FINAL, JobStatus
+from scheduler.core.model.states import JOB_UNSUCCESSFUL
 from scheduler.core.request import JobRequest, RequestLimits, parse_request, request_as_dict
 from scheduler.core.request.arrays import array_cap, array_members, is_array
 from scheduler.core.request.placeholders import member_request
-
-RETRIED = JOB_FINAL - {JobStatus.SUCCEEDED}
 
 
 def request_submit(*, user: User, request: JobRequest, actor: str = "") -> Job:
@@ -70,8 +69,8 @@ def array_retry(*, array: JobArray, actor: User, limits: RequestLimits) -> list[
         raise Refused(ErrorCode.FORBIDDEN, sentence)
     with transaction.atomic():
         JobArray.objects.filter(pk=array.pk).lock_rows()
-        members = array.jobs.filter(array_index__isnull=False, status__in=values_of(RETRIED))
-        old = list(members.select_related("project", "owner").order_by("array_index"))
+        members = members_of(array).filter(status__in=values_of(JOB_UNSUCCESSFUL))
+        old = list(members.select_related("project", "owner"))
         if not old:
             sentence = Message(
                 "No member of %(array)s has failed or was cancelled", array=array.label
@@ -83,7 +82,7 @@ def array_retry(*, array: JobArray, actor: User, limits: RequestLimits) -> list[
         room = pending_room(check.membership)
         for _ in old:
             room.take()
-        admitted = [(CheckedRequest(request, check), list[Job]()) for request in requests]
+        admitted = [(CheckedRequest(request, check), dict[int, bool]()) for request in requests]
         places = _leave(old)
         new = jobs_create(actor, "", admitted, places)
         _record_retries(old, new, actor.username)

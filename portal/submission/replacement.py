@@ -16,7 +16,7 @@ from portal.audit.codes import EventCode
 from portal.audit.transitions import event_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
-from portal.jobs.models import Job
+from portal.jobs.models import Dependency, Job
 from portal.jobs.selectors import job_not_waiting
 from portal.jobs.services import job_cancel
 from portal.live.bell import ring
@@ -86,7 +86,7 @@ def _take_over(old: Job, new: Job, actor: User) -> None:
     if old.queued_at and new.queued_at:
         new.queued_at = old.queued_at
     new.save(update_fields=["bypassed", "hold_owner", "hold_reason", "queued_at"])
-    Job.after.through.objects.filter(to_job=old).update(to_job=new)
+    Dependency.objects.filter(to_job=old).update(to_job=new)
     by = actor.username
     event_record(old, EventCode.REPLACED, Message("replaced by %(job)s", job=new.label), actor=by)
     event_record(new, EventCode.REPLACES, Message("replaces %(job)s", job=old.label), actor=by)

@@ -20,7 +20,7 @@ from portal.audit.transitions import Transitions
 from portal.database.row_writes import rows_insert
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
-from portal.jobs.models import Job
+from portal.jobs.models import Dependency, Job
 from portal.live.bell import ring, ring_plan
 from portal.request_id import audited_request_id
 from portal.submission.admission import (
@@ -128,8 +128,8 @@ def _outcome(admission: Admission, body: Any, limits: RequestLimits) -> CheckedR
 
 def _admitted(
     checked: Sequence[CheckedRequest], *, is_locking: bool
-) -> list[tuple[CheckedRequest, list[Job]]]:
-    """Each request with the jobs that must succeed first, as far as waiting jobs have room.
+) -> list[tuple[CheckedRequest, Mapping[int, bool]]]:
+    """Each request with the `dependencies_of` it, as far as waiting jobs have room.
 
     Raises BulkRefusedError.
     """
@@ -158,7 +158,7 @@ def _rooms(
 def jobs_create(
     user: User,
     actor: str,
-    admitted: Sequence[tuple[CheckedRequest, list[Job]]],
+    admitted: Sequence[tuple[CheckedRequest, Mapping[int, bool]]],
     places: Sequence[Mapping[str, Any]] = (),
 ) -> list[Job]:
     """The jobs with their events, in a fixed number of statements. `places`: columns of each that
@@ -189,14 +189,14 @@ def jobs_create(
     return jobs
 
 
-def _depend(jobs: Sequence[Job], before: Sequence[list[Job]]) -> None:
+def _depend(jobs: Sequence[Job], before: Sequence[Mapping[int, bool]]) -> None:
     links = [
-        Job.after.through(from_job=job, to_job=first)
-        for job, all_first in zip(jobs, before, strict=True)
-        for first in all_first
+        Dependency(from_job=job, to_job_id=first, requires_success=requires_success)
+        for job, needs in zip(jobs, before, strict=True)
+        for first, requires_success in needs.items()
     ]
     if links:
-        Job.after.through.objects.bulk_create(links)
+        Dependency.objects.bulk_create(links)
 
 
 def _begin(jobs: Sequence[Job], approvals: Sequence[Reason | None], actor: str) -> None:

@@ -18,7 +18,7 @@ from django.db.models import Q, QuerySet
 from agents.contract.message import Message
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
-from portal.jobs.models import Attempt, Job
+from portal.jobs.models import Attempt, Dependency, Job
 from portal.planning.history import past_runs
 from portal.planning.requests import (
     SELECTED,
@@ -155,7 +155,7 @@ def _attempts(jobs: QuerySet[Job]) -> dict[int, Attempts]:
 
 def _after(jobs: QuerySet[Job], known: set[int]) -> dict[int, tuple[str, ...]]:
     """By job: its dependencies inside the window. Earlier ones have ended."""
-    links = Job.after.through.objects.filter(from_job__in=jobs.order_by().values("pk"))
+    links = Dependency.objects.filter(from_job__in=jobs.order_by().values("pk"))
     found: dict[int, list[str]] = defaultdict(list)
     rows = links.order_by("from_job_id", "to_job_id").values_list("from_job_id", "to_job_id")
     for job, other in rows:

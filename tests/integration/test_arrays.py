@@ -154,6 +154,10 @@ def test_a_job_may_wait_for_all_members(alice, vision):
     end(members_of(array)[3], "failed")
     with pytest.raises(Refused, match="ended as failed"):
         request_submit(user=alice, request=parse_request(body, LIMITS))
+    body = a_request(vision, after=[f"{array.label}:ended"])
+    job = request_submit(user=alice, request=parse_request(body, LIMITS))
+    (waiting,) = waiting_jobs_from_queryset(Job.objects.filter(pk=job.pk))
+    assert waiting.after == ()
     with pytest.raises(Refused, match="A-999 is not a job"):
         unknown = a_request(vision, after=["A-999"])
         request_submit(user=alice, request=parse_request(unknown, LIMITS))

@@ -83,6 +83,26 @@ def test_what_is_to_run_after_a_failed_job_fails_and_says_so_all_along_the_chain
         assert not job.attempts.exists()
 
 
+def test_a_job_that_is_after_any_end_starts_when_the_other_has_failed(alice, vision):
+    node = a_node()
+    first = a_job(alice, vision)
+    settle(node)
+    second = a_job(alice, vision, after=[f"{first.label}:ended"])
+    third = a_job(alice, vision, after=[f"{first.label}:ended", first.label])
+    assert second.request["after"] == [f"{first.label}:ended"]
+    assert third.request["after"] == [first.label]
+    settle(node)
+    assert status_of(second) == JobStatus.QUEUED
+    node.finish(exit_code=1)
+    settle(node)
+    sweeper.sweep()
+    settle(node)
+    assert (status_of(second), status_of(third)) == (JobStatus.RUNNING, JobStatus.FAILED)
+    again = a_job(alice, vision, after=[f"{first.label}:ended"])
+    settle(node)
+    assert status_of(again) == JobStatus.RUNNING
+
+
 def test_a_cancelled_job_ends_what_was_to_run_after_it(alice, vision):
     first = a_job(alice, vision)
     second = a_job(alice, vision, after=[first.label])

@@ -131,6 +131,7 @@ EDGES: Mapping[str, Edges] = {
 JOB_FINAL = frozenset(s for s, edges in JOB_EDGES.items() if not edges)
 # Ended without success, and not because somebody wanted it.
 JOB_FAILED = frozenset({_J.FAILED, _J.TIMED_OUT})
+JOB_UNSUCCESSFUL = JOB_FINAL - {_J.SUCCEEDED}
 JOB_WAITING = frozenset({_J.SUBMITTED, _J.AWAITING_APPROVAL, _J.QUEUED})
 JOB_ALLOCATED = frozenset({_J.PLACED, _J.PREPARING, _J.RUNNING, _J.STOPPING})
 ALLOCATION_LIVE = frozenset({_A.RESERVED, _A.BOUND, _A.RELEASING})

@@ -4,6 +4,8 @@ Each reader reports problems to `refuse` and returns a valid value in any case.
 """
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,8 +15,11 @@ from scheduler.core.request.values import ProblemCode, Refuse
 
 # A label or a taint of a node: a key, or a key and a value.
 NODE_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[A-Za-z0-9._-]{1,63})?")
-# A job, or an array.
-JOB_LABEL = re.compile(r"([AJaj]-)?0*([1-9][0-9]{0,17})")
+# A job or an array, and perhaps that any end of it is enough.
+DEPENDENCY = re.compile(r"([AJaj]-)?0*([1-9][0-9]{0,17})(:ended)?", re.IGNORECASE)
+ANY_END = ":ended"
+# As Slurm has it.
+FOREIGN_DEPENDENCY = re.compile(r"after(ok|any):(?:[AJaj]-)?0*([1-9][0-9]{0,17})", re.IGNORECASE)
 # The owner's mail address, or an endpoint of webhooks whose name has no spaces.
 NOTIFY = re.compile(r"email|webhook:[!-~]{1,64}")
 MAX_NOTIFY = 8
@@ -71,8 +76,35 @@ def write_begin(at: int, after: str) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else ""
 
 
+@dataclass(frozen=True, slots=True)
+class DependencyLabel:
+    """What one word of `after` says."""
+
+    label: str
+    """Of a job or an array: "J-12", "A-5"."""
+    requires_success: bool = True
+
+    @property
+    def is_array(self) -> bool:
+        return self.label.startswith("A-")
+
+    @property
+    def number(self) -> int:
+        return int(self.label[2:])
+
+    def __str__(self) -> str:
+        return self.label if self.requires_success else self.label + ANY_END
+
+
+def parse_dependency(word: str) -> DependencyLabel:
+    """Of the canonical form."""
+    label, _, end = word.partition(":")
+    return DependencyLabel(label, not end)
+
+
 def read_after(value: Any, refuse: Refuse) -> tuple[str, ...]:
-    """Labels of jobs and arrays, each once, in their order: ["j-12", "13"] -> ("J-12", "J-13")."""
+    """Labels of jobs and arrays, each once, in their order: ["j-12", "13:ended"] becomes
+    ("J-12", "J-13:ended"). One that is there both ways must succeed."""
     if not isinstance(value, list) or len(value) > MAX_AFTER:
         refuse(
             "after",
@@ -80,14 +112,26 @@ def read_after(value: Any, refuse: Refuse) -> tuple[str, ...]:
             Message('write a list of at most %(n)s jobs, such as ["J-12"]', n=MAX_AFTER),
         )
         return ()
-    words: dict[str, None] = {}
+    labels: dict[str, bool] = {}
     for index, entry in enumerate(value):
-        match = JOB_LABEL.fullmatch(entry) if isinstance(entry, str) else None
+        match = DEPENDENCY.fullmatch(entry) if isinstance(entry, str) else None
         if match is None:
-            refuse(f"after.{index}", ProblemCode.VALUE, 'write the label of a job, such as "J-12"')
+            sentence = 'write the label of a job, such as "J-12", or "J-12:ended" for any end of it'
+            refuse(f"after.{index}", ProblemCode.VALUE, sentence, _meant_after(value, index))
         else:
-            words[f"{match[1] or 'J-'}{match[2]}".upper()] = None
-    return tuple(words)
+            label = f"{match[1] or 'J-'}{match[2]}".upper()
+            labels[label] = labels.get(label, False) or not match[3]
+    return tuple(str(DependencyLabel(*each)) for each in labels.items())
+
+
+def _meant_after(entries: Sequence[object], place: int) -> dict[str, list[object]] | None:
+    """With one word of Slurm's, such as "afterany:12", in its form here."""
+    entry = entries[place]
+    match = FOREIGN_DEPENDENCY.fullmatch(entry) if isinstance(entry, str) else None
+    if match is None:
+        return None
+    word = DependencyLabel(f"J-{match[2]}", match[1].lower() == "ok")
+    return {"after": [*entries[:place], str(word), *entries[place + 1 :]]}
 
 
 def read_notify(value: Any, refuse: Refuse) -> tuple[str, ...]:

@@ -288,7 +288,8 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         *("after", FieldKind.WORDS, _WHEN, "After these jobs"),
-        "Jobs that must succeed first, for example J-12 J-13.",
+        "Jobs and arrays that must succeed first, for example J-12 A-5; or J-12:ended if any end is"
+        " enough.",
         default=(),
         attribute="after",
         example="J-12",

@@ -100,7 +100,15 @@ bodies = st.fixed_dictionaries(
         "preemptible": st.booleans(),
         "idle_stop": st.booleans(),
         "begin_at": begins,
-        "after": st.lists(st.integers(1, 10**12).map("J-{}".format), max_size=4),
+        "after": st.lists(
+            st.builds(
+                "{}{}{}".format,
+                st.sampled_from(["J-", "A-"]),
+                st.integers(1, 10**12),
+                st.sampled_from(["", ":ended"]),
+            ),
+            max_size=4,
+        ),
         "secrets": st.lists(
             st.sampled_from(["HF_TOKEN", "AWS_KEY:env", {"name": "W", "as": "env"}]), max_size=3
         ),

@@ -48,7 +48,7 @@ FULL = {
     "env": {"BATCH": "64", "EMPTY": "", "YES": "no", "TEXT": "a: {b}\n"},
     "preemptible": True,
     "begin_at": "2026-01-31T18:00:00+01:00",
-    "after": ["J-12", "j-013", "12"],
+    "after": ["J-12", "j-013", "12", "a-5:Ended"],
     "needs": ["nvme", "zone=a"],
     "tolerates": ["staging"],
 }
@@ -89,7 +89,7 @@ def test_the_words_of_a_request_become_amounts_with_units():
         env=FULL["env"],
         preemptible=True,
         begin_at=1_769_878_800,
-        after=("J-12", "J-13"),
+        after=("J-12", "J-13", "A-5:ended"),
         needs=("nvme", "zone=a"),
         tolerates=("staging",),
     )

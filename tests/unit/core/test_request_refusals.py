@@ -195,6 +195,10 @@ BAD = {
     "begin in two years": ({"begin_at": "+800d"}, "begin_at", ProblemCode.RANGE, "a year"),
     "after is a text": ({"after": "J-1"}, "after", ProblemCode.TYPE, "write a list of at most 32"),
     "after nothing": ({"after": ["J-0"]}, "after.0", ProblemCode.VALUE, "label of a job"),
+    "after as Slurm writes it": (
+        {"after": ["J-1", "afterany:12"]},
+        *("after.1", ProblemCode.VALUE, "J-12:ended"),
+    ),
     "preemptible is a text": (
         {"preemptible": "no"},
         "preemptible",
