@@ -1,7 +1,8 @@
 """Watches that no running replica writes more than its disk.
 
-By walking through its folders: a limit of the file system itself (a project quota) would have to
-be set up on each node. A walk takes time: a fast writer gets beyond its limit until it is seen."""
+By walking through its folders, and asking the engine for what it wrote elsewhere: a limit of the
+file system itself (a project quota) would have to be set up on each node. A walk takes time: a fast
+writer gets beyond its limit until it is seen."""
 
 import logging
 import threading
@@ -28,6 +29,7 @@ class DiskLimits:
         self._on_excess = on_excess
         self._limits: dict[str, int] = {}
         self._beyond: frozenset[str] = frozenset()
+        self._unmeasured: frozenset[str] = frozenset()
         self._closed = threading.Event()
 
     def start(self) -> None:
@@ -47,14 +49,20 @@ class DiskLimits:
         return self._beyond
 
     def measure(self) -> None:
-        """Each replica once."""
-        limits = self._limits
-        used = {key: self._runtime.used_disk_bytes(key, limit) for key, limit in limits.items()}
-        found = frozenset(key for key, size in used.items() if size > limits[key])
+        """Each replica once. One that cannot be measured is taken to be as it was."""
+        limits, used = self._limits, {}
+        for key, limit in limits.items():
+            try:
+                used[key] = self._runtime.used_disk_bytes(key, limit)
+            except Exception as error:
+                if key not in self._unmeasured:
+                    log.warning("disk_unmeasured", extra={"replica": key, "why": str(error)})
+        self._unmeasured = frozenset(limits.keys() - used.keys())
+        found = {key for key, size in used.items() if size > limits[key]}
         for key in found - self._beyond:
             log.warning("disk_full", extra={"replica": key, "limit_mib": limits[key] >> 20})
         has_more = bool(found - self._beyond)
-        self._beyond = found
+        self._beyond = frozenset(found) | (self._beyond & self._unmeasured)
         if has_more:
             self._on_excess()
 
@@ -62,8 +70,5 @@ class DiskLimits:
         rest = MIN_SECONDS
         while not self._closed.wait(rest):
             began = time.monotonic()
-            try:
-                self.measure()
-            except Exception:
-                log.exception("disk_unread")
+            self.measure()
             rest = max(MIN_SECONDS, REST_FACTOR * (time.monotonic() - began))

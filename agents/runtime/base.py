@@ -121,7 +121,8 @@ class Runtime(Protocol):
         """Remove the folders of all other replicas."""
 
     def used_disk_bytes(self, replica_id: str, limit: int) -> int:
-        """What its folders have, or any number above `limit` as soon as that is certain."""
+        """What it has on disk, or any number above `limit` as soon as that is certain. Raises
+        RuntimeFailure or EngineUnreachable."""
 
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
         """Bytes of the log from `offset`; empty at the end. Offsets never change."""

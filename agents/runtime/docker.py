@@ -178,7 +178,8 @@ class DockerRuntime:
         self.workspaces.keep(replicas)
 
     def used_disk_bytes(self, replica_id: str, limit: int) -> int:
-        return used_bytes(self.workspaces.folders(replica_id).writable, limit)
+        used = used_bytes(self.workspaces.folders(replica_id).writable, limit)
+        return used if used > limit else used + self._layer_bytes(replica_id)
 
     def log(self, replica_id: str, offset: int, limit: int) -> bytes:
         return self._copies.read(replica_id, offset, limit)
@@ -276,6 +277,13 @@ class DockerRuntime:
         with engine_errors("list"):
             found = self.client.api.containers(all=True, filters=self._filters(replica_id))
         return list(found)
+
+    def _layer_bytes(self, replica_id: str) -> int:
+        """What it has written elsewhere, where its image has folders that are open to its user: the
+        engine counts that."""
+        with engine_errors("measure"):
+            found = self.client.api.containers(size=True, filters=self._filters(replica_id))
+        return sum(int(each.get("SizeRw") or 0) for each in found)
 
     def _containers(self, replica_id: str) -> list[Container]:
         """The same with all that the engine knows, which is a call for each."""

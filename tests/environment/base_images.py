@@ -70,12 +70,14 @@ exec $as_postgres "$@"
 @dataclass(frozen=True)
 class BaseImage:
     """`programs`: paths on this machine; each is in /usr/bin. `folders`: (name in the image, folder
-    on this machine). `files`: contents by name. `changes`: lines of a Dockerfile."""
+    on this machine). `files`: contents by name. `open_folders`: those where everyone may write.
+    `changes`: lines of a Dockerfile."""
 
     name: str
     programs: tuple[Path, ...] = ()
     folders: tuple[tuple[str, Path], ...] = ()
     files: dict[str, bytes] = field(default_factory=dict)
+    open_folders: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
 
     def layer(self) -> Path:
@@ -94,7 +96,7 @@ class BaseImage:
 
     def _fingerprint(self) -> str:
         digest = hashlib.sha256(Path(__file__).read_bytes() + LOCK.read_bytes())
-        digest.update(f"{sys.version} {self.programs}".encode())
+        digest.update(f"{sys.version} {self.programs} {self.files}".encode())
         return digest.hexdigest()[:16]
 
     def _write(self, tar: tarfile.TarFile) -> None:
@@ -107,6 +109,8 @@ class BaseImage:
         entries = list(dict([*entries, *example.shared_objects(binaries)]).items())
         names = {name for name, _ in entries} | set(self.files)
         example.add_folders(tar, names | {f"{folder}/x" for folder in FOLDERS})
+        for name in self.open_folders:
+            add_open_folder(tar, name)
         example.add_link(tar, "bin", "usr/bin")
         example.add_link(tar, "sbin", "usr/sbin")
         for name, source in entries:
@@ -125,10 +129,16 @@ def base_images() -> list[BaseImage]:
 
 def import_base_images(client: docker.DockerClient) -> None:
     for image in base_images():
-        name, tag = image.name.split(":")
-        client.api.import_image_from_file(
-            str(image.layer()), repository=name, tag=tag, changes=list(image.changes)
-        )
+        import_image(client, image)
+
+
+def import_image(client: docker.DockerClient, image: BaseImage) -> str:
+    """Its name."""
+    name, tag = image.name.split(":")
+    client.api.import_image_from_file(
+        str(image.layer()), repository=name, tag=tag, changes=list(image.changes)
+    )
+    return image.name
 
 
 def python_image() -> BaseImage:
@@ -262,6 +272,12 @@ def accounts() -> dict[str, bytes]:
         "etc/login.defs": b"USERGROUPS_ENAB yes\nUID_MAX 60000\nGID_MAX 60000\n",
         "etc/nsswitch.conf": b"passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
     }
+
+
+def add_open_folder(tar: tarfile.TarFile, name: str) -> None:
+    folder = tarfile.TarInfo(name)
+    folder.type, folder.mode = tarfile.DIRTYPE, 0o777
+    tar.addfile(folder)
 
 
 def add_file(tar: tarfile.TarFile, name: str, content: bytes) -> None:

@@ -16,7 +16,7 @@ CAP_SYS_ADMIN = 21
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program that a level needs, and its Debian package."""
+    """A program that a level needs, or a path where it is no program, and its Debian package."""
 
     package: str
     program: str
@@ -30,6 +30,8 @@ class Tool:
             return min(map(str, Path("/usr/lib").glob(f"*/faketime/{self.program}")), default=None)
         if self.package == "fonts-noto-cjk":
             return min(map(str, FONTS.glob(f"*/*/{self.program}")), default=None)
+        if self.program.startswith("/"):
+            return self.program if Path(self.program).exists() else None
         return shutil.which(self.program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
@@ -51,8 +53,11 @@ PROMTOOL = Tool("prometheus", "promtool")
 CADDY = Tool("caddy", "caddy")
 IP = Tool("iproute2", "ip")
 FAKETIME = Tool("libfaketime", "libfaketimeMT.so.1")
+# With Debian's own Python: images in the tests are made of them.
+PIP = Tool("python3-pip", "/usr/lib/python3/dist-packages/pip")
 DOCKER = (
     DOCKERD,
+    PIP,
     Tool("busybox-static", "busybox"),
     IP,
     Tool("iptables", "iptables"),

@@ -11,7 +11,7 @@ from agents.contract.environment import IMAGE_NAMES, IMAGE_PREFIXES, is_barred_f
 from agents.runtime.base import RuntimeFailure
 from agents.runtime.docker_recipe import ContainerRecipe
 from agents.runtime.grants import no_grant
-from agents.runtime.image import image_env_refusal, require_allowed_env
+from agents.runtime.image import image_env_refusal, image_program, require_allowed_env
 from agents.runtime.injection import Injection, InjectionPath
 from agents.workspace.workspaces import Workspaces
 from tests.unit.agents.documents import a_replica
@@ -87,3 +87,14 @@ def test_the_engines_word_of_an_image_is_refused_with_a_code_and_what_to_do():
     assert failure.value.code == "image_env"
     assert "sets LD_PRELOAD" in failure.value.sentence
     assert "env LD_PRELOAD=" in failure.value.sentence
+
+
+def test_an_image_without_a_program_needs_a_command():
+    assert image_program({"Config": {"Entrypoint": None}}, ["python", "train.py"]) == [
+        "python",
+        "train.py",
+    ]
+    for attrs in ({}, {"Config": {"Entrypoint": None, "Cmd": None}}):
+        with pytest.raises(RuntimeFailure) as failure:
+            image_program(attrs, [])
+        assert failure.value.code == "image_program"
