@@ -23,6 +23,7 @@ from portal.health import PROBES, probe  # noqa: E402
 from portal.live.listener import listener  # noqa: E402
 from portal.monitoring.exposition import PATH as METRICS  # noqa: E402
 from portal.monitoring.web_process import serve_metrics  # noqa: E402
+from portal.planning.snapshot_ahead import SnapshotAhead  # noqa: E402
 from portal.request_id import HEADER, set_request_id  # noqa: E402
 from scheduler.jit_warmup import warm_up  # noqa: E402
 
@@ -55,10 +56,11 @@ async def _lifespan(scope: Scope, receive: Receive, send: Send) -> None:
         warm_up()
     _freeze_modules()
     ear = listener()
+    ahead = SnapshotAhead()
     drain = Drain(ear, settings.PLATFORM.drain_seconds)
     # The server passes it on to each request.
     scope.get("state", {})["drain"] = drain
-    with drain.on_signals():
+    with drain.on_signals(), ahead:
         await send({"type": "lifespan.startup.complete"})
         await receive()
     await ear.close()

@@ -165,11 +165,14 @@ def row_count(snapshot: ClusterSnapshot) -> int:
 
 
 _last: list[CachedSnapshot] = []
+# When somebody last asked.
+_asked_at: list[datetime] = []
 _reading, _renewing = Lock(), Lock()
 
 
 def current_snapshot() -> CachedSnapshot:
     """The cached snapshot, or a new one in a constant number of queries."""
+    _asked_at[:] = [timezone.now()]
     if cached := _cached():
         return cached
     with _reading:
@@ -179,9 +182,21 @@ def current_snapshot() -> CachedSnapshot:
         return _store(_read())
 
 
+def renew_for_next_question(*, older_than: timedelta, asked_within: timedelta) -> None:
+    """Read a large cluster anew before anybody asks: if the last snapshot is older, and somebody
+    asked within this time. No query where it is not due."""
+    now = timezone.now()
+    if not _last or not _asked_at or not _last[0].is_large:
+        return
+    is_due = now - _last[0].at >= older_than and now - _asked_at[0] < asked_within
+    if is_due and _renewing.acquire(blocking=False):
+        _renew()
+
+
 def clear() -> None:
     """Drop the cached snapshot: tests change the database."""
     _last.clear()
+    _asked_at.clear()
 
 
 def _cached() -> CachedSnapshot | None:

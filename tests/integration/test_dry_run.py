@@ -1,5 +1,7 @@
 """What a request is told before it is submitted: on the page, over REST, from one look at rows."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -10,9 +12,10 @@ from portal.accounts.services import project_share_set
 from portal.errors import Refused
 from portal.inventory.models import Gpu
 from portal.jobs.models import Job
-from portal.planning import node_cache
+from portal.planning import node_cache, snapshot_ahead
 from portal.planning import snapshot_cache as world
 from portal.planning.history_cache import process_history
+from portal.planning.snapshot_ahead import SnapshotAhead
 from portal.quotas.budgets import budget_add
 from portal.quotas.models import Quota
 from portal.submission.dry_run import DryRunVerdict, dry_run, expected_starts
@@ -148,6 +151,35 @@ def test_of_a_large_cluster_nobody_waits_while_it_is_read_anew(alice, vision, mo
     assert len(work) == 1, "one reader at a time"
     work.pop()()
     assert foreseen(alice, vision).at > first.at
+
+
+def test_of_a_large_cluster_the_first_question_finds_what_was_read_ahead(
+    alice, vision, monkeypatch
+):
+    a_node("n1")
+    monkeypatch.setattr(world, "LARGE", 1)
+    monkeypatch.setattr(world.connections, "close_all", lambda: None)
+    ahead = SnapshotAhead()
+    ahead.look()
+    began = timezone.now()
+    assert foreseen(alice, vision).at < began
+    # Old enough to be renewed, by then nobody has asked for too long.
+    monkeypatch.setattr(snapshot_ahead, "RENEW", timedelta(0))
+    ahead.look()
+    read = foreseen(alice, vision).at
+    assert read > began
+    monkeypatch.setattr(snapshot_ahead, "KEPT", timedelta(0))
+    ahead.look()
+    assert foreseen(alice, vision).at == read
+
+
+def test_of_a_small_cluster_nothing_is_read_ahead(alice, vision):
+    a_node("n1")
+    began = timezone.now()
+    ahead = SnapshotAhead()
+    ahead.look()
+    ahead.look()
+    assert foreseen(alice, vision).at > began
 
 
 def test_who_waits_is_told_when_and_what_would_start_now(alice, vision):
