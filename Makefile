@@ -3,6 +3,8 @@
 .PHONY: help install lint type test test-slow pytest mutants test-gpu demo run migrate docs bench-latency bench-adoption bench-loop bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams bench-agent-door bench-artifacts bench-throughput bench-scale bench-rolling screenshots lock wheel clean
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
+# Each server that a test or a benchmark starts would compile every module anew.
+export PYTHONDONTWRITEBYTECODE :=
 # Slow levels first, so that the workers of `make test` finish together.
 LEVELS := $(wildcard $(addprefix tests/,integration docker browser services property contract unit))
 # One more than there are cores: tests of real servers wait much of their time.
@@ -37,6 +39,7 @@ test-slow: pytest ## run the slow tests: soaks, kills, every page in every theme
 
 pytest: install
 	$(BIN)/python -m tests.environment install
+	$(BIN)/python -m compileall -q -j 0 $(OWN)
 	$(BIN)/python -m pytest --levels-must-run -q -n $(WORKERS) --maxprocesses 8 -m "$(TESTS)" $(OPTIONS) $(LEVELS)
 
 mutants: install ## break the code on purpose, and print as JSON what no test notices; takes hours; ARGS=--help
