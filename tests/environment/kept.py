@@ -15,9 +15,18 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 KEPT = REPOSITORY / "var" / "tests"
-# These files have the migrations and the code that fills tables after them (permissions, content
-# types).
-SOURCES = ("portal/**/*.py", "requirements/portal.lock")
+# These files have the migrations, and what is made after them: permissions and content types of the
+# models, and triggers.
+SOURCES = (
+    "portal/**/migrations/*.py",
+    "portal/**/models.py",
+    "portal/**/apps.py",
+    "portal/settings/*.py",
+    "portal/database/triggers.py",
+    "portal/inventory/version.py",
+    "portal/planning/changes.py",
+    "requirements/portal.lock",
+)
 
 
 def kept(kind: str, make: Callable[[Path], None]) -> Path:
