@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agents.admission.policy import NodePolicy
 from agents.contract.boards import Board
-from agents.contract.documents import DesiredReplica, LauncherName, NodeFacts
+from agents.contract.documents import DesiredReplica, LauncherName, NodeFacts, RuntimeKind
 from agents.contract.topology import NodeTopology
 from agents.contract.version import VERSION
 from agents.doctor.machine import RealMachine
@@ -236,4 +236,5 @@ def _facts(
         simulated=simulated,
         agent_version=VERSION,
         launchers=tuple(map(str, LauncherName)),
+        pins_images=runtime.kind is RuntimeKind.DOCKER,
     )

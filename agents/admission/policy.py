@@ -13,9 +13,11 @@ from agents.admission.project_users import DEFAULT_RANGE, project_user, read_ran
 from agents.admission.volume_roots import VolumeRoot, read_volume_roots, volumes_refusal
 from agents.contract.documents import DesiredReplica, RuntimeKind, SliceKind
 from agents.contract.environment import is_environment_name, is_reserved
-from agents.contract.image_reference import is_image_allowed, pattern_problem
+from agents.contract.image_digest import is_local
+from agents.contract.image_reference import is_image_allowed, pattern_problem, pinned_image
 from agents.contract.lease import DEFAULT as DEFAULT_LEASE_END
 from agents.contract.lease import LeaseEnd
+from agents.facts.images import WantedImage
 from agents.host.system_reserve import AUTO as AUTO_RESERVE
 from agents.host.system_reserve import HostCapacity, reserved_cpu_milli, reserved_memory_mib
 
@@ -101,6 +103,15 @@ class NodePolicy:
         if users is None or has_share or not replica.project:
             return self.user
         return project_user(users, replica.project)
+
+    def wanted_image(self, replica: DesiredReplica) -> WantedImage:
+        """By its digest, if it has to have one and this node's patterns admit any; by its tag where
+        they admit that tag alone. The runtime compares what the tag means with the digest."""
+        digest, name = replica.image_digest, replica.image
+        if digest and not is_local(digest):
+            pinned = pinned_image(name, digest)
+            name = pinned if is_image_allowed(pinned, self.images) else name
+        return WantedImage(name, replica.project)
 
     def refusal(self, replica: DesiredReplica, runtime: RuntimeKind) -> str:
         """Why this node will not run the replica; empty if it will."""

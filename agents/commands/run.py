@@ -28,6 +28,7 @@ from agents.health.lost_devices import DetachedProbe
 from agents.health.xids import xid_by_number
 from agents.host.job_disk import JobDisk
 from agents.host.private_files import PRIVATE_UMASK, FolderExposed, make_agent_folder
+from agents.images.records import ImageRecords, RecordsUnreadable
 from agents.job_metrics.shipping import JobMetricsShipping
 from agents.job_secrets.delivery import ReplicaSecrets
 from agents.job_secrets.memory import secret_memory
@@ -70,6 +71,7 @@ START_ERRORS = (
     FolderExposed,
     EndpointFailure,
     ContractError,
+    RecordsUnreadable,
     FileNotFoundError,
 )
 
@@ -239,7 +241,8 @@ def _runtime(
     work = _work_folder(settings, node_id)
     if settings.runtime is RuntimeKind.PROCESS:
         return ProcessRuntime(settings.var / "replicas", grant, work)
-    return DockerRuntime(settings.var / "logs", node_id, policy, grant, work)
+    records = ImageRecords(settings.var / "images.json")
+    return DockerRuntime(settings.var / "logs", node_id, policy, grant, work, records)
 
 
 def _grants(

@@ -172,7 +172,7 @@ def _run(policy: NodePolicy, trial: _Trial, image: str) -> SmokeResult:
         except RuntimeFailure as failure:
             return replace(untried, why=failure.sentence)
         try:
-            runtime.require_image(image)
+            runtime.require_image(policy.wanted_image(replica))
             lines = _lines_of(runtime, replica, (trial.uuid,) if trial.uuid else ())
         except ImageAbsent:
             return replace(untried, why=f"the engine has no image {image}: docker pull {image}")

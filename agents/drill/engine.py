@@ -5,9 +5,11 @@ from dataclasses import replace
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
 from agents.contract.end_causes import EndCause
+from agents.contract.registries import RegistryCredential
 from agents.drill.images import SimulatedImages
 from agents.drill.turns import Turns
 from agents.facts.ends import REQUESTED
+from agents.facts.images import WantedImage
 from agents.runtime.base import ContainerPhase, ContainerStatus, RuntimeFailure, container_name
 from agents.runtime.image_pull import PullRequest
 from agents.workspace.folders import IN_CONTAINER, ReplicaFolders
@@ -62,11 +64,13 @@ class MemoryEngine:
         self._require()
         return dict(self.by_replica)
 
-    def require_image(self, image: str) -> None:
+    def require_image(self, image: WantedImage) -> None:
         self._require()
         self.images.require(image)
 
-    def new_pull(self, image: str) -> PullRequest:
+    def new_pull(
+        self, image: WantedImage, credential: RegistryCredential | None = None
+    ) -> PullRequest:
         return self.images.new_pull(image)
 
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:

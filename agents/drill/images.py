@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from agents.contract.pulls import ObservedPull, PullCause
 from agents.drill.turns import Turns
+from agents.facts.images import WantedImage
 from agents.runtime.image_pull import ImageAbsent, PullFailure
 
 # At a time, as dockerd has it (`max-concurrent-downloads`); the others wait.
@@ -31,13 +32,13 @@ class SimulatedImages:
         # Until an image is complete. What has been downloaded is kept.
         self._left: dict[str, float] = {}
 
-    def require(self, image: str) -> None:
+    def require(self, image: WantedImage) -> None:
         """Raises ImageAbsent."""
-        if image.startswith(REGISTRY) and image not in self.present:
+        if image.name.startswith(REGISTRY) and image.name not in self.present:
             raise ImageAbsent(image)
 
-    def new_pull(self, image: str) -> "SimulatedPull":
-        return SimulatedPull(self, image)
+    def new_pull(self, image: WantedImage) -> "SimulatedPull":
+        return SimulatedPull(self, image.name)
 
     def second_passes(self) -> None:
         """The oldest pulls download."""

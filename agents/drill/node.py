@@ -14,9 +14,11 @@ import agents.loop.node
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredDocument, DesiredReplica, ObservedDocument
 from agents.contract.lease import LeaseEnd
+from agents.contract.registries import RegistryCredential
 from agents.drill.images import SimulatedImages, SimulatedPull
 from agents.drill.script import NodeEvent
 from agents.drill.turns import Turns, TurnWorkers
+from agents.facts.images import WantedImage
 from agents.hardware import Hardware
 from agents.loop.lease import FACT as LEASE_FACT
 from agents.loop.lease import Lease
@@ -60,10 +62,12 @@ class PullingProcesses(ProcessRuntime):
         super().__init__(home)
         self._images = images
 
-    def require_image(self, image: str) -> None:
+    def require_image(self, image: WantedImage) -> None:
         self._images.require(image)
 
-    def new_pull(self, image: str) -> PullRequest:
+    def new_pull(
+        self, image: WantedImage, credential: RegistryCredential | None = None
+    ) -> PullRequest:
         return self._images.new_pull(image)
 
 

@@ -208,7 +208,8 @@ class NodeLoop:
     def _ready_actions(self, actions: list[ReplicaAction]) -> list[ReplicaAction]:
         """Without those that wait for an image or for files, and with a failure where an image
         cannot be pulled. Whoever waits is woken: to ask again before would only turn the loop."""
-        waiting = {a.replica.image for a in actions if isinstance(a, PrepareReplica)}
+        wanted = self.policy.wanted_image
+        waiting = {wanted(a.replica) for a in actions if isinstance(a, PrepareReplica)}
         self._pulls.settle(waiting)
         pulling, ready = self._pulls.progress(), list[ReplicaAction]()
         fetching, settling, now = self.files.fetching(), self.files.settling(), boot_seconds()
@@ -221,9 +222,9 @@ class NodeLoop:
                 continue
             elif not isinstance(action, PrepareReplica):
                 ready.append(action)
-            elif failure := self._pulls.failure(action.replica.image):
+            elif failure := self._pulls.failure(wanted(action.replica)):
                 ready.append(FailReplica(action.replica.id, failure))
-            elif action.replica.image not in pulling:
+            elif wanted(action.replica) not in pulling:
                 ready.append(action)
         return ready
 
@@ -249,7 +250,7 @@ class NodeLoop:
             seen,
             self.journal.failures(),
             desired.unreadable,
-            self._pulls.progress(),
+            self._pulls.progress_of(desired.replicas, self.policy.wanted_image),
         )
         if document != self._last:
             self._last = document
@@ -305,9 +306,7 @@ class NodeLoop:
         try:
             self._act(action)
             self.action_log.done(action)
-        except ImageAbsent as absent:
-            self._pulls.begin(absent.image)
-        except (SecretsAway, InputsAway) as away:
+        except (ImageAbsent, SecretsAway, InputsAway) as away:
             if isinstance(away, SecretsAway):
                 self._not_before[action_subject(action)] = boot_seconds() + AWAY_SECONDS
             log.info("not_yet", extra={"replica": action_subject(action), "why": str(away)})
@@ -319,7 +318,8 @@ class NodeLoop:
     def _act(self, action: ReplicaAction) -> None:
         match action:
             case PrepareReplica(replica, devices):
-                self.runtime.require_image(replica.image)
+                sign_in = partial(self.secrets.pull_credential, replica)
+                self._pulls.require(self.policy.wanted_image(replica), sign_in)
                 self.secrets.deliver(replica)
                 self.files.deliver(replica, partial(self.runtime.make_folders, replica))
                 intent = self.journal.record_intent(f"prepare {replica.id} fence {replica.fence}")

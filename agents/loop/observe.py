@@ -24,7 +24,7 @@ from agents.facts.failures import ReplicaFailure
 from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.hardware import Hardware
 from agents.host.machine_ids import boot_id
-from agents.runtime.base import ContainerPhase, ContainerStatus
+from agents.runtime.base import ContainerPhase, ContainerStatus, is_of_other_image
 
 STATES = {
     ContainerPhase.CREATED: ReplicaState.READY,
@@ -48,15 +48,13 @@ def observed_document(
     """The document of one round. Replicas that are not desired are in it while they exist.
 
     `unreadable`: as in the desired document, reported as problems of the node.
-    `pulls`: by image."""
+    `pulls`: by replica, of its image."""
     ids = {replica.id for replica in desired}
     others = [
         _undesired(s, failures.get(s.replica)) for s in containers.values() if s.replica not in ids
     ]
     busy = hardware.health_effects.foreign_processes.unavailable
-    own = [
-        _replica(r, containers.get(r.id), failures.get(r.id), pulls.get(r.image)) for r in desired
-    ]
+    own = [_replica(r, containers.get(r.id), failures.get(r.id), pulls.get(r.id)) for r in desired]
     return ObservedDocument(
         node=node,
         boot_id=boot_id(),
@@ -113,7 +111,8 @@ def _replica(
             message=to_wire(failure.message),
         )
     if status is not None and not _starts_by_itself(desired, status):
-        return _from_status(status)
+        seen = _from_status(status)
+        return replace(seen, pull=pull) if is_of_other_image(desired, status) else seen
     return ObservedReplica(
         id=desired.id,
         job=desired.job,
@@ -164,6 +163,7 @@ def _from_status(status: ContainerStatus) -> ObservedReplica:
         exit_code=status.exit_code,
         memory_kill=status.memory_kill,
         code="memory_kill" if status.memory_kill else "",
+        image_digest=status.image_digest,
         sentence=_ending(status),
     )
 

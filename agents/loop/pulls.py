@@ -7,14 +7,17 @@ when the last of them stops waiting.
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from agents.contract.documents import DesiredReplica
 from agents.contract.pulls import PASSING_CAUSES, ObservedPull, PullCause
+from agents.contract.registries import RegistryCredential
 from agents.facts.failures import ReplicaFailure
+from agents.facts.images import WantedImage
 from agents.runtime.base import Runtime
-from agents.runtime.image_pull import PullFailure, PullRequest
+from agents.runtime.image_pull import ImageAbsent, PullFailure, PullRequest
 
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5.0, 120.0
 # How often the node reports the bytes of a pull: each report is a whole document.
@@ -28,6 +31,8 @@ class _Pull:
     """One image: a request under way, a pause before the next one, or a failure."""
 
     shown: ObservedPull
+    # Of its project, for every try.
+    credential: RegistryCredential | None = None
     request: PullRequest | None = None
     # As the request last reported it; `shown` follows every REPORT_SECONDS.
     latest: ObservedPull | None = None
@@ -58,21 +63,32 @@ class ImagePulls:
         self._max_tries = max_tries
         self._clock = clock
         self._start_thread = start_thread
-        self._pulls: dict[str, _Pull] = {}
+        self._pulls: dict[WantedImage, _Pull] = {}
         self._shown_at = float("-inf")
         self._closed = False
         self._lock = threading.Lock()
 
-    def begin(self, image: str) -> None:
+    def require(self, image: WantedImage, sign_in: Callable[[], RegistryCredential | None]) -> None:
+        """Begin its pull and raise ImageAbsent, unless a replica can be prepared with it.
+
+        `sign_in` is asked for the credential of its project only then."""
+        try:
+            self._runtime.require_image(image)
+        except ImageAbsent:
+            self.begin(image, sign_in())
+            raise
+
+    def begin(self, image: WantedImage, credential: RegistryCredential | None = None) -> None:
         """Pull it. No effect if that is under way or has failed."""
         with self._lock:
             if image in self._pulls or self._closed:
                 return
-            self._pulls[image] = pull = _Pull(ObservedPull(max_tries=self._max_tries))
+            shown = ObservedPull(max_tries=self._max_tries)
+            self._pulls[image] = pull = _Pull(shown, credential)
             request = self._next_try(image, pull)
         self._start(image, request)
 
-    def settle(self, waiting: Collection[str]) -> None:
+    def settle(self, waiting: Collection[WantedImage]) -> None:
         """Give up what no replica waits for and what has stalled, and begin the tries that are
         due. `waiting`: the images that replicas wait for."""
         now, due = self._clock(), []
@@ -80,7 +96,7 @@ class ImagePulls:
             for image in [image for image in self._pulls if image not in waiting]:
                 pull = self._pulls.pop(image)
                 if pull.request is not None:
-                    log.info("pull_cancelled", extra={"image": image})
+                    log.info("pull_cancelled", extra={"image": image.name})
                     pull.request.cancel()
             for image, pull in self._pulls.items():
                 if pull.request is not None and self._is_stalled(pull, now):
@@ -92,18 +108,26 @@ class ImagePulls:
         for image, request in due:
             self._start(image, request)
 
-    def progress(self) -> dict[str, ObservedPull]:
+    def progress(self) -> dict[WantedImage, ObservedPull]:
         """By image, of those that are being pulled or wait for their next try."""
         with self._lock:
             return {image: p.shown for image, p in self._pulls.items() if p.failure is None}
 
-    def failure(self, image: str) -> ReplicaFailure | None:
+    def progress_of(
+        self, replicas: Iterable[DesiredReplica], image_of: Callable[[DesiredReplica], WantedImage]
+    ) -> dict[str, ObservedPull]:
+        """`progress` by replica."""
+        found = self.progress()
+        images = ((r.id, image_of(r)) for r in replicas) if found else ()
+        return {replica: found[image] for replica, image in images if image in found}
+
+    def failure(self, image: WantedImage) -> ReplicaFailure | None:
         """Why it cannot be pulled, once no further try is made."""
         with self._lock:
             pull = self._pulls.get(image)
             if pull is None or pull.failure is None:
                 return None
-            message = pull.failure.message(image)
+            message = pull.failure.message(image.name)
             return ReplicaFailure("image_pull", message.text, message)
 
     def seconds_until_due(self, limit: float) -> float:
@@ -122,24 +146,24 @@ class ImagePulls:
             self._closed = True
         self.settle(())
 
-    def _next_try(self, image: str, pull: _Pull) -> PullRequest:
+    def _next_try(self, image: WantedImage, pull: _Pull) -> PullRequest:
         tries = pull.shown.tries + 1 if pull.shown.cause else pull.shown.tries
         pull.shown = ObservedPull(tries=tries, max_tries=self._max_tries)
         pull.latest, pull.alive_at = None, self._clock()
-        pull.request = request = self._runtime.new_pull(image)
+        pull.request = request = self._runtime.new_pull(image, pull.credential)
         return request
 
-    def _start(self, image: str, request: PullRequest) -> None:
+    def _start(self, image: WantedImage, request: PullRequest) -> None:
         self._start_thread(lambda: self._run(image, request))
 
-    def _run(self, image: str, request: PullRequest) -> None:
+    def _run(self, image: WantedImage, request: PullRequest) -> None:
         failure: PullFailure | None = None
         try:
             request.run(partial(self._report, image, request))
         except PullFailure as failed:
             failure = failed
         except Exception as error:
-            log.exception("pull_failed", extra={"image": image})
+            log.exception("pull_failed", extra={"image": image.name})
             failure = PullFailure(PullCause.ENGINE_REFUSAL, str(error))
         with self._lock:
             pull = self._pulls.get(image)
@@ -152,7 +176,7 @@ class ImagePulls:
         self._changed()
 
     def _report(
-        self, image: str, request: PullRequest, progress: ObservedPull, is_queued: bool
+        self, image: WantedImage, request: PullRequest, progress: ObservedPull, is_queued: bool
     ) -> None:
         now = self._clock()
         with self._lock:
@@ -179,9 +203,9 @@ class ImagePulls:
     def _is_stalled(self, pull: _Pull, now: float) -> bool:
         return pull.alive_at is not None and now - pull.alive_at > self._stall_seconds
 
-    def _failed(self, image: str, pull: _Pull, failure: PullFailure) -> None:
+    def _failed(self, image: WantedImage, pull: _Pull, failure: PullFailure) -> None:
         """Plan another try, if that may help and one is left. Holds the lock."""
-        log.info("pull_failed", extra={"image": image, "why": str(failure)})
+        log.info("pull_failed", extra={"image": image.name, "why": str(failure)})
         pull.request = pull.latest = None
         tries = pull.shown.tries
         if failure.cause not in PASSING_CAUSES or tries >= self._max_tries:

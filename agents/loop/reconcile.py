@@ -16,7 +16,7 @@ from agents.contract.end_causes import EXCESS_CAUSES, EndCause, ExcessCause
 from agents.facts.device_keys import DeviceKey, device_key
 from agents.facts.ends import REQUESTED, RunRecord, StopRecord
 from agents.facts.failures import ReplicaFailure
-from agents.runtime.base import ContainerPhase, ContainerStatus
+from agents.runtime.base import ContainerPhase, ContainerStatus, is_of_other_image
 
 MASS_REMOVAL_MIN = 2
 # Of a replica that is not desired, and that an older agent started.
@@ -167,6 +167,9 @@ def _desired_action(replica: DesiredReplica, state: LocalState) -> ReplicaAction
         return FailReplica(replica.id, refusal)
     if seen is None:
         return _absent_action(replica, state)
+    if replica.wish is not DesiredReplicaState.STOP and is_of_other_image(replica, seen):
+        devices = _devices(replica, state)
+        return PrepareReplica(replica, devices) if devices is not None else None
     if replica.wish is DesiredReplicaState.STOP:
         if seen.phase is ContainerPhase.RUNNING:
             return StopReplica(replica.id, replica.grace_seconds)

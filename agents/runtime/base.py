@@ -9,6 +9,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.contract.registries import RegistryCredential
+from agents.facts.images import WantedImage
 from agents.runtime.image_pull import PullRequest
 from agents.runtime.injection import Injection
 from agents.workspace.folders import ReplicaFolders
@@ -46,6 +48,8 @@ class ContainerStatus:
     finished_at: float | None = None
     # Of a plain process: the process id of its parent, which leads its session, while it lives.
     leader: int | None = None
+    # Which bytes its image is; empty if it has none, or an older agent created it.
+    image_digest: str = ""
 
 
 @dataclass
@@ -57,6 +61,12 @@ class RuntimeFailure(Exception):
 
     def __str__(self) -> str:
         return self.sentence
+
+
+def is_of_other_image(replica: DesiredReplica, status: ContainerStatus) -> bool:
+    """Whether its container never ran, and has other bytes than the replica is to have."""
+    has_to = replica.image_digest and replica.image_digest != status.image_digest
+    return bool(has_to) and status.phase is ContainerPhase.CREATED
 
 
 class EngineUnreachable(Exception):
@@ -93,14 +103,18 @@ class Runtime(Protocol):
     def containers(self) -> dict[str, ContainerStatus]:
         """Every container of this node, by replica id."""
 
-    def require_image(self, image: str) -> None:
+    def require_image(self, image: WantedImage) -> None:
         """Raises ImageAbsent if it must be pulled before a replica can be prepared with it."""
 
-    def new_pull(self, image: str) -> PullRequest:
-        """One try to pull it, which its `run` begins."""
+    def new_pull(
+        self, image: WantedImage, credential: RegistryCredential | None = None
+    ) -> PullRequest:
+        """One try to pull it, which its `run` begins; by the credential of its project, or as this
+        machine may pull it."""
 
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
-        """Create the container without starting it. Raises RuntimeFailure or ImageAbsent."""
+        """Create the container without starting it; again, if it has an image of another digest
+        than it is to have. Raises RuntimeFailure or ImageAbsent."""
 
     def start(
         self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous

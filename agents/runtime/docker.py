@@ -4,21 +4,21 @@ Labels mark the containers and networks of this node's agent; it never touches a
 """
 
 import contextlib
-import math
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from docker.errors import APIError, ImageNotFound, NotFound
+from docker.errors import APIError, NotFound
 from docker.models.containers import Container
-from docker.models.images import Image
 
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.contract.registries import RegistryCredential
+from agents.facts.images import WantedImage
 from agents.host.container_toolkit import read_container_toolkit
 from agents.host.files import FileTree
+from agents.images.records import ImageRecords
 from agents.runtime.base import (
     ContainerPhase,
     ContainerStatus,
@@ -28,6 +28,7 @@ from agents.runtime.base import (
 )
 from agents.runtime.docker_engine import connect_engine
 from agents.runtime.docker_errors import engine_errors
+from agents.runtime.docker_images import ChosenImage, DockerImages
 from agents.runtime.docker_log_copies import LogCopies
 from agents.runtime.docker_network import HOST, Networks
 from agents.runtime.docker_pull import DockerPull
@@ -49,14 +50,12 @@ PHASES = {
 }
 # As `docker ps` prints it.
 SHORT_ID = 12
-# For how long the creation of a container trusts what was known of its image before.
-INSPECTED_SECONDS = 1.0
 
 
 class DockerRuntime:
     """The containers of one node on one engine. Their logs are copied into `home` as they grow.
 
-    `work`: where the replicas work; by default beside `home`."""
+    `work`: where the replicas work; by default beside `home`. `records`: of the images."""
 
     kind = RuntimeKind.DOCKER
 
@@ -67,6 +66,7 @@ class DockerRuntime:
         policy: NodePolicy,
         grant: GrantProvider = no_grant,
         work: Path | None = None,
+        records: ImageRecords | None = None,
     ) -> None:
         self.node = node
         self.policy = policy
@@ -82,8 +82,7 @@ class DockerRuntime:
         self._serving = ServingSince(self.client)
         # By container id, the state of those that have ended.
         self._ended: dict[str, dict[str, Any]] = {}
-        # By name, when it was looked at.
-        self._inspected: dict[str, tuple[float, Image | None]] = {}
+        self._images = DockerImages(self.client, records or ImageRecords())
         # A job's network and its containers are created and removed under one lock.
         self._create_lock = threading.Lock()
 
@@ -120,17 +119,24 @@ class DockerRuntime:
             self._ended.pop(gone, None)
         return {status.replica: status for status in seen if status is not None}
 
-    def require_image(self, image: str) -> None:
+    def require_image(self, image: WantedImage) -> None:
         with engine_errors("look for the image"):
-            self._inspected[image] = (time.monotonic(), self._image(image))
+            self._images.require(image)
 
-    def new_pull(self, image: str) -> DockerPull:
-        return DockerPull(self.client.api, image)
+    def new_pull(
+        self, image: WantedImage, credential: RegistryCredential | None = None
+    ) -> DockerPull:
+        return self._images.new_pull(image, credential)
 
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:
         """Creates it with the rendezvous that rank 0 will have; on a job's bridge it is known."""
         with engine_errors("prepare"):
-            if not self._summaries(replica.id):
+            summaries = self._summaries(replica.id)
+            stale = [s["Id"] for s in summaries if _is_stale(s, replica.image_digest)]
+            for container in stale:
+                with contextlib.suppress(NotFound):
+                    self.client.api.remove_container(container)
+            if len(stale) == len(summaries):
                 self._create(replica, devices, self._recipe.expected_rendezvous(replica))
 
     def start(
@@ -198,9 +204,9 @@ class DockerRuntime:
     ) -> Container:
         name = container_name(replica.job, replica.attempt, replica.rank)
         with self._create_lock:
-            attrs = self._known_image(replica.image).attrs
-            options = self._options(replica, devices, meeting, attrs)
-            require_allowed_env(attrs, options["environment"])
+            image = self._images.choose(replica, self.policy.wanted_image(replica))
+            options = self._options(replica, devices, meeting, image)
+            require_allowed_env(image.attrs, options["environment"])
             self._recipe.make_workspace(replica)
             try:
                 return self.client.containers.create(name=name, **options)
@@ -227,9 +233,9 @@ class DockerRuntime:
         replica: DesiredReplica,
         devices: Sequence[str],
         meeting: Rendezvous,
-        attrs: dict[str, Any],
+        image: ChosenImage,
     ) -> dict[str, Any]:
-        options = self._recipe.options(replica, devices, meeting, attrs)
+        options = self._recipe.options(replica, devices, meeting, image)
         return options | {"network": self._networks.network_for(replica)}
 
     def _matching_container(
@@ -252,18 +258,6 @@ class DockerRuntime:
         for container in old + right[1:]:
             container.remove()
         return right[0]
-
-    def _image(self, image: str) -> Image:
-        try:
-            return self.client.images.get(image)
-        except ImageNotFound as error:
-            raise ImageAbsent(image) from error
-
-    def _known_image(self, image: str) -> Image:
-        """The image that `require_image` has just looked at, once; otherwise looked at now."""
-        at, found = self._inspected.pop(image, (-math.inf, None))
-        is_fresh = time.monotonic() < at + INSPECTED_SECONDS
-        return found if found is not None and is_fresh else self._image(image)
 
     def _filters(self, replica_id: str) -> dict[str, Any]:
         """Of this node's containers, or of those of one replica."""
@@ -349,7 +343,14 @@ class DockerRuntime:
             memory_kill=bool(exit_code and state.get("OOMKilled")),
             sentence=str(state.get("Error", "")),
             finished_at=read_engine_time(state.get("FinishedAt", "")) if has_ended else None,
+            image_digest=labels.get("image", ""),
         )
+
+
+def _is_stale(summary: dict[str, Any], digest: str) -> bool:
+    """Whether a container never ran, and its image does not have the digest that it has to."""
+    is_other = digest and summary["Labels"].get(f"{LABEL}image") != digest
+    return bool(is_other) and summary["State"] == "created"
 
 
 def _has_environment(container: Container, env: dict[str, str]) -> bool:

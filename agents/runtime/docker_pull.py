@@ -11,43 +11,56 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from docker import APIClient, auth
-from docker.errors import DockerException
+from docker.errors import DockerException, ImageNotFound
 from docker.types import CancellableStream
 from docker.utils import parse_repository_tag
 from requests import RequestException, Response
 from urllib3.exceptions import HTTPError
 
 from agents.contract.pulls import MAX_WORDS, ObservedPull, PullCause
+from agents.contract.registries import RegistryCredential
+from agents.facts.images import WantedImage
+from agents.images.digests import image_digests
+from agents.images.records import ImageRecords
 from agents.runtime.image_pull import PullFailure, pull_cause
 from agents.runtime.pull_progress import PullTally
 
 CONNECT_SECONDS = 60
+# Of a registry, to a question about one manifest.
+ANSWER_SECONDS = 60
 # The longest silence of a stream. The node gives up a silent pull long before; this only ends the
 # thread that it leaves behind.
 READ_SECONDS = 3_600
 
 
 class DockerPull:
-    """One request to pull `image`. Credentials are those of the machine's Docker client."""
+    """One request to pull `image`, by a project's credential for this request alone; without one,
+    by those of the machine's Docker client."""
 
-    def __init__(self, api: APIClient, image: str) -> None:
+    def __init__(
+        self,
+        api: APIClient,
+        image: WantedImage,
+        records: ImageRecords,
+        credential: RegistryCredential | None = None,
+    ) -> None:
         self.image = image
         self._api = api
+        self._records = records
+        self._credential = credential
         self._stream: CancellableStream[bytes] | None = None
         self._lock = threading.Lock()
         self._cancelled = False
 
     def run(self, report: Callable[[ObservedPull, bool], None]) -> None:
-        tally = PullTally()
         try:
-            with self._request() as response:
-                for event in self._events(response):
-                    if words := event.get("error"):
-                        raise _failure(str(words))
-                    tally.add(event)
-                    report(tally.progress(), tally.is_queued())
+            if not self._is_here():
+                self._download(report)
             # A stream that breaks off looks as one that is complete.
-            self._api.inspect_image(self.image)  # type: ignore[no-untyped-call]
+            found = self._inspect()
+            self._records.add_pull(
+                str(found["Id"]), self.image, signed_in=self._credential is not None
+            )
         except (RequestException, HTTPError, OSError) as error:
             raise PullFailure(PullCause.ENGINE_AWAY, _short(str(error))) from error
         except DockerException as error:
@@ -62,15 +75,61 @@ class DockerPull:
             with contextlib.suppress(DockerException, OSError, AttributeError):
                 stream.close()
 
+    def _is_here(self) -> bool:
+        """Whether the registry grants the project what is here already.
+
+        Asked before each pull that could end without a word of the registry: the engine has a copy
+        of each manifest that it pulled, and asks for none that is named by its digest."""
+        try:
+            found = self._inspect()
+        except ImageNotFound:
+            found = None
+        name = self.image.name
+        if found is None and "@" not in name:
+            return False
+        answer = self._api.get(
+            f"{self._api.base_url}/v{self._api.api_version}/distribution/{name}/json",
+            headers=self._headers(),
+            timeout=(CONNECT_SECONDS, ANSWER_SECONDS),
+        )
+        if not answer.ok:
+            raise _failure(_explanation(answer))
+        digest = str(answer.json()["Descriptor"]["digest"])
+        return found is not None and digest in image_digests(found, name)
+
+    def _download(self, report: Callable[[ObservedPull, bool], None]) -> None:
+        if self._credential is not None:
+            self._records.begin_pull(self.image)
+        tally = PullTally()
+        with self._request() as response:
+            for event in self._events(response):
+                if words := event.get("error"):
+                    raise _failure(str(words))
+                tally.add(event)
+                report(tally.progress(), tally.is_queued())
+
+    def _inspect(self) -> dict[str, Any]:
+        """Raises ImageNotFound."""
+        found: dict[str, Any] = self._api.inspect_image(  # type: ignore[no-untyped-call]
+            self.image.name
+        )
+        return found
+
+    def _headers(self) -> dict[str, str | bytes]:
+        if self._credential is None:
+            registry, _ = auth.resolve_repository_name(parse_repository_tag(self.image.name)[0])
+            header = auth.get_config_header(self._api, registry)
+            return {"X-Registry-Auth": header} if header else {}
+        login = {"username": self._credential.user, "password": self._credential.password}
+        return {"X-Registry-Auth": auth.encode_header(login)}
+
     def _request(self) -> Response:
         """The response whose body is the progress. Raises PullFailure for a refusal."""
-        repository, tag = parse_repository_tag(self.image)
-        registry, _ = auth.resolve_repository_name(repository)
-        header = auth.get_config_header(self._api, registry)
+        repository, tag = parse_repository_tag(self.image.name)
         response = self._api.post(
             f"{self._api.base_url}/v{self._api.api_version}/images/create",
             params={"fromImage": repository, "tag": tag or "latest"},
-            headers={"X-Registry-Auth": header} if header else {},
+            headers=self._headers(),
             stream=True,
             timeout=(CONNECT_SECONDS, READ_SECONDS),
         )

@@ -15,6 +15,7 @@ from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.launchers.registry import LAUNCHERS
 from agents.runtime.base import container_name, free_port
+from agents.runtime.docker_images import ChosenImage
 from agents.runtime.docker_network import HOST
 from agents.runtime.grants import Grant, GrantProvider, VolumeMount
 from agents.runtime.image import image_folder, image_program
@@ -63,23 +64,22 @@ class ContainerRecipe:
         replica: DesiredReplica,
         devices: Sequence[str],
         rendezvous: Rendezvous,
-        image: dict[str, Any],
+        image: ChosenImage,
     ) -> dict[str, Any]:
-        """The hardened container, except for its network. Users set none of these fields freely.
-
-        `image`: the engine's description of it."""
+        """The hardened container, except for its network. Users set none of these fields freely."""
         grant, user = self.grant(replica, devices), self.policy.user_of(replica)
         program, folder = launch_command(replica), str(start_folder(replica, IN_CONTAINER))
         if LAUNCHERS[replica.launcher].keeps_entrypoint:
-            program, folder = image_program(image, program), image_folder(image) or folder
+            attrs = image.attrs
+            program, folder = image_program(attrs, program), image_folder(attrs) or folder
         return {
-            "image": replica.image,
+            "image": image.name,
             "command": [*grant.wrapper, *program],
             "entrypoint": [],
             "environment": self.environment(replica, devices, rendezvous),
             "mounts": [*self._workspace_mounts(replica), *_mounts(grant)],
             "working_dir": folder,
-            "labels": self._labels(replica, rendezvous),
+            "labels": self._labels(replica, rendezvous) | {f"{LABEL}image": image.digest},
             **self.injection.options(devices),
             "hostname": container_name(replica.job, replica.attempt, replica.rank),
             # The group too: for a uid that the image does not know, it would be root's.

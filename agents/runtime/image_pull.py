@@ -6,6 +6,7 @@ from typing import Protocol
 
 from agents.contract.message import Message
 from agents.contract.pulls import ObservedPull, PullCause, pull_failure_message
+from agents.facts.images import WantedImage
 
 # Parts of what registries and engines answer, in lower case. The first match counts: an engine has
 # no codes for these, and quotes the registry after words of its own.
@@ -39,13 +40,15 @@ _WORDS: tuple[tuple[PullCause, tuple[str, ...]], ...] = (
         ("manifest unknown", "name unknown", "not found", "does not exist", "no matching manifest"),
     ),
 )
+# All that is left of a refusal without a body.
+NO_ACCESS = "denied"
 
 
 @dataclass
 class ImageAbsent(Exception):
     """A replica's image is not on the node. Not a failure: it has to be pulled first."""
 
-    image: str
+    image: WantedImage
 
     def __str__(self) -> str:
         return f"image {self.image} is not present"
@@ -80,7 +83,9 @@ class PullRequest(Protocol):
 
 def pull_cause(words: str) -> PullCause:
     """From what the engine answered."""
-    text = words.lower()
+    text = words.lower().strip()
+    if text == NO_ACCESS:
+        return PullCause.NO_ACCESS
     for cause, parts in _WORDS:
         if any(part in text for part in parts):
             return cause

@@ -19,6 +19,8 @@ from typing import Any
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
 from agents.contract.pulls import PullCause
+from agents.contract.registries import RegistryCredential
+from agents.facts.images import WantedImage
 from agents.host.private_files import make_private_folder
 from agents.runtime.base import (
     ContainerPhase,
@@ -87,10 +89,12 @@ class ProcessRuntime:
         found = ((path, _read(path / "identity.json")) for path in self.home.iterdir())
         return {path.name: self._status(path, identity) for path, identity in found if identity}
 
-    def require_image(self, image: str) -> None:
+    def require_image(self, image: WantedImage) -> None:
         """Processes need none."""
 
-    def new_pull(self, image: str) -> PullRequest:
+    def new_pull(
+        self, image: WantedImage, credential: RegistryCredential | None = None
+    ) -> PullRequest:
         raise PullFailure(PullCause.ENGINE_REFUSAL, "processes need no image")
 
     def prepare(self, replica: DesiredReplica, devices: Sequence[str]) -> None:

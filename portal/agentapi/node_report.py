@@ -99,6 +99,7 @@ def _facts_columns(observed: ObservedDocument) -> dict[str, Any]:
         "share_clients": facts.share_clients,
         "disk_free_mib": facts.disk_free_mib,
         "on_lease_end": facts.on_lease_end,
+        "pins_images": facts.pins_images,
         "problems": list(facts.problems),
         "blocks": list(facts.blocks),
         "slice_problems": [
@@ -155,5 +156,6 @@ def _observations(observed: ObservedDocument, applied: int) -> Iterator[Observat
             address=replica.address,
             port=replica.port,
             pull=replica.pull,
+            image_digest=replica.image_digest,
             applied_revision=applied,
         )

@@ -28,6 +28,7 @@ from portal.allocations.models import Allocation
 from portal.database.kept_queries import KeptSelect, ListOf
 from portal.files.selectors import jobs_with_checkpoint, saving_jobs
 from portal.inventory.models import Gpu, Node
+from portal.jobs.images import digests_to_run
 from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import DesiredState, Replica
 from portal.volumes.selectors import desired_volumes
@@ -100,6 +101,7 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
     rendezvous = _rendezvous([row for rows in replicas.values() for row in rows])
     saved = _jobs_with_checkpoint(row for rows in replicas.values() for row in rows)
     volumes = _volumes(row for rows in replicas.values() for row in rows)
+    digests = _digests(nodes, replicas)
     return {
         node.pk: CompiledDocument(
             DesiredDocument(
@@ -108,7 +110,14 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
                 gpus=tuple(gpus[node.pk]),
                 slices=tuple(sorted(slices[node.pk], key=lambda row: row.id)),
                 replicas=tuple(
-                    _replica(row, devices[row.pk], rendezvous.get(row.attempt_id), saved, volumes)
+                    _replica(
+                        row,
+                        devices[row.pk],
+                        rendezvous.get(row.attempt_id),
+                        saved,
+                        volumes,
+                        digests.get(row.attempt_id, "") if _pins(node) else "",
+                    )
                     for row in replicas[node.pk]
                     if row.desired_state != DesiredState.GONE
                 ),
@@ -200,12 +209,23 @@ def _volumes(replicas: Iterable[Replica]) -> Mapping[int, tuple[DesiredVolume, .
     return desired_volumes(jobs) if jobs else {}
 
 
+def _pins(node: Node) -> bool:
+    """Whether its agent knows digests: an older one would refuse the replica."""
+    return bool(node.facts.get("pins_images"))
+
+
+def _digests(nodes: list[Node], replicas: Mapping[UUID | None, list[Replica]]) -> Mapping[int, str]:
+    """By attempt, which bytes its image has to be."""
+    return digests_to_run(row.attempt for node in nodes if _pins(node) for row in replicas[node.pk])
+
+
 def _replica(
     row: Replica,
     devices: list[Allocation],
     meet: Rendezvous | None,
     saved: frozenset[int],
     volumes: Mapping[int, tuple[DesiredVolume, ...]],
+    digest: str,
 ) -> DesiredReplica:
     job = row.attempt.job
     request = parse_stored_request(job.request)
@@ -238,4 +258,5 @@ def _replica(
         has_checkpoint=job.pk in saved,
         secrets=desired_secrets(request.secrets),
         volumes=volumes.get(job.pk, ()),
+        image_digest=digest,
     )

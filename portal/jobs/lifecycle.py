@@ -21,6 +21,7 @@ from portal.audit.transitions import SYSTEM, Transitions, event_record
 from portal.database.intervals import SECOND
 from portal.database.kept_queries import KeptSelect, ListOf
 from portal.jobs.failures import failure_message
+from portal.jobs.images import with_other_image
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
 from portal.live.bell import ring, ring_diagnoses, ring_drive, ring_plan, ring_site
 from scheduler.core.model.states import (
@@ -38,7 +39,6 @@ MAKES_WAY = (StopReason.PREEMPTED, StopReason.DRAINED)
 # A job that starts again gets at least this much of its limit, however long it ran before.
 MIN_SECONDS_LEFT = 60
 
-# Of a job that was preempted.
 FROM_CHECKPOINT = Message(
     "preempted: queued again at its original position. It goes on from its last checkpoint"
 )
@@ -209,11 +209,13 @@ def seconds_left(job: Job) -> int:
 
 
 def _release_barrier(replicas: list[Replica], transitions: Transitions) -> None:
-    """All replicas are ready: run them, with the rendezvous that rank 0 offered."""
+    """All replicas are ready: run them, with the rendezvous that rank 0 offered. Those with another
+    image than rank 0 are prepared again first: its tag was moved between two pulls."""
+    others = with_other_image(replicas)
     waiting = [r for r in replicas if r.desired_state == DesiredState.PREPARE]
-    for replica in waiting:
+    for replica in waiting if not others else ():
         transitions.set_columns(replica, desired_state=DesiredState.RUN)
-    ring_replicas(waiting)
+    ring_replicas(others or waiting)
 
 
 def _fail(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Transitions) -> None:

@@ -9,6 +9,7 @@ from agents.contract.pulls import pull_failure_message
 from portal.jobs.models import Replica
 from scheduler.core.model.states import ReplicaStatus
 
+WAITING = (ReplicaStatus.PREPARING, ReplicaStatus.READY)
 MIB, GIB = 1 << 20, 1 << 30
 
 
@@ -41,8 +42,8 @@ class ReplicaPull:
 
 
 def replica_pull(replica: Replica, image: str) -> ReplicaPull | None:
-    """None unless the replica waits for its image."""
-    if not replica.pull or ReplicaStatus(replica.status) is not ReplicaStatus.PREPARING:
+    """None unless the replica waits for its image; a ready one for that of rank 0."""
+    if not replica.pull or ReplicaStatus(replica.status) not in WAITING:
         return None
     stored = {"words": "", "cause": "", "bytes_total": None} | replica.pull
     return ReplicaPull(

@@ -31,8 +31,10 @@ from scheduler.core.model.states import REPLICA_EDGES, REPLICA_ENDED, ReplicaSta
 
 log = logging.getLogger(__name__)
 
-# Of a replica: its key, status and pull, its attempt, and its job.
-KnownReplica = tuple[UUID, str, Any, int, int]
+# Of a replica: its key, status, pull and digest of its image, its attempt, and its job.
+KnownReplica = tuple[UUID, str, Any, str, int, int]
+# It may get another image, if that is not the one of rank 0.
+MAY_PULL = (ReplicaStatus.PREPARING, ReplicaStatus.READY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class Observation:
     port: int | None = None
     pull: ObservedPull | None = None
     """While its image is being pulled."""
+    image_digest: str = ""
+    """Which bytes its image is, once that is known."""
     applied_revision: int | None = None
     """The revision of its desired document that a node had applied."""
     was_stopped: bool = False
@@ -104,12 +108,13 @@ class _News:
     attempt: int
     observations: list[Observation]
     moves: bool
-    """Its status is another one; otherwise, how far its pull is."""
+    """Its status or its image is another one; otherwise, how far its pull is."""
 
 
 def _known(replicas: Any) -> QuerySet[Replica, KnownReplica]:
     rows = Replica.objects.filter(pk__in=replicas).order_by()
-    return rows.values_list("pk", "status", "pull", "attempt_id", "attempt__job_id")
+    columns = ("pk", "status", "pull", "image_digest", "attempt_id", "attempt__job_id")
+    return rows.values_list(*columns)
 
 
 # Of the replicas that are reported, those of the node or site.
@@ -144,15 +149,17 @@ def _news(
     whatever edges reach in steps, they reach at once. Takes the known replicas from `by_replica`.
     """
     news = {}
-    for pk, status, pull, attempt, job in known:
+    for pk, status, pull, digest, attempt, job in known:
         reported = by_replica.pop(pk)
         valid = [seen for seen in reported if seen.fence == attempt]
         result.refused += [seen for seen in reported if seen.fence != attempt]
         old = ReplicaStatus(status)
-        moves = any(is_allowed(REPLICA_EDGES, old, seen.status) for seen in valid)
-        pulls = any(
-            seen.status is old is ReplicaStatus.PREPARING and _pull_columns(pull, seen)
+        moves = any(
+            is_allowed(REPLICA_EDGES, old, seen.status) or _has_new_image(old, digest, seen)
             for seen in valid
+        )
+        pulls = any(
+            seen.status is old and old in MAY_PULL and _pull_columns(pull, seen) for seen in valid
         )
         if moves or pulls:
             news[pk] = _News(job, attempt, valid, moves)
@@ -201,8 +208,10 @@ def _observe(
 ) -> bool:
     """True if the replica moved."""
     old, new = ReplicaStatus(row.status), observation.status
-    if old is new is ReplicaStatus.PREPARING:
+    if old is new and old in MAY_PULL:
         _pull_update(row, observation)
+    if _has_new_image(old, row.image_digest, observation):
+        transitions.set_columns(row, image_digest=observation.image_digest)
     if old is new or not is_allowed(REPLICA_EDGES, old, new):
         return False
     transitions.advance(
@@ -234,6 +243,12 @@ def _pull_columns(stored: Any, observation: Observation) -> dict[str, Any]:
     return {"pull": pull} | ({"pull_moved_at": timezone.now()} if is_further else {})
 
 
+def _has_new_image(old: ReplicaStatus, digest: str, observation: Observation) -> bool:
+    """Whether it was prepared again, with the bytes that rank 0 has."""
+    is_ready = observation.status is old is ReplicaStatus.READY
+    return is_ready and observation.image_digest not in ("", digest)
+
+
 def _columns(row: Replica, observation: Observation, now: datetime) -> dict[str, Any]:
     """The columns that change with the status. Times are ours: a site's clock is advisory."""
     new = observation.status
@@ -241,6 +256,8 @@ def _columns(row: Replica, observation: Observation, now: datetime) -> dict[str,
     columns |= _pull_columns(row.pull, observation)
     if observation.address:
         columns |= {"address": observation.address, "port": observation.port}
+    if observation.image_digest:
+        columns["image_digest"] = observation.image_digest
     if new is ReplicaStatus.READY:
         columns["ready_at"] = now
     if new is ReplicaStatus.RUNNING or (new is ReplicaStatus.EXITED and row.started_at is None):

@@ -11,6 +11,7 @@ import pytest
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import RuntimeKind
 from agents.doctor.machine import RealMachine
+from agents.facts.images import WantedImage
 from agents.runtime.base import ContainerPhase, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_engine import negotiated_api
@@ -155,7 +156,7 @@ def test_few_calls_come_before_the_start_of_a_container(standing, tmp_path):
     Watch(runtime).ended(first)
     runtime.remove(first.id)
     del engine.paths[:]
-    runtime.require_image(replica.image)
+    runtime.require_image(WantedImage(replica.image))
     runtime.prepare(replica, ())
     meeting = meeting_of(runtime, [replica])
     before = len(engine.paths)

@@ -8,6 +8,7 @@ import pytest
 from docker.errors import NotFound
 
 from agents.contract.documents import Rendezvous
+from agents.facts.images import WantedImage
 from agents.runtime.base import ContainerPhase, RuntimeFailure
 from agents.runtime.docker_recipe import OOM_SCORE
 from agents.runtime.grants import Grant
@@ -203,12 +204,12 @@ def test_a_replica_is_not_prepared_without_its_image(docker_node):
     replica = a_replica(image="127.0.0.1:9/nobody/nothing:1")
     runtime = docker_node.runtime()
     for attempt in (
-        lambda: runtime.require_image(replica.image),
+        lambda: runtime.require_image(WantedImage(replica.image)),
         lambda: runtime.prepare(replica, ()),
     ):
         with pytest.raises(ImageAbsent) as absent:
             attempt()
-        assert absent.value.image == replica.image
+        assert absent.value.image.name == replica.image
     assert runtime.containers() == {}
 
 

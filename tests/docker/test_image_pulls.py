@@ -8,6 +8,7 @@ import pytest
 from docker.errors import ImageNotFound
 
 from agents.contract.documents import DesiredReplicaState, ReplicaState
+from agents.facts.images import WantedImage
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.image_pull import PullCause, PullFailure
 from docs.examples.build_image import IMAGE
@@ -116,7 +117,7 @@ def test_a_job_whose_image_does_not_exist_fails_with_a_sentence(node, registry):
 
 def failure_of(runtime: DockerRuntime, image: str) -> PullFailure:
     with pytest.raises(PullFailure) as failure:
-        runtime.new_pull(image).run(lambda *_: None)
+        runtime.new_pull(WantedImage(image)).run(lambda *_: None)
     return failure.value
 
 
@@ -124,5 +125,5 @@ def test_an_image_that_is_there_is_pulled_again_without_a_layer(docker_node, reg
     """As after a pull that was complete when its agent was killed."""
     runtime, image = docker_node.runtime(), registry.image("seconds-0", "twice")
     for _ in range(2):
-        runtime.new_pull(image).run(lambda *_: None)
+        runtime.new_pull(WantedImage(image)).run(lambda *_: None)
     assert runtime.client.images.get(image).tags

@@ -3,6 +3,9 @@
     127.0.0.1:PORT/seconds-60/NAME   an image whose layer takes 60 s (of 2 MiB, in equal steps)
     127.0.0.1:PORT/silent/NAME       a layer that begins and never goes on
     127.0.0.1:PORT/absent/NAME       no such image;   private/: no access;   broken/: 503
+    127.0.0.1:PORT/shell/NAME        an image that runs; /version has how often its tag was moved
+
+A registry with accounts serves `KIND/USER/NAME` to that user alone.
 
 It speaks the part of the registry API (version 2) that a pull needs. The tests' own engine has a
 network of its own, so the registry runs inside that. Each event of a layer is a line of `log`:
@@ -11,6 +14,7 @@ network of its own, so the registry runs inside that. Each event of a layer is a
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import gzip
 import hashlib
@@ -19,14 +23,23 @@ import json
 import os
 import random
 import re
+import shutil
 import sys
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
+from docs.examples.build_image import (
+    add_bytes,
+    add_folders,
+    add_link,
+    owned_by_root,
+    shared_objects,
+)
 from tests.environment.programs import Program, free_port, temporary_home
 
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
@@ -52,6 +65,11 @@ class ImageRegistry:
     def image(self, kind: str, name: str) -> str:
         return f"{self.address}/{kind}/{name}:1"
 
+    def move_tag(self, image: str) -> None:
+        """From now on, its tag names other bytes. Those before are there under their digest."""
+        moves = moves_file(self._log, image.partition("/")[2].rpartition(":")[0])
+        moves.write_text(f"{tag_moves(moves) + 1}")
+
     def events(self, what: str) -> dict[str, float]:
         """When (Unix time) each repository's layer began, was complete or broken off, the last."""
         lines = (line.split() for line in self._log.read_text().splitlines())
@@ -59,8 +77,11 @@ class ImageRegistry:
 
 
 @contextlib.contextmanager
-def running_registry(engine: str) -> Iterator[ImageRegistry]:
-    """`engine`: the base URL of the engine that will pull from it."""
+def running_registry(
+    engine: str, accounts: Mapping[str, str] | None = None
+) -> Iterator[ImageRegistry]:
+    """`engine`: the base URL of the engine that will pull from it. `accounts`: passwords by user;
+    without any, everybody is served."""
     pid = Path(engine.removeprefix("unix://")).parent / "docker.pid"
     inside = ["nsenter", "--target", pid.read_text().strip(), "--net"] if pid.exists() else []
     with temporary_home("registry") as home:
@@ -68,6 +89,7 @@ def running_registry(engine: str) -> Iterator[ImageRegistry]:
         log.touch()
         port = free_port()
         command = [*inside, sys.executable, "-m", __name__, str(log), str(port)]
+        command.append(json.dumps(dict(accounts or {})))
         environ = os.environ | {"PYTHONPATH": str(ROOT)}
         program = Program(command, log=home / "registry.log", environ=environ)
         try:
@@ -77,15 +99,25 @@ def running_registry(engine: str) -> Iterator[ImageRegistry]:
             program.stop()
 
 
+def moves_file(log: Path, repository: str) -> Path:
+    return log.with_name(f"{repository.replace('/', '+')}.moves")
+
+
+def tag_moves(file: Path) -> int:
+    """How often the tag was moved."""
+    return int(file.read_text()) if file.exists() else 0
+
+
 @lru_cache
-def image_blobs(repository: str) -> tuple[bytes, bytes, bytes]:
+def image_blobs(repository: str, moves: int = 0) -> tuple[bytes, bytes, bytes]:
     """Manifest, config and layer: one file of random bytes, different for each repository."""
-    content = random.Random(repository).randbytes(LAYER_BYTES)
+    content = random.Random(f"{repository}{moves or ''}").randbytes(LAYER_BYTES)
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
-        entry = tarfile.TarInfo("weights.bin")
-        entry.size = len(content)
-        tar.addfile(entry, io.BytesIO(content))
+        if repository.startswith("shell/"):
+            add_shell(tar, moves)
+        else:
+            add_bytes(tar, "weights.bin", content)
     layer = gzip.compress(archive.getvalue(), compresslevel=1, mtime=0)
     config = json.dumps(
         {
@@ -104,6 +136,17 @@ def image_blobs(repository: str) -> tuple[bytes, bytes, bytes]:
     return json.dumps(manifest).encode(), config, layer
 
 
+def add_shell(tar: tarfile.TarFile, moves: int) -> None:
+    busybox = Path(shutil.which("busybox") or "/bin/busybox").resolve()
+    entries = [("bin/busybox", busybox), *shared_objects([busybox])]
+    add_folders(tar, {name for name, _ in entries} | {"tmp/x", "etc/passwd", "proc/x"})
+    for name, source in entries:
+        tar.add(source, name, recursive=False, filter=owned_by_root)
+    for word in ("sh", "cat"):
+        add_link(tar, f"bin/{word}", "busybox")
+    add_bytes(tar, "version", f"version {moves}\n".encode())
+
+
 def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
@@ -111,8 +154,13 @@ def digest_of(content: bytes) -> str:
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     log_path: Path
+    accounts: ClassVar[dict[str, str]] = {}
 
     def do_GET(self) -> None:
+        user = self._user()
+        if self.accounts and user is None:
+            self._refuse(401, "UNAUTHORIZED", "authentication required")
+            return
         if self.path.rstrip("/") == "/v2":
             self._send(b"{}", "application/json")
             return
@@ -125,7 +173,14 @@ class Handler(BaseHTTPRequestHandler):
         if kind in ERRORS:
             self._refuse(*ERRORS[kind])
             return
-        manifest, config, layer = image_blobs(repository)
+        if self.accounts and user not in repository.split("/"):
+            self._refuse(403, "DENIED", "requested access to the resource is denied")
+            return
+        moves = tag_moves(moves_file(self.log_path, repository))
+        known = [image_blobs(repository, number) for number in range(moves + 1)]
+        manifest, config, layer = next(
+            (blobs for blobs in known if reference in map(digest_of, blobs)), known[-1]
+        )
         if found[2] == "manifests":
             self._send(manifest, MANIFEST)
         elif reference == digest_of(config):
@@ -134,6 +189,12 @@ class Handler(BaseHTTPRequestHandler):
             self._send_layer(repository, kind, layer)
 
     do_HEAD = do_GET
+
+    def _user(self) -> str | None:
+        """Who signs in by the password of the account."""
+        text = self.headers.get("Authorization", "").removeprefix("Basic ")
+        user, _, password = base64.b64decode(text).decode().partition(":")
+        return user if user and self.accounts.get(user) == password else None
 
     def log_message(self, format: str, *arguments: object) -> None:
         """Only layers are logged."""
@@ -155,6 +216,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Docker-Content-Digest", digest_of(content))
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
+        if status == 401 and self.accounts:
+            self.send_header("WWW-Authenticate", 'Basic realm="images"')
         self.end_headers()
 
     def _send_layer(self, repository: str, kind: str, layer: bytes) -> None:
@@ -183,8 +246,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """`argv`: the log and the port. A file "ready" beside the log appears when it listens."""
+    """`argv`: the log, the port and the accounts. When it listens, "ready" is beside the log."""
     Handler.log_path = Path(sys.argv[1])
+    Handler.accounts = json.loads(sys.argv[3])
     server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2])), Handler)
     server.daemon_threads = True
     Handler.log_path.with_name("ready").touch()

@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import docker
+from docker.models.containers import Container
 
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import (
@@ -88,6 +89,10 @@ class EngineNode:
         found = self.reported(replica)
         assert found is not None
         return found
+
+    def containers(self) -> list[Container]:
+        label = {"label": f"tessera.node={self.name}"}
+        return list(self.runtime.client.containers.list(all=True, filters=label))
 
     def end(self) -> None:
         """Nothing of it is left on the engine."""

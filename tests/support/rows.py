@@ -94,6 +94,8 @@ class HonestNode:
     agent_version: str = ""
     on_lease_end: str = "stop"
     volume_roots: tuple[OfferedRoot, ...] = ()
+    # What tags mean here; empty on a node that knows no digests.
+    digest: str = ""
 
     def uuid(self, index: int) -> str:
         return f"GPU-{self.row.name}-{index}"
@@ -117,6 +119,7 @@ class HonestNode:
                 agent_version=self.agent_version,
                 on_lease_end=self.on_lease_end,
                 volume_roots=self.volume_roots,
+                pins_images=bool(self.digest),
             ),
             gpus=tuple(
                 ObservedGpu(
@@ -201,6 +204,8 @@ class HonestNode:
             address="127.0.0.1",
             port=29_500,
         )
+        if seen.state is ReplicaState.READY:
+            seen = replace(seen, image_digest=wanted.image_digest or self.digest)
         if wanted.wish is DesiredReplicaState.RUN and seen.state is ReplicaState.READY:
             assert wanted.rendezvous or wanted.world == 1, "told to run without a rendezvous"
             return replace(seen, state=ReplicaState.RUNNING)

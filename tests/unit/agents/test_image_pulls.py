@@ -6,11 +6,13 @@ from itertools import pairwise
 import pytest
 
 from agents.contract.pulls import ObservedPull, PullCause
+from agents.facts.images import WantedImage
 from agents.loop.pulls import MAX_PAUSE_SECONDS, REPORT_SECONDS, ImagePulls
 from agents.runtime.image_pull import PullFailure, pull_cause
 from agents.runtime.pull_progress import PullTally
 
-IMAGE, OTHER = "registry.example/train:1", "registry.example/eval:1"
+IMAGE = WantedImage("registry.example/train:1", "vision")
+OTHER = WantedImage("registry.example/eval:1", "vision")
 STALL_SECONDS = 300.0
 AWAY = PullFailure(PullCause.REGISTRY_AWAY, "connection refused")
 
@@ -21,7 +23,7 @@ class Engine:
     def __init__(self):
         self.requests = []
 
-    def new_pull(self, image):
+    def new_pull(self, image, credential):
         self.requests.append(Request(image))
         return self.requests[-1]
 
@@ -137,7 +139,7 @@ def test_what_waiting_does_not_mend_fails_at_once(cause):
     world.pulls.begin(IMAGE)
     world.fail(PullFailure(cause, "words of the engine"))
     failure = world.pulls.failure(IMAGE)
-    assert failure is not None and IMAGE in failure.sentence
+    assert failure is not None and IMAGE.name in failure.sentence
     assert failure.sentence.endswith(": words of the engine")
 
 

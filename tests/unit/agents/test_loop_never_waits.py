@@ -49,12 +49,12 @@ class SlowRuntime(MemoryRuntime):
         self.grace_is_over, self.grace = threading.Event(), set()
 
     def require_image(self, image):
-        if image in self.absent:
+        if image.name in self.absent:
             raise ImageAbsent(image)
 
-    def new_pull(self, image):
-        self.pulls[image] = Pull(self, image)
-        return self.pulls[image]
+    def new_pull(self, image, credential=None):
+        self.pulls[image.name] = Pull(self, image.name)
+        return self.pulls[image.name]
 
     def stop(self, replica_id, grace_seconds):
         self.stopping.release()

@@ -9,6 +9,7 @@ from agents.admission.policy import NodePolicy
 from agents.commands import run
 from agents.contract.documents import Device, Rendezvous, RuntimeKind, SliceKind
 from agents.facts.wiring import GpuWiring
+from agents.runtime.docker_images import ChosenImage
 from agents.runtime.docker_recipe import OOM_SCORE, ContainerRecipe
 from agents.runtime.grants import Grant
 from agents.runtime.injection import Injection
@@ -127,7 +128,8 @@ def test_the_engine_is_asked_for_the_cpus_and_memory_nodes_of_the_binding(tmp_pa
     recipe = ContainerRecipe(
         "n-1", NodePolicy(), Injection("nvidia"), lambda *_: granted, workspaces
     )
-    options = recipe.options(a_replica(), (), MEETING, {})
+    image = ChosenImage("train:1", "id:sha256:1", {})
+    options = recipe.options(a_replica(), (), MEETING, image)
     assert (options["cpuset_cpus"], options["cpuset_mems"]) == ("0-3", "0")
     assert options["oom_score_adj"] == OOM_SCORE
 

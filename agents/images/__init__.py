@@ -1,0 +1,1 @@
+"""Images on this node: which bytes they are, who may run them, and which are removed."""
