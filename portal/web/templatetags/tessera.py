@@ -1,11 +1,12 @@
 """Tags and filters of every page: icons, badges, stored messages, amounts and durations."""
 
+import re
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 from django import template
-from django.utils.html import format_html
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
@@ -26,6 +27,7 @@ from portal.web.wording import (
 )
 
 register = template.Library()
+CODE = re.compile("`([^`]+)`")
 
 
 @register.simple_tag
@@ -62,6 +64,12 @@ def node_badge(node: Node) -> SafeString:
             node.status, schedulable=node.schedulable, blocked=blocked, holding=holding
         )
     )
+
+
+@register.filter
+def with_code(text: str) -> SafeString:
+    """A sentence whose `marked` words are code."""
+    return SafeString(CODE.sub(r"<code>\1</code>", escape(text)))
 
 
 def as_status(badge: labels.Badge) -> SafeString:
