@@ -130,6 +130,12 @@ def _pulls(job: Row) -> list[tuple[str, Row]]:
     return [(str(r.get("node", "")), r["pull"]) for r in replicas if r.get("pull")]
 
 
+def _image_digests(job: Row) -> list[str]:
+    """Of the last attempt; none until it is known."""
+    digest = ((job.get("attempts") or [{}])[-1]).get("image_digest")
+    return [single_line(digest)] if digest else []
+
+
 def job_exit_code(job: Row) -> int:
     """The exit code of `--wait`: 0, the code of the replica that failed first, TIMEOUT after the
     time limit, or FAILURE without a code."""
@@ -163,6 +169,7 @@ def job_facts(job: Row, now: datetime) -> list[tuple[str, object]]:
         *(("Image pull", sentence) for sentence in image_pulls(job)),
         ("Project", f"{job['project']}, submitted by {job['owner']}"),
         ("Image", job["image"]),
+        *(("Image digest", digest) for digest in _image_digests(job)),
         ("Command", " ".join(map(str, job.get("request", {}).get("command", [])))),
         ("Device", device_text(job.get("request", {}).get("device", {}))),
         ("Replicas", job["replicas"]),

@@ -27,6 +27,7 @@ NODE_CODES: dict[str, FailureCause] = {
     "runtime": FailureCause.ENGINE,
     "cdi_failed": FailureCause.ENGINE,
     "policy": FailureCause.NODE_REFUSAL,
+    "image_differs": FailureCause.NODE_REFUSAL,
     "image_env": FailureCause.NODE_REFUSAL,
     "image_program": FailureCause.COMMAND_MISSING,
     "backend": FailureCause.NODE_REFUSAL,

@@ -75,3 +75,15 @@ def test_a_later_attempt_has_the_bytes_of_the_first(first, then):
     job.refresh_from_db()
     settle(node)
     assert ranks(job) == [first, then or NEW]
+
+
+def test_page_and_rest_have_the_digest_of_each_attempt(client):
+    job, (node,) = a_gang(OLD)
+    settle(node)
+    client.force_login(job.owner)
+    (attempt,) = client.get(f"/api/v1/jobs/{job.label}").json()["attempts"]
+    assert attempt["image_digest"] == attempt["replicas"][0]["image_digest"] == OLD
+    assert client.get(f"/jobs/{job.label}/results").content.decode().count(OLD) == 2
+    Replica.objects.update(image_digest=LOCAL)
+    page = client.get(f"/jobs/{job.label}/").content.decode()
+    assert f"{LOCAL.removeprefix('id:')}, an image of no registry" in page

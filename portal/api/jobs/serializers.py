@@ -26,6 +26,7 @@ from portal.api.jobs.reason_serializers import (
 )
 from portal.api.protocol.moments import UtcDateTimeField, UtcModelSerializer
 from portal.audit.selectors import newest_event_id
+from portal.jobs.images import attempt_digest
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.pulls import replica_pull
 from portal.jobs.selectors import readable_request
@@ -100,6 +101,7 @@ class ReplicaSerializer(UtcModelSerializer[Replica]):
             "log_bytes",
             "devices",
             "pull",
+            "image_digest",
             "ready_at",
             "started_at",
             "finished_at",
@@ -116,6 +118,10 @@ class AttemptSerializer(UtcModelSerializer[Attempt]):
     finding = serializers.SerializerMethodField(
         help_text="why it failed; null until that is known, and for other attempts"
     )
+    image_digest = serializers.SerializerMethodField(
+        help_text="which bytes its image is: of rank 0, which all ranks have; empty until that is "
+        "known. After `id:`, the id of an image that no registry has"
+    )
 
     class Meta:
         model = Attempt
@@ -124,6 +130,7 @@ class AttemptSerializer(UtcModelSerializer[Attempt]):
             "created_at",
             "ended_at",
             "outcome",
+            "image_digest",
             "first_failure",
             "finding",
             "replicas",
@@ -132,6 +139,9 @@ class AttemptSerializer(UtcModelSerializer[Attempt]):
     @extend_schema_field(FindingSerializer(allow_null=True))
     def get_finding(self, attempt: Attempt) -> dict[str, Any] | None:
         return finding_data(attempt.finding)
+
+    def get_image_digest(self, attempt: Attempt) -> str:
+        return attempt_digest(attempt)
 
 
 class JobLinksSerializer(serializers.Serializer[Any]):

@@ -9,6 +9,7 @@ from portal.accounts.models import User
 from portal.accounts.selectors import project_admins, projects_to_work_in
 from portal.allocations.selectors import attempts_of
 from portal.audit.selectors import job_events
+from portal.jobs.images import attempt_digest
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.selectors import may_cancel
 from portal.planning.offers import job_offers
@@ -31,6 +32,7 @@ from portal.web.job.time_gauge import time_gauge
 from portal.web.job.timeline import timeline
 from portal.web.logs.address import LogView
 from portal.web.logs.lines import LogLine
+from portal.web.wording.labels import image_digest_text
 from scheduler.core.model.states import JOB_ALLOCATED, JOB_FINAL, JobStatus
 
 TABS = ("logs", "metrics", "events", "spec", "results", "files")
@@ -69,6 +71,7 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
         "event_count": len(events) if len(events) < MAX_EVENTS else job_events(job).count(),
         "attempts": attempts,
         "attempt": attempt,
+        "image_digest": image_digest_text(attempt_digest(attempt)) if attempt else "",
         "replicas": replicas,
         "is_final": is_final,
         "may_cancel": not is_final and may_cancel(user, job),

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from portal.allocations.selectors import usage_of
+from portal.jobs.images import attempt_digest
 from portal.jobs.models import Attempt, Job, Replica
 from portal.usage.rounding import format_gpu_hours
 from portal.web.job.diagnosis import ShownFinding, shown_finding
 from portal.web.job.log_tab import LogEnd, log_end
+from portal.web.wording.labels import image_digest_text
 from portal.web.wording.messages import failure_text
 
 LAST_LINES = 20
@@ -26,6 +28,8 @@ class AttemptResult:
     """The first failure."""
     code: str
     finding: ShownFinding | None
+    image_digest: str
+    """Which bytes ran; "" if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,4 +61,5 @@ def _attempt_result(job: Job, attempt: Attempt) -> AttemptResult:
         sentence=failure_text(failure),
         code=str(failure.get("code", "")),
         finding=shown_finding(job, attempt.finding),
+        image_digest=image_digest_text(attempt_digest(attempt)),
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
+from portal.jobs.images import with_other_image
 from portal.jobs.models import Job, Replica
 from portal.jobs.pulls import ReplicaPull, replica_pull, size_text
 from portal.web.wording.labels import NBSP
@@ -27,7 +28,7 @@ def start_progress(job: Job, replicas: Sequence[Replica]) -> list[StartProgress]
     """Empty unless the job is starting. `replicas`: with their allocations and slices."""
     if JobStatus(job.status) not in STARTING or not replicas:
         return []
-    lines = [_carving(replicas), _pulling(job, replicas), _ready(replicas)]
+    lines = [_carving(replicas), _pulling(job, replicas), _same_image(replicas), _ready(replicas)]
     return [line for line in lines if line]
 
 
@@ -62,6 +63,15 @@ def _pulling(job: Job, replicas: Sequence[Replica]) -> StartProgress | None:
     words = {"done": _size(done), "total": _size(total)}
     percent = min(100, 100 * done // total)
     return StartProgress(_("Image: %(done)s of %(total)s") % words, percent)
+
+
+def _same_image(replicas: Sequence[Replica]) -> StartProgress | None:
+    """Of a gang whose tag was moved between two pulls."""
+    others = len(with_other_image(replicas))
+    if not others:
+        return None
+    words = {"n": len(replicas) - others, "all": len(replicas)}
+    return StartProgress(_("%(n)s of %(all)s replicas have the image of replica 0") % words, None)
 
 
 def _ready(replicas: Sequence[Replica]) -> StartProgress | None:

@@ -10,6 +10,7 @@ from django.utils.functional import Promise
 from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
 
+from agents.contract.image_digest import LOCAL, is_local
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
 from portal.jobs.models import Job
 from scheduler.core.model.states import JobStatus, NodeStatus
@@ -170,3 +171,9 @@ def device_label(job: Job) -> str:
     else:
         each = str(device.get("mig", device.get("memory")))
     return f"{job.replica_count} × {each}" if job.replica_count > 1 else each
+
+
+def image_digest_text(digest: str) -> str:
+    """Of an image of no registry: its id."""
+    words = {"id": digest.removeprefix(LOCAL)}
+    return _("%(id)s, an image of no registry") % words if is_local(digest) else digest

@@ -23,6 +23,7 @@ NODE_MESSAGES: dict[str, Promise] = {
     "gpu_error": gettext_lazy("Its GPU had an error"),
     "gpu_lost": gettext_lazy("The driver has lost the GPU"),
     "illegal_layout": gettext_lazy("The GPU cannot have these slices together"),
+    "image_differs": gettext_lazy("The node has another image under this name"),
     "image_env": gettext_lazy("The image sets a variable that Tessera sets"),
     "image_program": gettext_lazy("The image has no program of its own"),
     "image_pull": gettext_lazy("The image cannot be pulled"),

@@ -26,6 +26,12 @@ def test_show_has_a_line_for_each_node_that_pulls():
     assert "Image pull" not in dict(job_facts(a_row(status="running"), NOW))
 
 
+def test_show_has_the_digest_of_the_last_attempt():
+    job = a_row(attempts=[{"image_digest": "sha256:1"}, {"image_digest": "sha256:2"}])
+    assert dict(job_facts(job, NOW))["Image digest"] == "sha256:2"
+    assert "Image digest" not in dict(job_facts(pulling(), NOW))
+
+
 def test_the_progress_line_has_it():
     assert progress_text(pulling(a_replica("n1")), NOW).endswith(f" · n1: {SENTENCE}")
 
