@@ -4,6 +4,7 @@ import pytest
 from django.utils import translation
 
 from portal.audit.security_events import forget_refusals
+from portal.images import needs_cache
 from portal.live import pending
 from portal.planning import history_cache, inventory_view, node_cache, snapshot_cache
 from portal.storage.stores import forget_stores
@@ -36,6 +37,7 @@ def clear_caches() -> None:
     node_cache.clear_all()
     snapshot_cache.clear()
     inventory_view.clear()
+    needs_cache.clear()
     estimate_pace.reset()
     notice_pace.reset()
     pending.forget_files()

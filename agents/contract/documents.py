@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from agents.contract.codec import decode, encode, omitted_by_default, rule
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.image_digest import MAX_DIGEST_LENGTH
+from agents.contract.image_needs import ImageNeeds
 from agents.contract.job_secrets import MAX_SECRETS, DesiredSecret
 from agents.contract.lease import DEFAULT as DEFAULT_LEASE_END
 from agents.contract.node_limits import (
@@ -301,6 +302,7 @@ class ObservedReplica:
     log_bytes: int = field(default=0, metadata=rule(minimum=0))
     # While its image is being pulled.
     pull: ObservedPull | None = field(default=None, metadata=omitted_by_default())
+    image_needs: ImageNeeds | None = field(default=None, metadata=omitted_by_default())
     # Which bytes its image is (`image_digest.py`), once it has a container.
     image_digest: str = field(default="", metadata=omitted_by_default(max_length=MAX_DIGEST_LENGTH))
 
@@ -345,6 +347,8 @@ class NodeFacts:
     volume_roots: tuple[OfferedRoot, ...] = field(
         default=(), metadata=omitted_by_default(max_length=MAX_ROOTS)
     )
+    # Of its processors, in Docker's words: "amd64", "arm64".
+    architecture: str = field(default="", metadata=omitted_by_default(max_length=32))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,14 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.utils import timezone
 
 from agents.contract.codec import encode
 from agents.contract.documents import DesiredDocument, ObservedDocument, read_desired
 from agents.contract.message import Message
 from agents.contract.volumes import offered_access
 from agents.contract.wire_messages import from_wire
+from portal.agentapi.image_needs import image_needs_report
 from portal.allocations.holding import holding_compare
 from portal.allocations.services import allocations_mark_releasing
 from portal.audit.codes import EventCode
@@ -24,7 +26,10 @@ from portal.sites.observations import Observation, observations_apply
 from scheduler.core.model.states import ReplicaStatus
 
 # Facts that decide which jobs a node may get.
-ELIGIBILITY = ("launchers", "share_clients", "blocks", "volume_roots")
+ELIGIBILITY = (
+    *("launchers", "share_clients", "blocks", "volume_roots"),
+    *("cuda_version", "driver_version", "architecture"),
+)
 
 
 def node_report(
@@ -61,6 +66,7 @@ def report_apply(
         ended = holding_compare(node, observed, applied_revision=applied_revision)
         # A revision of a node that is ahead of us is not the one of the same number here.
         applied = 0 if node.is_document_withheld else applied_revision
+        image_needs_report(node, observed, timezone.now())
         seen = chain(_observations(observed, applied), _ended_unseen(node, ended))
         result = observations_apply(seen, node=node, actor=f"node:{node.name}")
         changed |= allocations_mark_releasing(node=node, listed={r.id for r in observed.replicas})
@@ -93,6 +99,7 @@ def _facts_columns(observed: ObservedDocument) -> dict[str, Any]:
         "driver_version": facts.driver_version,
         "nvml_version": facts.nvml_version,
         "cuda_version": facts.cuda_version,
+        "architecture": facts.architecture,
         "simulated": facts.simulated,
         "agent_version": facts.agent_version,
         "launchers": list(facts.launchers),

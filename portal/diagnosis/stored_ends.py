@@ -5,6 +5,7 @@ import signal
 from collections.abc import Mapping
 
 from agents.contract.end_causes import END_CAUSES
+from agents.contract.image_needs import IMAGE_UNFIT
 from agents.contract.message import Message
 from agents.contract.pulls import CAUSE_SENTENCES, PullCause
 from portal.diagnosis.values import AttemptEnd, FailureFinding
@@ -29,6 +30,7 @@ NODE_CODES: dict[str, FailureCause] = {
     "policy": FailureCause.NODE_REFUSAL,
     "image_differs": FailureCause.NODE_REFUSAL,
     "image_env": FailureCause.NODE_REFUSAL,
+    IMAGE_UNFIT: FailureCause.DRIVER_TOO_OLD,
     "image_program": FailureCause.COMMAND_MISSING,
     "backend": FailureCause.NODE_REFUSAL,
     "processes": FailureCause.NODE_REFUSAL,

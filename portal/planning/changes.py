@@ -43,7 +43,10 @@ READ_AGAIN_AFTER = SETTLED_AFTER
 # Longer than a transaction lasts and a process may keep what it read.
 RETENTION = READ_AGAIN_AFTER + SETTLED_AFTER + timedelta(minutes=1)
 EVERY_NODE = "SELECT CAST(NULL AS uuid) AS node_id"
-NODE_FACTS = ("launchers", "agent_version", "share_clients", "blocks", "volume_roots")
+NODE_FACTS = (
+    *("launchers", "agent_version", "share_clients", "blocks", "volume_roots"),
+    *("cuda_version", "driver_version", "architecture"),
+)
 
 
 @dataclass(frozen=True, slots=True)

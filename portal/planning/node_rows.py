@@ -23,7 +23,10 @@ NODE_COLUMNS = (
     *("facts__blocks", "facts__launchers", "facts__share_clients", "facts__volume_roots"),
 )
 # JSON as text: a version that looks like a number stays a string.
-TEXTS = (KT("facts__agent_version"), Cast("topology", TextField()))
+TEXTS = (
+    *(KT("facts__agent_version"), Cast("topology", TextField())),
+    *(KT("facts__cuda_version"), KT("facts__driver_version"), KT("facts__architecture")),
+)
 GPU_COLUMNS = (
     *("node_id", "id", "index", "board", "product_name", "memory_mib", "desired_mode", "health"),
     *("busy", "numa_node", "profiles", "pinned", "settles_at"),

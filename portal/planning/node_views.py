@@ -19,6 +19,7 @@ from uuid import UUID
 from agents.contract.codec import decode
 from agents.contract.documents import FIRST_LAUNCHERS, GpuMode, SliceKind
 from agents.contract.errors import ContractError
+from agents.contract.image_needs import NodeFit
 from agents.contract.topology import NodeTopology
 from portal.inventory.boards import profiles_of
 from portal.planning.node_rows import read_gpus, read_nodes, read_slices, read_sums
@@ -81,7 +82,7 @@ def _record(
 ) -> NodeRecord:
     pk, name, status, schedulable, cordon_reason, holding_since, restored_at, *rest = row
     fabric, cpu_milli, memory_mib, disk_mib, labels, taints, blocks, *rest = rest
-    launchers, share_clients, volume_access, agent_version, topology = rest
+    launchers, share_clients, volume_access, agent_version, topology, *fit = rest
     takes_work = status == NodeStatus.ONLINE and schedulable and holding_since is None
     key, reason = "", ""
     if status != NodeStatus.ONLINE:
@@ -109,6 +110,7 @@ def _record(
         agent_version=agent_version or "",
         share_clients=share_clients or 0,
         volume_access=tuple(volume_access or ()),
+        fit=NodeFit(*(text or "" for text in fit)),
         labels=tuple(labels),
         taints=tuple(taints),
         links=_links(topology),

@@ -5,6 +5,7 @@ from datetime import datetime
 from django.db.models import QuerySet
 
 from portal.allocations.budgets import current_budgets
+from portal.images.needs_cache import image_needs_refresh
 from portal.jobs.models import Job
 from portal.planning.history_cache import HistoryCache
 from portal.planning.node_cache import NodeCache
@@ -35,6 +36,7 @@ def planner_input(
     """
     if jobs is None:
         jobs = queued_jobs()[:MAX_JOBS_PER_PASS]
+    image_needs_refresh(now)
     nodes, history = nodes or NodeCache(), history or HistoryCache()
     with nodes.lock:
         nodes.refresh()

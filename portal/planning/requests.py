@@ -18,7 +18,9 @@ from uuid import UUID
 from django.db.models import F, QuerySet
 
 from agents.contract.documents import LauncherName
+from agents.contract.image_needs import ImageNeeds
 from portal.database.intervals import NextSecond, ThisSecond
+from portal.images.needs_cache import needs_of
 from portal.job_secrets.selectors import known_secrets
 from portal.jobs.models import Dependency, Job
 from portal.volumes.selectors import access_of_jobs, access_of_request
@@ -77,11 +79,12 @@ class RequestSpec:
     tolerates: tuple[str, ...]
     launcher: LauncherName
     secrets: tuple[str, ...]
+    image: str = ""
     volume_access: tuple[str, ...] = ()
 
 
 _cache: dict[UUID, RequestSpec] = {}
-# By the job's id: the columns and unmet jobs that the value was made of.
+# By the job's id: the columns and unmet jobs that the value was made of, beside what is in it.
 _kept: dict[int, tuple[Sequence[Any], tuple[str, ...], WaitingJob]] = {}
 
 
@@ -145,10 +148,10 @@ def waiting_job_from_columns(
     row: Sequence[Any], spec: RequestSpec, after: tuple[str, ...] = ()
 ) -> WaitingJob:
     """`row`: the values of SELECTED, first of all. One that did not change is the same object."""
-    kept = _kept.get(row[0])
-    if kept and kept[0] == row and kept[1] == after:
+    kept, needs = _kept.get(row[0]), needs_of(spec.image)
+    if kept and kept[0] == row and kept[1] == after and kept[2].image_needs is needs:
         return kept[2]
-    job = _waiting_job(row, spec, after)
+    job = _waiting_job(row, spec, after, needs)
     if len(_kept) > MAX_CACHED:
         _kept.clear()
     _kept[row[0]] = (row, after, job)
@@ -163,7 +166,9 @@ def _column(job: Job, column: str) -> Any:
     return ceil(value.timestamp()) if SECONDS[column] is NextSecond else epoch_seconds(value)
 
 
-def _waiting_job(row: Sequence[Any], spec: RequestSpec, after: tuple[str, ...]) -> WaitingJob:
+def _waiting_job(
+    row: Sequence[Any], spec: RequestSpec, after: tuple[str, ...], needs: ImageNeeds
+) -> WaitingJob:
     value = dict(zip(COLUMNS, row, strict=False))
     owner = value["hold_owner"]
     return WaitingJob(
@@ -196,6 +201,7 @@ def _waiting_job(row: Sequence[Any], spec: RequestSpec, after: tuple[str, ...]) 
         array=value["array_id"] or 0,
         array_cap=value["array_cap"],
         volume_access=spec.volume_access,
+        image_needs=needs,
     )
 
 
@@ -229,6 +235,7 @@ def waiting_job_from_request(
         disk_mib=request.disk_mib,
         launcher=spec.launcher,
         volume_access=access_of_request(request) if request.volumes else (),
+        image_needs=needs_of(request.image),
     )
 
 
@@ -251,6 +258,7 @@ def _spec(request: JobRequest) -> RequestSpec:
         tolerates=request.tolerates,
         launcher=request.launcher,
         secrets=secret_names(request.secrets),
+        image=request.image,
     )
 
 

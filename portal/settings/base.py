@@ -46,6 +46,7 @@ INSTALLED_APPS = [
     "portal.jobs",
     "portal.arrays",
     "portal.allocations",
+    "portal.images",
     "portal.volumes",
     "portal.job_metrics",
     "portal.idle",

@@ -24,6 +24,7 @@ from agents.contract.documents import (
     RuntimeKind,
     read_desired,
 )
+from agents.contract.image_needs import NO_FIT, NodeFit
 from agents.contract.volumes import OfferedRoot
 from portal.accounts.models import Membership, Project, Role, User
 from portal.agentapi.node_report import node_report
@@ -96,6 +97,7 @@ class HonestNode:
     volume_roots: tuple[OfferedRoot, ...] = ()
     # What tags mean here; empty on a node that knows no digests.
     digest: str = ""
+    fit: NodeFit = NO_FIT
 
     def uuid(self, index: int) -> str:
         return f"GPU-{self.row.name}-{index}"
@@ -120,6 +122,9 @@ class HonestNode:
                 on_lease_end=self.on_lease_end,
                 volume_roots=self.volume_roots,
                 pins_images=bool(self.digest),
+                cuda_version=self.fit.cuda,
+                driver_version=self.fit.driver,
+                architecture=self.fit.architecture,
             ),
             gpus=tuple(
                 ObservedGpu(

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from agents.contract.image_needs import needed_driver
 from agents.contract.message import Message, join_clauses
 from agents.contract.moments import write_moment
 from portal.demo.scale.size import SeededRandom
@@ -34,6 +35,7 @@ WEIGHTS = {
     ReasonCode.NODE_UNAVAILABLE: 1,
     ReasonCode.NODE_HOLDING: 1,
     ReasonCode.VOLUME: 1,
+    ReasonCode.IMAGE: 1,
 }
 
 
@@ -87,6 +89,17 @@ def random_reason(
         ReasonCode.VOLUME: make_message(
             "volume.nowhere",
             why=make_message("node.no_volume", node="gpu-0003", root="datasets"),
+        ),
+        ReasonCode.IMAGE: make_message(
+            "image.nowhere",
+            why=make_message(
+                "node.image_unfit",
+                node="gpu-0004",
+                has=make_message(
+                    "node.driver", cuda="12.2", driver="535.104", architecture="amd64"
+                ),
+                need=needed_driver("cuda>=12.4"),
+            ),
         ),
     }
     numbers = needed if code in (ReasonCode.RESOURCES, ReasonCode.FRAGMENTATION) else {}

@@ -8,6 +8,8 @@ from django.utils.functional import Promise
 from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
 
+from agents.contract.image_needs import IMAGE_UNFIT
+
 NODE_MESSAGES: dict[str, Promise] = {
     "agent_stopped": gettext_lazy("Its node's agent was stopped with all its jobs"),
     "backend": gettext_lazy("NCCL cannot join these processes"),
@@ -26,6 +28,7 @@ NODE_MESSAGES: dict[str, Promise] = {
     "image_differs": gettext_lazy("The node has another image under this name"),
     "image_env": gettext_lazy("The image sets a variable that Tessera sets"),
     "image_program": gettext_lazy("The image has no program of its own"),
+    IMAGE_UNFIT: gettext_lazy("The image needs another driver than the node has"),
     "image_pull": gettext_lazy("The image cannot be pulled"),
     "in_use": gettext_lazy("The GPU is still in use"),
     "insufficient_resources": gettext_lazy("The GPU has not enough room"),

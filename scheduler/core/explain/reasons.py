@@ -15,6 +15,7 @@ from scheduler.core.model.snapshot import RunningJob, WaitingJob
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
 from scheduler.core.placement.legality import SINGLE_NODE
 from scheduler.core.placement.node_eligibility import (
+    IMAGE_UNFIT,
     NO_LAUNCHER,
     NO_VOLUME,
     eligibility_key,
@@ -244,6 +245,10 @@ def _unavailable(why: dict[str, Message], job: WaitingJob) -> Reason:
         return Reason(
             ReasonCode.VOLUME, make_message("volume.nowhere", why=whys), evidence, unblocks
         )
+    unfit = [message for message in why.values() if message.key == IMAGE_UNFIT]
+    if unfit:
+        unblocks = make_message("unblocks.image", need=unfit[0].values["need"])
+        return Reason(ReasonCode.IMAGE, make_message("image.nowhere", why=whys), evidence, unblocks)
     unblocks = make_message("unblocks.node_back")
     if any(message.key == NO_LAUNCHER for message in why.values()):
         unblocks = make_message("unblocks.launcher", launcher=str(job.launcher))

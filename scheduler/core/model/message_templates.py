@@ -74,6 +74,9 @@ _REASONS = {
     ),
     "node.no_volume": MessageTemplate("%(node)s offers no volumes below %(root)s"),
     "node.volume_read_only": MessageTemplate("%(node)s offers %(root)s for reading only"),
+    "node.image_unfit": MessageTemplate("%(node)s has %(has)s, and the image needs %(need)s"),
+    "node.driver": MessageTemplate("CUDA %(cuda)s (driver %(driver)s, %(architecture)s)"),
+    "image.nowhere": MessageTemplate("No node that could run it has what its image needs: %(why)s"),
     "volume.nowhere": MessageTemplate("No node that could run it has its volumes: %(why)s"),
     "held": MessageTemplate("It is held: %(because)s"),
     "secret.deleted": MessageTemplate("The secret %(name)s that it reads was deleted"),
@@ -173,6 +176,9 @@ _UNBLOCKS = {
     ),
     "unblocks.volume": MessageTemplate(
         "An admin has to offer %(roots)s on a node, or mount it there again"
+    ),
+    "unblocks.image": MessageTemplate(
+        "An admin has to bring %(need)s, or you use an image that needs less"
     ),
     "unblocks.node_back": MessageTemplate("An admin has to bring a node back"),
     "unblocks.node_allowed": MessageTemplate(
@@ -293,6 +299,7 @@ _ESTIMATES = {
     "no_estimate.dependency": MessageTemplate("no estimate while it waits for other jobs"),
     "no_estimate.node_holding": MessageTemplate("no estimate until an admin decides"),
     "no_estimate.volume": MessageTemplate("no estimate while no node has its volumes"),
+    "no_estimate.image": MessageTemplate("no estimate while no node has what its image needs"),
     "no_estimate.node_unavailable": MessageTemplate("no estimate while it waits for a node"),
     "no_estimate.impossible": MessageTemplate("no estimate: it cannot run here"),
     "no_estimate.begin_time": MessageTemplate("not before %(time)s"),

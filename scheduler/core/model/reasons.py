@@ -30,6 +30,7 @@ class ReasonCode(StrEnum):
     NODE_UNAVAILABLE = "node_unavailable"
     NODE_HOLDING = "node_holding"
     VOLUME = "volume"
+    IMAGE = "image"
     DEPENDENCY = "dependency"
     BEGIN_TIME = "begin_time"
     HELD = "held"
@@ -120,6 +121,14 @@ REASON_KINDS: dict[ReasonCode, ReasonKind] = {
         "ask",
         no_estimate="volume",
         alert="Jobs wait because no node offers their volume",
+    ),
+    ReasonCode.IMAGE: ReasonKind(
+        _ASK,
+        "Image does not fit",
+        "alert",
+        "ask",
+        no_estimate="image",
+        alert="Jobs wait because no node has a driver for their image",
     ),
     ReasonCode.DEPENDENCY: ReasonKind(_WAIT, "Dependency", "clock", no_estimate="dependency"),
     ReasonCode.BEGIN_TIME: ReasonKind(_WAIT, "Begin time", "cal"),

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from agents.contract.boards import Profile
 from agents.contract.documents import FIRST_LAUNCHERS, GpuMode, LauncherName, SliceKind
+from agents.contract.image_needs import NO_FIT, NO_NEEDS, ImageNeeds, NodeFit
 from scheduler.core.model.decisions import ReplicaPlacement
 from scheduler.core.model.links import UNKNOWN, Links
 
@@ -129,6 +130,8 @@ class NodeView:
     agent_version: str = ""
     volume_access: tuple[str, ...] = ()
     """The roots of volumes that it offers, in the words of agents.contract.volumes.root_access."""
+    fit: NodeFit = NO_FIT
+    """What images may need: its driver and its architecture."""
 
     @property
     def leaf(self) -> str:
@@ -232,6 +235,8 @@ class WaitingJob:
     """How many members of its array may run at once; 0 if all."""
     volume_access: tuple[str, ...] = ()
     """What its volumes need of a node, in the same words as NodeView.volume_access."""
+    image_needs: ImageNeeds = NO_NEEDS
+    """What is known of its image."""
     missing_secret: str = ""
     """The name of a secret that it needs and that does not exist any more."""
 

@@ -12,7 +12,7 @@ from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import Topology, WaitingJob
 from scheduler.core.placement.ledger import GpuSpace, Ledger
-from scheduler.core.placement.node_eligibility import NO_VOLUME, exclusion_message
+from scheduler.core.placement.node_eligibility import exclusion_code, exclusion_message
 from scheduler.core.quota.budgets import remaining_seconds
 
 SINGLE_NODE = frozenset({Topology.SAME_NODE, Topology.NVLINK})
@@ -90,9 +90,7 @@ def _replica(replica: ReplicaPlacement, job: WaitingJob, ledger: Ledger) -> Reas
     gpus = [ledger.gpus.get(device.gpu) for device in replica.devices]
     exclusion = exclusion_message(node.view, job)
     if exclusion is not None:
-        is_volume = exclusion.key in NO_VOLUME
-        code = ReasonCode.VOLUME if is_volume else ReasonCode.NODE_UNAVAILABLE
-        return Reason(code, exclusion)
+        return Reason(exclusion_code(exclusion), exclusion)
     if not node.can_host(job):
         message = make_message("fits.host", node=node.view.name)
         return Reason(ReasonCode.RESOURCES, message)

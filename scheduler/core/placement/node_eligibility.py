@@ -1,12 +1,15 @@
-"""Which nodes a job may run on, by their labels, taints, launchers, volumes and availability."""
+"""Which nodes a job may run on, by what they are, offer and run, and whether they are free."""
 
 from collections.abc import Hashable
 
+from agents.contract.image_needs import meets, unmet_need
 from agents.contract.message import Message, verbatim
 from scheduler.core.model.message_templates import make_message
+from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import NodeView, WaitingJob
 
 NO_LAUNCHER = "node.no_launcher"
+IMAGE_UNFIT = "node.image_unfit"
 NO_VOLUME = ("node.no_volume", "node.volume_read_only")
 
 
@@ -24,19 +27,30 @@ def exclusion_message(node: NodeView, job: WaitingJob) -> Message | None:
         return make_message(NO_LAUNCHER, node=node.name, version=version, launcher=job.launcher)
     if access := _missing_volume(node, job):
         return _no_volume(node, access)
+    if need := unmet_need(job.image_needs, node.fit):
+        has = _driver_words(node)
+        return make_message(IMAGE_UNFIT, node=node.name, has=has, need=need)
     return None
 
 
+def exclusion_code(message: Message) -> ReasonCode:
+    """The reason of a job that only this exclusion keeps from its nodes."""
+    if message.key in NO_VOLUME:
+        return ReasonCode.VOLUME
+    return ReasonCode.IMAGE if message.key == IMAGE_UNFIT else ReasonCode.NODE_UNAVAILABLE
+
+
 def is_eligible(node: NodeView, job: WaitingJob) -> bool:
-    """Whether the labels and taints of the node allow the job, its agent can launch it, and the
-    node offers its volumes."""
+    """Whether the labels and taints of the node allow the job, its agent can launch it, the node
+    offers its volumes, and its image runs there."""
     is_allowed = allows(node.labels, node.taints, needs=job.needs, tolerates=job.tolerates)
-    return is_allowed and job.launcher in node.launchers and not _missing_volume(node, job)
+    can_launch = job.launcher in node.launchers and not _missing_volume(node, job)
+    return is_allowed and can_launch and meets(node.fit, job.image_needs)
 
 
 def eligibility_key(job: WaitingJob) -> Hashable:
     """Jobs with equal keys are eligible for the same nodes."""
-    return job.needs, job.tolerates, job.launcher, job.volume_access
+    return job.needs, job.tolerates, job.launcher, job.volume_access, job.image_needs
 
 
 def allows(
@@ -73,6 +87,12 @@ def _no_volume(node: NodeView, access: str) -> Message:
     root = access.partition(":")[0]
     key = "node.volume_read_only" if root in node.volume_access else "node.no_volume"
     return make_message(key, node=node.name, root=root)
+
+
+def _driver_words(node: NodeView) -> Message:
+    fit = node.fit
+    words = {"cuda": fit.cuda or "?", "driver": fit.driver or "?"}
+    return make_message("node.driver", architecture=fit.architecture or "?", **words)
 
 
 def _untolerated_taint(node: NodeView, job: WaitingJob) -> str:

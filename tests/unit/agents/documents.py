@@ -19,6 +19,7 @@ from agents.contract.documents import (
     SliceKind,
     SliceProblem,
 )
+from agents.contract.image_needs import ImageNeeds
 from agents.contract.job_secrets import DesiredSecret, SecretForm
 from agents.contract.pulls import ObservedPull
 from agents.contract.topology import (
@@ -87,6 +88,7 @@ def an_observed(**fields):
             runtime=RuntimeKind.PROCESS,
             problems=("no fabric",),
             disk_mib=1_024,
+            architecture="amd64",
             pins_images=True,
             volume_roots=(
                 OfferedRoot("datasets", True, 10, 20, (VolumeSize("a", 1, 2, True, 3),)),
@@ -100,6 +102,7 @@ def an_observed(**fields):
                 id="r-2", job="j-1", address="10.0.0.1", port=29_500, image_digest="id:7"
             ),
             ObservedReplica(id="r-3", job="j-1", pull=ObservedPull(3, 12, 1 << 30, 8 << 30)),
+            ObservedReplica(id="r-4", job="j-1", image_needs=ImageNeeds(("cuda>=12.4",), "arm64")),
         ),
         "problems": (SliceProblem(GPU, "s-2", "in_use", "slice at 0 is still in use"),),
         "topology": NodeTopology(

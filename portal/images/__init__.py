@@ -1,0 +1,1 @@
+"""What images need of nodes, as nodes found it; the planner goes by it."""
