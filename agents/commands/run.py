@@ -145,7 +145,8 @@ async def run_agent(settings: AgentSettings) -> None:
     telemetry = _telemetry(settings)
     hardware.handle_owners.append(telemetry.without_handles)
     work = _work_folder(settings, identity.node_id)
-    job_metrics = JobMetricsShipping(partial(_metrics_file, work))
+    job_metrics = JobMetricsShipping(partial(_metrics_file, work), runtime.log)
+    portal_session.logs.on_shipped = job_metrics.logs.feed
     report = job_metrics.tap_reports(telemetry.tap_reports(portal_session.report))
     files = ReplicaFiles(
         PortalFileCalls(calls),

@@ -1,15 +1,16 @@
 """Metrics that jobs report: new points of several replicas of one node, in one call.
 
-A job appends lines to the file that `TESSERA_METRICS_FILE` names. The agent reads them, thins what
-is too much for one call, and says from where to where in the file they were: a repeated call is
-harmless. A number travels as the text that Python writes for it, so that no digit is lost.
+A job appends lines to the file that `TESSERA_METRICS_FILE` names, or prints them with a prefix. The
+agent reads them, thins what is too much for one call, and says from where to where in the file or
+in the log they were: a repeated call is harmless. A number travels as the text that Python writes
+for it, so that no digit is lost.
 """
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated
 
-from agents.contract.codec import rule
+from agents.contract.codec import omitted_by_default, rule
 from agents.contract.documents import PROTOCOL
 
 JOB_METRICS_PATH = "/agent/v1/job-metrics"
@@ -24,6 +25,8 @@ MAX_METRICS_BODY_BYTES = 512 << 10
 # A file is read up to this size.
 MAX_METRICS_FILE_BYTES = 128 << 20
 MAX_STEP = 2**53
+# A line of the log that begins so reports metrics; the rest is a line as in the file.
+LOG_LINE_PREFIX = "tessera-metric "
 
 METRIC_NAME = r"\w[\w./-]{0,63}"
 _NUMBER = r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e[+-]?[0-9]{1,3})?"
@@ -80,11 +83,13 @@ class SeriesPoints:
 
 @dataclass(frozen=True, slots=True)
 class MetricsBatch:
-    """What the file of one replica has had between two offsets.
+    """What the file or the log of one replica has had between two offsets.
 
     `part` counts how often the file began anew, because the job truncated or replaced it. `mark`
     is a checksum of the bytes before `end`: an agent that has restarted knows by it whether the
     file is still the same.
+
+    A log never begins anew and has no mark. Between two batches of it lie lines of other kinds.
     """
 
     replica: str = field(metadata=rule(max_length=64))
@@ -98,16 +103,18 @@ class MetricsBatch:
 
 @dataclass(frozen=True, slots=True)
 class JobMetricsRequest:
-    """New points of replicas of the calling node, each replica once."""
+    """New points of replicas of the calling node, each replica once: of their files, or of their
+    logs."""
 
     epoch: int = field(metadata=rule(minimum=1))
     batches: tuple[MetricsBatch, ...] = field(metadata=rule(max_length=MAX_METRICS_BATCHES))
     protocol: int = field(default=PROTOCOL, metadata=rule(minimum=1))
+    from_logs: bool = field(default=False, metadata=omitted_by_default())
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsResult:
-    """Up to where the portal has the file of one replica, or why it takes no more of it."""
+    """Up to where the portal has the file or log of one replica, or why it takes no more of it."""
 
     replica: str
     part: int = 0

@@ -2,13 +2,16 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from agents.contract.documents import ObservedDocument, ReplicaState
-from agents.contract.errors import ContractError
+from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.job_metrics import JobMetricsRequest
+from agents.job_metrics.batch import NewMetrics
 from agents.job_metrics.files import MetricsFiles
+from agents.job_metrics.logs import MetricsLogs, ReadLog
 from agents.portal.client import PortalClient, PortalOlder, PortalUnreachable
 
 # How often files are looked at. A node without new points makes no call.
@@ -24,11 +27,14 @@ log = logging.getLogger("agents.job_metrics")
 
 
 class JobMetricsShipping:
-    """`path_of`: where the metrics file of a replica would be."""
+    """`path_of`: where the metrics file of a replica would be. `read_log`: bytes of its log."""
 
-    def __init__(self, path_of: Callable[[str], Path | None]) -> None:
+    def __init__(self, path_of: Callable[[str], Path | None], read_log: ReadLog) -> None:
         self.files = MetricsFiles(path_of)
+        self.logs = MetricsLogs(read_log)
         self._replicas: dict[str, bool] = {}
+        # Until then, metrics in logs are not sent: the portal is older than they are.
+        self._logs_refused_until = 0.0
 
     def tap_reports(
         self, report: Callable[[ObservedDocument], None]
@@ -77,8 +83,29 @@ class JobMetricsShipping:
         replicas = self._replicas
         await asyncio.to_thread(self.files.read, replicas)
         if client.epoch and (batches := self.files.due()):
-            request = JobMetricsRequest(
-                client.epoch, tuple(batch.on_the_wire() for batch in batches)
-            )
-            self.files.take((await client.job_metrics(request)).results)
+            self.files.take((await client.job_metrics(_request(client, batches))).results)
+        if client.epoch and (batches := self.logs.due()):
+            await self._send_of_logs(client, batches)
         self.files.forget_except(replicas)
+        self.logs.forget_except(replicas)
+
+    async def _send_of_logs(self, client: PortalClient, batches: list[NewMetrics]) -> None:
+        if time.monotonic() < self._logs_refused_until:
+            self.logs.drop()
+            return
+        try:
+            answer = await client.job_metrics(_request(client, batches, from_logs=True))
+        except ContractError as refused:
+            if refused.code is not ContractErrorCode.UNKNOWN_FIELD:
+                raise
+            log.info("portal_takes_no_metrics_of_logs")
+            self._logs_refused_until = time.monotonic() + OLDER_PORTAL_SECONDS
+        else:
+            self.logs.take(answer.results)
+
+
+def _request(
+    client: PortalClient, batches: list[NewMetrics], *, from_logs: bool = False
+) -> JobMetricsRequest:
+    on_the_wire = tuple(batch.on_the_wire() for batch in batches)
+    return JobMetricsRequest(client.epoch, on_the_wire, from_logs=from_logs)

@@ -45,6 +45,8 @@ class LogShipping:
     runtime: Runtime
     wake: Callable[[], None]
     secrets: ReplicaSecrets
+    # Called in a thread with the bytes that the portal has now: replica, offset, bytes.
+    on_shipped: Callable[[str, int, bytes], None] | None = None
     # The portal is older than calls with several logs.
     sends_each_alone: bool = False
     # Whether a replica has a log, as last seen.
@@ -61,6 +63,8 @@ class LogShipping:
         pairs = zip(found.chunks, results, strict=True)
         ends = {chunk.replica: _end(chunk, result) for chunk, result in pairs}
         self._grown |= ends.keys()
+        if found.chunks and self.on_shipped is not None:
+            await asyncio.to_thread(self._pass_on, found.chunks, ends)
         first = {
             key: found.shipped.get(key, 0)
             for key, seen in found.containers.items()
@@ -94,6 +98,12 @@ class LogShipping:
                 room -= len(data)
                 is_cut |= len(data) == limit
         return NewBytes(containers, shipped, chunks, is_cut)
+
+    def _pass_on(self, chunks: list[NewLogBytes], ends: Mapping[str, int]) -> None:
+        for chunk in chunks:
+            size = max(0, ends[chunk.replica] - chunk.offset)
+            if self.on_shipped is not None:
+                self.on_shipped(chunk.replica, chunk.offset, chunk.data[:size])
 
     def _read(self, seen: ContainerStatus, offset: int, limit: int) -> bytes:
         """Bytes of its log, without its secrets."""

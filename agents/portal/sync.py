@@ -94,7 +94,7 @@ class PortalSession:
         self._changed = asyncio.Event()
         self._accept_lock = asyncio.Lock()
         self._has_greeted = asyncio.Event()
-        self._logs = LogShipping(client, journal, runtime, self._wake, secrets or without_secrets())
+        self.logs = LogShipping(client, journal, runtime, self._wake, secrets or without_secrets())
         # Replicas that run or have ended, as last reported, with their states.
         self._states: frozenset[tuple[str, ReplicaState]] = frozenset()
         self._has_new_logs = asyncio.Event()
@@ -143,7 +143,7 @@ class PortalSession:
         self.journal.record_event(EventType.AGENT_STARTED, "agent in contact")
         self._full = True
         # It may be another portal than before, or updated.
-        self._omits_pulls = self._logs.sends_each_alone = False
+        self._omits_pulls = self.logs.sends_each_alone = False
         self._has_greeted.set()
 
     async def _sync_forever(self) -> None:
@@ -230,9 +230,9 @@ class PortalSession:
             pause = SHIP_SECONDS
             self._has_new_logs.clear()
             try:
-                if await self._logs.ship():
+                if await self.logs.ship():
                     pause = 0
-                elif not self._logs.has_logs:
+                elif not self.logs.has_logs:
                     pause = TICK_SECONDS
             except PortalUnreachable:
                 await asyncio.sleep(SHIP_SECONDS + MIN_PAUSE_SECONDS)

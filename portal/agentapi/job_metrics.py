@@ -24,7 +24,9 @@ def job_metrics_accept(*, authorization: str, request: JobMetricsRequest) -> Job
     keys = {key: batch.replica for batch in request.batches if (key := _uuid(batch.replica))}
     rows = Replica.objects.filter(pk__in=list(keys), node=node).select_related("attempt")
     replicas = {keys[row.pk]: row for row in rows}
-    results = metrics_record(replicas=replicas, batches=request.batches)
+    results = metrics_record(
+        replicas=replicas, batches=request.batches, from_logs=request.from_logs
+    )
     return JobMetricsResponse(tuple(results))
 
 

@@ -45,8 +45,8 @@ class MetricSeries(models.Model):
 
 
 class MetricsPosition(models.Model):
-    """Up to where the metrics file of a replica has arrived, as `agents.contract.job_metrics`
-    names it; and how many of its lines were no points, by reason."""
+    """Up to where the metrics file of a replica and the metrics in its log have arrived, as
+    `agents.contract.job_metrics` names it; and how many lines were no points, by reason."""
 
     replica = models.OneToOneField(
         Replica, on_delete=models.CASCADE, primary_key=True, related_name="metrics_position"
@@ -54,6 +54,7 @@ class MetricsPosition(models.Model):
     part = models.PositiveIntegerField(default=0)
     offset = models.PositiveBigIntegerField(default=0)
     mark = models.PositiveBigIntegerField(default=0)
+    log_offset = models.PositiveBigIntegerField(default=0, db_default=0)
     skipped = models.JSONField(default=dict)
     updated_at = models.DateTimeField(null=True)
 

@@ -21,13 +21,16 @@ _CHANGED = (
     *("points", "spacing", "updated_at"),
 )
 
+_MOVED = ("part", "offset", "mark", "log_offset", "skipped", "updated_at")
+
 
 def metrics_record(
-    *, replicas: Mapping[str, Replica], batches: Sequence[MetricsBatch]
+    *, replicas: Mapping[str, Replica], batches: Sequence[MetricsBatch], from_logs: bool = False
 ) -> list[MetricsResult]:
     """Take each batch that goes on where the file of its replica has arrived. One transaction.
 
     `replicas`: those of the calling node with their attempts, by the name that it uses.
+    `from_logs`: the batches are of their logs.
     """
     results = dict[str, MetricsResult]()
     with transaction.atomic():
@@ -39,21 +42,16 @@ def metrics_record(
                 results[batch.replica] = _unknown(batch)
                 continue
             position = positions[replica.pk]
-            if _goes_on(position, batch):
-                _advance(position, batch)
+            is_new = (_is_after if from_logs else _goes_on)(position, batch)
+            if is_new:
+                _advance(position, batch, from_logs=from_logs)
                 fresh.append((replica, batch))
-                code, sentence = "", ""
-            else:
-                code = str(ContractErrorCode.OFFSET_MISMATCH)
-                sentence = f"the file goes on at {position.offset} of part {position.part}"
-            results[batch.replica] = MetricsResult(
-                batch.replica, position.part, position.offset, position.mark, code, sentence
-            )
+            results[batch.replica] = _result(position, batch, is_new=is_new, from_logs=from_logs)
         left_out = _series_write(fresh)
         for key, count in left_out.items():
             _count_skipped(positions[key], SkipReason.TOO_MANY_NAMES, count)
         changed = [positions[replica.pk] for replica, _ in fresh]
-        rows_update(MetricsPosition, changed, ["part", "offset", "mark", "skipped", "updated_at"])
+        rows_update(MetricsPosition, changed, _MOVED)
         for job in {replica.attempt.job_id for replica, _ in fresh}:
             ring(f"job:{job}")
     return [results[batch.replica] for batch in batches]
@@ -63,6 +61,19 @@ def _unknown(batch: MetricsBatch) -> MetricsResult:
     sentence = "this node has no such replica: skip its metrics"
     code = str(ContractErrorCode.REPLICA_UNKNOWN)
     return MetricsResult(batch.replica, code=code, sentence=sentence)
+
+
+def _result(
+    position: MetricsPosition, batch: MetricsBatch, *, is_new: bool, from_logs: bool
+) -> MetricsResult:
+    place = (position.part, position.offset, position.mark)
+    sentence = f"the file goes on at {position.offset} of part {position.part}"
+    if from_logs:
+        place = (0, position.log_offset, 0)
+        sentence = f"the log is known up to {position.log_offset}"
+    if is_new:
+        return MetricsResult(batch.replica, *place)
+    return MetricsResult(batch.replica, *place, str(ContractErrorCode.OFFSET_MISMATCH), sentence)
 
 
 def _positions(replicas: Sequence[Replica]) -> dict[UUID, MetricsPosition]:
@@ -81,8 +92,15 @@ def _goes_on(position: MetricsPosition, batch: MetricsBatch) -> bool:
     return (batch.part, batch.offset) == (position.part, position.offset)
 
 
-def _advance(position: MetricsPosition, batch: MetricsBatch) -> None:
-    position.part, position.offset, position.mark = batch.part, batch.end, batch.mark
+def _is_after(position: MetricsPosition, batch: MetricsBatch) -> bool:
+    return batch.offset >= position.log_offset
+
+
+def _advance(position: MetricsPosition, batch: MetricsBatch, *, from_logs: bool) -> None:
+    if from_logs:
+        position.log_offset = batch.end
+    else:
+        position.part, position.offset, position.mark = batch.part, batch.end, batch.mark
     position.updated_at = timezone.now()
     for line in batch.skipped:
         _count_skipped(position, line.why, line.count)

@@ -30,8 +30,8 @@ def a_batch(replica, offset: int, end: int, *series: SeriesPoints, part=0, skipp
     return MetricsBatch(str(replica.pk), part, offset, end, MARK, series, skipped)
 
 
-async def send(agent, client, *batches: MetricsBatch):
-    body = encode(JobMetricsRequest(agent.epoch, batches))
+async def send(agent, client, *batches: MetricsBatch, from_logs=False):
+    body = encode(JobMetricsRequest(agent.epoch, batches, from_logs=from_logs))
     return await client.post(JOB_METRICS_PATH, json=body, headers=agent.headers)
 
 
@@ -69,6 +69,34 @@ def test_points_are_taken_once_however_often_they_are_sent():
     assert (loss.last_step, loss.last, loss.rank) == (3, 0.7, 0)
     assert loss.job_id == replica.attempt.job_id
     assert MetricsPosition.objects.get().skipped == {"not_json": 2}
+
+
+def test_lines_of_the_log_join_the_series_of_the_file_each_once():
+    agent = an_agent()
+    replica = a_replica(agent.node)
+    skipped = (SkippedCount(SkipReason.NOT_JSON, 1),)
+    file = a_batch(replica, 0, 50, points("loss", (1, 0.9)))
+    first = a_batch(replica, 900, 940, points("loss", (2, 0.5)), skipped=skipped)
+    later = a_batch(replica, 1_200, 1_240, points("loss", (3, 0.4)))
+    overlapping = a_batch(replica, 1_000, 1_300, points("loss", (3, 0.4), (4, 0.3)))
+
+    async def scenario(client):
+        await agent.hello(client)
+        assert position(await send(agent, client, file)) == [(0, 50, "")]
+        for batch, expected in (
+            (first, (0, 940, "")),
+            (first, (0, 940, "offset_mismatch")),
+            (later, (0, 1_240, "")),
+            (overlapping, (0, 1_240, "offset_mismatch")),
+        ):
+            assert position(await send(agent, client, batch, from_logs=True)) == [expected]
+        # The file goes on where it was.
+        assert position(await send(agent, client, a_batch(replica, 50, 60))) == [(0, 60, "")]
+
+    run(scenario)
+    loss = MetricSeries.objects.get()
+    assert (loss.points, loss.count) == ([[1, 0.9], [2, 0.5], [3, 0.4]], 3)
+    assert MetricsPosition.objects.get().skipped == {"not_json": 1}
 
 
 def test_a_file_that_begins_anew_and_a_later_attempt_continue_the_series():

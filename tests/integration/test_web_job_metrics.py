@@ -60,7 +60,8 @@ def test_a_job_that_reported_nothing_says_how(page, olga, team):
     job = a_job(olga, team)
     text = page(f"/jobs/{job.label}/metrics")
     assert "The job has reported no metrics yet" in text
-    assert "os.environ[&quot;TESSERA_METRICS_FILE&quot;]" in text
+    assert "print(&quot;tessera-metric&quot;, json.dumps(" in text
+    assert "TESSERA_METRICS_FILE" in text
 
 
 def test_the_tab_draws_what_was_reported_and_says_what_was_skipped(page, olga, team, node):

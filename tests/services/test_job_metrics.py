@@ -17,6 +17,15 @@ for step in range(int(sys.argv[1])):
 """
 
 
+PRINTED = """
+import json
+print("epoch 1")
+for step in range(3):
+    print("tessera-metric", json.dumps({"step": step, "loss": 1 / (1 + step)}))
+print("tessera-metric and no JSON")
+"""
+
+
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory):
     with Stack(var=tmp_path_factory.mktemp("metrics"), nodes=("node-a",)) as running:
@@ -37,6 +46,14 @@ def test_a_job_that_ends_at_once_has_all_that_it_reported(stack):
     assert stack.until_status(job, "succeeded", "failed")["status"] == "succeeded"
     row = until(lambda: loss(stack, job), what="its metrics")
     assert row["points"] == [[0, 1], [1, 0.5], [2, 1 / 3]]
+
+
+def test_what_a_job_prints_with_the_prefix_is_a_metric(stack):
+    job = stack.submit([sys.executable, "-c", PRINTED])
+    assert stack.until_status(job, "succeeded", "failed")["status"] == "succeeded"
+    row = until(lambda: loss(stack, job), what="its metrics")
+    assert row["points"] == [[0, 1], [1, 0.5], [2, 1 / 3]]
+    assert stack.call("GET", f"/jobs/{job}/metrics")["skipped"] == {"not_json": 1}
 
 
 def test_points_appear_while_it_runs_and_count_once_after_the_agent_was_killed(stack):

@@ -26,8 +26,8 @@ COLUMNS = [
     Column("POINTS", lambda row: row["count"]),
 ]
 EMPTY = (
-    "No metrics yet. A job reports some by appending lines such as "
-    '{"step": 1, "loss": 0.5} to the file that TESSERA_METRICS_FILE names.'
+    "No metrics yet. A job reports some by printing lines such as "
+    'tessera-metric {"step": 1, "loss": 0.5}, or to the file in TESSERA_METRICS_FILE.'
 )
 
 

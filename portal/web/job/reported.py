@@ -21,9 +21,8 @@ from portal.web.series_chart import SeriesChart, metric_text, series_chart
 MAX_CHARTS = 24
 MAX_ROWS = 100
 # Of the help when nothing was reported yet.
-EXAMPLE = """import json, os
-with open(os.environ["TESSERA_METRICS_FILE"], "a") as file:
-    print(json.dumps({"step": step, "loss": loss}), file=file)"""
+EXAMPLE = """import json
+print("tessera-metric", json.dumps({"step": step, "loss": loss}), flush=True)"""
 SKIP_REASONS: dict[str, str | Promise] = {
     SkipReason.LINE_TOO_LONG: _("longer than 16 KiB"),
     SkipReason.NOT_UTF8: _("not UTF-8"),

@@ -111,7 +111,7 @@ def there(machine, replica, log, phase=ContainerPhase.RUNNING):
     machine.runtime.logs[replica] = log
 
 
-def talk(machine, scenario, refused=(), *, is_older=False):
+def talk(machine, scenario, refused=(), *, is_older=False, on_shipped=None):
     """Run the scenario beside a conversation. Returns the number of rounds that it requested of
     the node."""
     wakes = []
@@ -124,6 +124,7 @@ def talk(machine, scenario, refused=(), *, is_older=False):
         identity.record_enrolment("n-1")
         conversation = PortalSession(client, identity, machine.journal, machine.runtime)
         node.wake = portal.count_wake
+        conversation.logs.on_shipped = on_shipped
         conversation.node = node
         conversation.report(an_observed())
         talking = asyncio.create_task(conversation.run())
@@ -196,6 +197,20 @@ def test_a_chunk_that_the_portal_will_never_take_is_sent_once(machine, code, is_
 
     talk(machine, scenario, {"r-1": code}, is_older=is_older)
     assert machine.journal.shipped_offsets()["r-1"] == len(log)
+
+
+@pytest.mark.parametrize("refused", [{}, {"r-1": ContractErrorCode.TOO_LARGE}])
+def test_each_byte_that_was_shipped_is_passed_on_once(machine, refused):
+    log = bytes(range(256)) * (2 * MAX_LOG_CHUNK_BYTES // 256) + b"the end"
+    there(machine, "r-1", log)
+    passed = []
+
+    async def scenario(portal):
+        await portal.until(lambda: sum(len(data) for _, _, data in passed) >= len(log))
+
+    talk(machine, scenario, refused, on_shipped=lambda *chunk: passed.append(chunk))
+    assert b"".join(data for _, _, data in passed) == log
+    assert [at for _, at, _ in passed] == [0, MAX_LOG_CHUNK_BYTES, 2 * MAX_LOG_CHUNK_BYTES]
 
 
 def test_the_logs_of_all_replicas_go_in_one_call(machine):
