@@ -28,6 +28,7 @@ from agents.contract.image_needs import NO_FIT, NodeFit
 from agents.contract.volumes import OfferedRoot
 from portal.accounts.models import Membership, Project, Role, User
 from portal.agentapi.node_report import node_report
+from portal.allocations.models import Allocation
 from portal.desired.services import node_drive
 from portal.inventory.models import Node
 from portal.jobs.models import Job
@@ -234,9 +235,23 @@ def a_node(name: str = "", *, gpus: int = 1, board: str = "H200-141GB") -> Hones
 
 
 def settle(*nodes: HonestNode, rounds: int = 6) -> None:
-    """Let planner, drivers and nodes take turns until nothing is left to say."""
+    """Let planner, drivers and nodes take turns until a round changes nothing."""
+    before = None
     for _ in range(rounds):
         plan_once()
         for node in nodes:
             node_drive(node_id=node.row.pk)
             node.obey()
+        now = _state(nodes)
+        if now == before:
+            return
+        before = now
+
+
+def _state(nodes: tuple[HonestNode, ...]) -> tuple[object, ...]:
+    """What a round can change: statuses of jobs and allocations, and what nodes want and have."""
+    return (
+        list(Job.objects.order_by("pk").values_list("pk", "status")),
+        list(Allocation.objects.order_by("pk").values_list("pk", "status")),
+        [(node.desired, node.observed()) for node in nodes],
+    )
