@@ -20,6 +20,7 @@ from agents.facts.partitions import PartitionProblem
 from agents.health.effects import HealthEffects
 from agents.health.watch import HealthWatch
 from agents.host import disk_space as disk
+from agents.host.architecture import architecture
 from agents.host.job_disk import JobDisk
 from agents.host.system_reserve import host_capacity
 from agents.nvml.errors import NvmlFailure
@@ -233,6 +234,7 @@ def _facts(
         driver_version=versions.driver,
         nvml_version=versions.nvml,
         cuda_version=versions.cuda,
+        architecture=architecture(),
         simulated=simulated,
         agent_version=VERSION,
         launchers=tuple(map(str, LauncherName)),

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
 from agents.contract.end_causes import EndCause
+from agents.contract.image_needs import NO_NEEDS, ImageNeeds
 from agents.contract.registries import RegistryCredential
 from agents.drill.images import SimulatedImages
 from agents.drill.turns import Turns
@@ -67,6 +68,9 @@ class MemoryEngine:
     def require_image(self, image: WantedImage) -> None:
         self._require()
         self.images.require(image)
+
+    def image_needs(self, image: WantedImage) -> ImageNeeds:
+        return NO_NEEDS
 
     def new_pull(
         self, image: WantedImage, credential: RegistryCredential | None = None

@@ -22,7 +22,6 @@ from agents.contract.end_causes import EndCause
 from agents.contract.lease import LeaseEnd
 from agents.facts.device_keys import device_place
 from agents.facts.ends import RunRecord, StopRecord
-from agents.facts.failures import ReplicaFailure
 from agents.files.inputs import InputsAway
 from agents.files.replica_files import NoFiles, ReplicaFiles
 from agents.hardware import Hardware
@@ -31,6 +30,7 @@ from agents.job_secrets.delivery import ReplicaSecrets, SecretsAway, without_sec
 from agents.loop.action_log import ActionLog
 from agents.loop.disk_limits import DiskLimits
 from agents.loop.end_records import record_ends
+from agents.loop.image_fit import ImageFit
 from agents.loop.lease import Lease
 from agents.loop.observe import observed_document, silent_document
 from agents.loop.pulls import ImagePulls
@@ -57,16 +57,14 @@ from agents.runtime.image_pull import ImageAbsent
 from agents.state.journal import Journal
 
 TICK_SECONDS = 5.0
-# After a call for secrets that the portal did not answer.
-AWAY_SECONDS = 1.0
+AWAY_SECONDS = 1.0  # after a call for secrets that the portal did not answer
 
 log = logging.getLogger("agents.loop.node")
 
 
 class NodeLoop:
-    """Brings one node to the last desired document.
-
-    `on_observed` is called with every new observed document, from the loop's thread."""
+    """Brings one node to the last desired document. `on_observed` is called with every new observed
+    document, from the loop's thread."""
 
     def __init__(
         self,
@@ -111,6 +109,7 @@ class NodeLoop:
             clock=boot_seconds,
             start_thread=self._workers.start_thread,
         )
+        self._fit = ImageFit(runtime, policy)
         # When replicas may be tried again whose secrets could not be fetched.
         self._not_before: dict[str, float] = {}
         self._disk = DiskLimits(runtime, policy.default_disk_mib, self.wake)
@@ -197,11 +196,10 @@ class NodeLoop:
             self._workers.begin(key, partial(self._do, action), has_own_thread=is_stop)
         self.journal.forget_environments(self._ended(seen))
         known = {r.id for r in desired.replicas} | seen.keys() | set(map(action_subject, actions))
-        self.secrets.keep(known)
-        self.files.keep(known)
         for gone in set(self._not_before) - known:
             del self._not_before[gone]
-        self.runtime.keep(known)
+        for keep in (self.secrets.keep, self._fit.keep, self.files.keep, self.runtime.keep):
+            keep(known)
         # What was begun may have changed them.
         self._report(desired, self._settled_containers() if ready else seen)
 
@@ -251,6 +249,7 @@ class NodeLoop:
             self.journal.failures(),
             desired.unreadable,
             self._pulls.progress_of(desired.replicas, self.policy.wanted_image),
+            self._fit.needs(),
         )
         if document != self._last:
             self._last = document
@@ -311,15 +310,14 @@ class NodeLoop:
                 self._not_before[action_subject(action)] = boot_seconds() + AWAY_SECONDS
             log.info("not_yet", extra={"replica": action_subject(action), "why": str(away)})
         except RuntimeFailure as failure:
-            self.journal.record_failure(
-                action_subject(action), ReplicaFailure(failure.code, failure.sentence)
-            )
+            self.journal.record_failure(action_subject(action), failure.of_replica())
 
     def _act(self, action: ReplicaAction) -> None:
         match action:
             case PrepareReplica(replica, devices):
                 sign_in = partial(self.secrets.pull_credential, replica)
                 self._pulls.require(self.policy.wanted_image(replica), sign_in)
+                self._fit.require(replica, self.hardware.facts)
                 self.secrets.deliver(replica)
                 self.files.deliver(replica, partial(self.runtime.make_folders, replica))
                 intent = self.journal.record_intent(f"prepare {replica.id} fence {replica.fence}")

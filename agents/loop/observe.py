@@ -17,6 +17,7 @@ from agents.contract.documents import (
     ReplicaState,
     SliceProblem,
 )
+from agents.contract.image_needs import ImageNeeds
 from agents.contract.pulls import ObservedPull
 from agents.contract.wire_messages import to_wire
 from agents.facts.device_keys import DeviceKey, whole_gpu_key
@@ -44,11 +45,12 @@ def observed_document(
     failures: Mapping[str, ReplicaFailure],
     unreadable: tuple[str, ...] = (),
     pulls: Mapping[str, ObservedPull] = MappingProxyType({}),
+    needs: Mapping[str, ImageNeeds] = MappingProxyType({}),
 ) -> ObservedDocument:
     """The document of one round. Replicas that are not desired are in it while they exist.
 
     `unreadable`: as in the desired document, reported as problems of the node.
-    `pulls`: by replica, of its image."""
+    `pulls`, `needs`: by replica, of its image."""
     ids = {replica.id for replica in desired}
     others = [
         _undesired(s, failures.get(s.replica)) for s in containers.values() if s.replica not in ids
@@ -61,12 +63,16 @@ def observed_document(
         facts=_examined(hardware, unreadable),
         gpus=tuple(_in_service(_gpu(gpu, busy), hardware.out_of_service) for gpu in hardware.gpus),
         slices=tuple(_slice(i, busy) for i in hardware.instances if i.uuid),
-        replicas=tuple(sorted(own + others, key=lambda r: r.id)),
+        replicas=tuple(_with_needs(r, needs) for r in sorted(own + others, key=lambda r: r.id)),
         problems=tuple(
             SliceProblem(p.gpu_uuid, p.slice, p.code, p.sentence[:512]) for p in hardware.problems
         ),
         topology=hardware.topology,
     )
+
+
+def _with_needs(seen: ObservedReplica, needs: Mapping[str, ImageNeeds]) -> ObservedReplica:
+    return replace(seen, image_needs=needs[seen.id]) if seen.id in needs else seen
 
 
 def _examined(hardware: Hardware, unreadable: tuple[str, ...]) -> NodeFacts:

@@ -9,7 +9,10 @@ from enum import StrEnum
 from typing import Protocol
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.contract.image_needs import ImageNeeds
+from agents.contract.message import NO_MESSAGE, Message
 from agents.contract.registries import RegistryCredential
+from agents.facts.failures import ReplicaFailure
 from agents.facts.images import WantedImage
 from agents.runtime.image_pull import PullRequest
 from agents.runtime.injection import Injection
@@ -58,9 +61,14 @@ class RuntimeFailure(Exception):
 
     code: str
     sentence: str
+    # What the sentence was made of, where the portal can translate it.
+    message: Message = NO_MESSAGE
 
     def __str__(self) -> str:
         return self.sentence
+
+    def of_replica(self) -> ReplicaFailure:
+        return ReplicaFailure(self.code, self.sentence, self.message)
 
 
 def is_of_other_image(replica: DesiredReplica, status: ContainerStatus) -> bool:
@@ -105,6 +113,9 @@ class Runtime(Protocol):
 
     def require_image(self, image: WantedImage) -> None:
         """Raises ImageAbsent if it must be pulled before a replica can be prepared with it."""
+
+    def image_needs(self, image: WantedImage) -> ImageNeeds:
+        """What an image that is here needs of a node. Raises ImageAbsent."""
 
     def new_pull(
         self, image: WantedImage, credential: RegistryCredential | None = None

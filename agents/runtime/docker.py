@@ -14,6 +14,7 @@ from docker.models.containers import Container
 
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.contract.image_needs import ImageNeeds
 from agents.contract.registries import RegistryCredential
 from agents.facts.images import WantedImage
 from agents.host.container_toolkit import read_container_toolkit
@@ -122,6 +123,10 @@ class DockerRuntime:
     def require_image(self, image: WantedImage) -> None:
         with engine_errors("look for the image"):
             self._images.require(image)
+
+    def image_needs(self, image: WantedImage) -> ImageNeeds:
+        with engine_errors("look for the image"):
+            return self._images.needs(image)
 
     def new_pull(
         self, image: WantedImage, credential: RegistryCredential | None = None

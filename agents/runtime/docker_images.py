@@ -10,12 +10,15 @@ from docker.errors import ImageNotFound
 from docker.models.images import Image
 
 from agents.contract.documents import DesiredReplica
+from agents.contract.image_needs import ImageNeeds
 from agents.contract.registries import RegistryCredential
 from agents.facts.images import WantedImage
+from agents.host.architecture import architecture
 from agents.images.digests import exact_name, image_digests
 from agents.images.records import ImageRecords
 from agents.runtime.base import RuntimeFailure
 from agents.runtime.docker_pull import DockerPull
+from agents.runtime.image import image_needs
 from agents.runtime.image_pull import ImageAbsent
 
 # For how long the creation of a container trusts what was known of its image before.
@@ -44,15 +47,18 @@ class DockerImages:
         """Raises ImageAbsent also for one that is here, but that its project was not granted."""
         self._inspected[image] = (time.monotonic(), self._find(image))
 
+    def needs(self, image: WantedImage) -> ImageNeeds:
+        """Of what `require` has just looked at, or of what is found now. Raises ImageAbsent."""
+        return image_needs(self._looked_at(image).attrs, architecture())
+
     def new_pull(self, image: WantedImage, credential: RegistryCredential | None) -> DockerPull:
         return DockerPull(self._client.api, image, self._records, credential)
 
     def choose(self, replica: DesiredReplica, image: WantedImage) -> ChosenImage:
         """What `require` has just looked at, or looks at now. Raises ImageAbsent, and
         RuntimeFailure if it is not what the replica has to have."""
-        at, found = self._inspected.pop(image, (-math.inf, None))
-        is_fresh = time.monotonic() < at + INSPECTED_SECONDS
-        attrs = (found if found is not None and is_fresh else self._find(image)).attrs
+        attrs = self._looked_at(image).attrs
+        self._inspected.pop(image, None)
         digests = image_digests(attrs, replica.image)
         if replica.image_digest and replica.image_digest not in digests:
             sentence = (
@@ -63,6 +69,11 @@ class DockerImages:
         digest = replica.image_digest or digests[0]
         self._records.use(str(attrs["Id"]))
         return ChosenImage(exact_name(replica.image, digest, attrs), digest, attrs)
+
+    def _looked_at(self, image: WantedImage) -> Image:
+        at, found = self._inspected.get(image, (-math.inf, None))
+        is_fresh = time.monotonic() < at + INSPECTED_SECONDS
+        return found if found is not None and is_fresh else self._find(image)
 
     def _find(self, image: WantedImage) -> Image:
         try:

@@ -4,6 +4,11 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from agents.contract.environment import is_barred_from_images
+from agents.contract.image_needs import (
+    MAX_ARCHITECTURE_LENGTH,
+    ImageNeeds,
+    image_requirements,
+)
 from agents.runtime.base import RuntimeFailure
 
 CODE, NO_PROGRAM = "image_env", "image_program"
@@ -42,6 +47,15 @@ def image_program(attrs: dict[str, Any], arguments: list[str]) -> list[str]:
 def image_folder(attrs: dict[str, Any]) -> str:
     """Where the image's program starts, "" if it does not say. Pure."""
     return str((attrs.get("Config") or {}).get("WorkingDir") or "")
+
+
+def image_needs(attrs: dict[str, Any], architecture: str) -> ImageNeeds:
+    """What it needs of a node. On a machine of this architecture, an image of another one is here
+    only if there is none for this. Pure."""
+    env = (attrs.get("Config") or {}).get("Env") or ()
+    of_image = str(attrs.get("Architecture") or "")[:MAX_ARCHITECTURE_LENGTH]
+    is_foreign = of_image and architecture and of_image != architecture
+    return ImageNeeds(image_requirements(env), of_image if is_foreign else "")
 
 
 def require_allowed_env(attrs: dict[str, Any], ours: Collection[str]) -> None:

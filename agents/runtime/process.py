@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.contract.image_needs import NO_NEEDS, ImageNeeds
 from agents.contract.pulls import PullCause
 from agents.contract.registries import RegistryCredential
 from agents.facts.images import WantedImage
@@ -91,6 +92,9 @@ class ProcessRuntime:
 
     def require_image(self, image: WantedImage) -> None:
         """Processes need none."""
+
+    def image_needs(self, image: WantedImage) -> ImageNeeds:
+        return NO_NEEDS
 
     def new_pull(
         self, image: WantedImage, credential: RegistryCredential | None = None

@@ -4,6 +4,8 @@ from uuid import uuid4
 
 import pytest
 
+from agents.contract.image_needs import ImageNeeds
+from agents.facts.images import WantedImage
 from agents.runtime.base import RuntimeFailure
 from tests.contract.replicas import DEVICE, Watch, a_replica, go
 
@@ -46,6 +48,7 @@ def test_an_image_that_asks_for_every_gpu_sees_the_one_that_was_given(docker_nod
     image = an_image(NVIDIA_VISIBLE_DEVICES="all", NVIDIA_REQUIRE_CUDA="cuda>=12.4")
     replica = a_replica(SHOW, image=image)
     runtime = docker_node.runtime()
+    assert runtime.image_needs(WantedImage(image)) == ImageNeeds(("cuda>=12.4",))
     watch = Watch(runtime)
     go(runtime, replica, devices=(DEVICE,))
     assert watch.ended(replica).exit_code == 0

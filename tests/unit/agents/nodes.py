@@ -15,6 +15,7 @@ from agents.contract.documents import (
     RuntimeKind,
     SliceKind,
 )
+from agents.contract.image_needs import NO_NEEDS
 from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
 from agents.loop.workers import InlineWorkers
@@ -40,7 +41,7 @@ class MemoryRuntime:
     def __init__(self, slices):
         self.by_replica, self.devices, self.logs, self.story = {}, {}, {}, []
         self.slices = slices
-        self.broken = set()
+        self.broken, self.needs = set(), {}
         self.since = 0.0
         self.graces = []
         self.used = {}
@@ -71,6 +72,9 @@ class MemoryRuntime:
 
     def require_image(self, image):
         pass
+
+    def image_needs(self, image):
+        return self.needs.get(image.name, NO_NEEDS)
 
     def prepare(self, replica, devices):
         if replica.id in self.broken:

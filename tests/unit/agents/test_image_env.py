@@ -8,10 +8,16 @@ import pytest
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import Rendezvous
 from agents.contract.environment import IMAGE_NAMES, IMAGE_PREFIXES, is_barred_from_images
+from agents.contract.image_needs import ImageNeeds
 from agents.runtime.base import RuntimeFailure
 from agents.runtime.docker_recipe import ContainerRecipe
 from agents.runtime.grants import no_grant
-from agents.runtime.image import image_env_refusal, image_program, require_allowed_env
+from agents.runtime.image import (
+    image_env_refusal,
+    image_needs,
+    image_program,
+    require_allowed_env,
+)
 from agents.runtime.injection import Injection, InjectionPath
 from agents.workspace.workspaces import Workspaces
 from tests.unit.agents.documents import a_replica
@@ -36,6 +42,14 @@ def ours(path=InjectionPath.RUNTIME, **fields):
         workspaces = Workspaces(Path(work))
         recipe = ContainerRecipe("n-1", NodePolicy(), Injection(path), no_grant, workspaces)
         return recipe.environment(a_replica(**fields), ("MIG-1",), meeting)
+
+
+def test_what_an_image_needs_is_read_from_its_description():
+    cuda = {"Config": {"Env": CUDA_BASE}, "Architecture": "amd64"}
+    requirement = ("cuda>=12.4 driver>=470",)
+    assert image_needs(cuda, "amd64") == ImageNeeds(requirement)
+    assert image_needs(cuda, "arm64") == ImageNeeds(requirement, "amd64")
+    assert not image_needs({"Config": None, "Architecture": "amd64"}, "amd64")
 
 
 @pytest.mark.parametrize("launcher", ["none", "torchrun"])

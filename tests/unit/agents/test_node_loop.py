@@ -11,6 +11,7 @@ from agents.contract.documents import (
     ReplicaState,
     SliceKind,
 )
+from agents.contract.image_needs import ImageNeeds
 from agents.contract.wire_messages import to_wire
 from agents.runtime.base import ContainerPhase, RuntimeFailure
 from tests.unit.agents.nodes import a_document, obey, on_it
@@ -157,6 +158,25 @@ def test_what_the_policy_refuses_is_told_and_never_prepared(machine):
     (told,) = machine.reported[-1].replicas
     assert (told.state, told.code) == (ReplicaState.FAILED, "policy")
     assert machine.runtime.story == []
+
+
+def test_an_image_that_needs_another_driver_is_refused_before_anything_is_made(machine):
+    needs = ImageNeeds(("cuda>=99.1",))
+    machine.runtime.needs = {"team/newer:1": needs}
+    obey(machine.agent(), a_document(machine, on_it(machine, image="team/newer:1")))
+    (told,) = machine.reported[-1].replicas
+    assert (told.state, told.code, told.image_needs) == (ReplicaState.FAILED, "image_unfit", needs)
+    assert "team/newer:1 needs a driver for CUDA 99.1; this node has CUDA 13.0" in told.sentence
+    assert told.message is not None and machine.runtime.story == []
+
+
+def test_what_an_image_needs_and_the_node_has_is_reported(machine):
+    needs = ImageNeeds(("cuda>=12.4",))
+    machine.runtime.needs = {"team/newer:1": needs}
+    obey(machine.agent(), a_document(machine, on_it(machine, image="team/newer:1")))
+    (told,) = machine.reported[-1].replicas
+    assert (told.state, told.image_needs) == (ReplicaState.RUNNING, needs)
+    assert machine.reported[-1].facts.architecture in ("amd64", "arm64")
 
 
 def test_a_replica_that_cannot_be_prepared_is_told_once_and_not_tried_again(machine):
