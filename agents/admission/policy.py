@@ -5,6 +5,7 @@ A compromised portal must not be root on its nodes, so every replica is checked 
 
 import os
 import tomllib
+from argparse import ArgumentTypeError
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from agents.contract.lease import LeaseEnd
 from agents.facts.images import WantedImage
 from agents.host.system_reserve import AUTO as AUTO_RESERVE
 from agents.host.system_reserve import HostCapacity, reserved_cpu_milli, reserved_memory_mib
+from agents.images.pruning import read_cache_limit
 
 # Chosen at the agent's start, by what the engine and the toolkit have.
 AUTO = "auto"
@@ -31,6 +33,7 @@ CHOICES = {
 }
 
 RESERVES = {"cpu_reserve": reserved_cpu_milli, "memory_reserve": reserved_memory_mib}
+PATTERNS = ("images", "keep_images")
 PATHS = ("cdi_spec", "nvidia_ctk", "nvidia_smi")
 
 
@@ -81,6 +84,10 @@ class NodePolicy:
     # Tries to pull an image before its replicas fail; seconds that a try may make no progress.
     pull_tries: int = 6
     pull_stall_seconds: int = 300
+    # What all images of the engine may have together: "60%" of its disk, "500GiB", or "off". Beyond
+    # it, those that jobs pulled are removed, the least recently used first, except `keep_images`.
+    image_cache: str = "60%"
+    keep_images: tuple[str, ...] = ()
     # Folders of this machine below which volumes may be: a table.
     volumes: tuple[VolumeRoot, ...] = ()
 
@@ -153,9 +160,10 @@ def read_policy(path: Path | None) -> NodePolicy:
         # A file that names one user and no range, as of an earlier version, means that user.
         data.setdefault("project_users", "off")
     policy = NodePolicy(**{name: _value(path, name, value) for name, value in data.items()})
-    for pattern in policy.images:
-        if problem := pattern_problem(pattern):
-            raise PolicyError(f"{path}: images: {pattern!r}: {problem}")
+    for name in PATTERNS:
+        for pattern in getattr(policy, name):
+            if problem := pattern_problem(pattern):
+                raise PolicyError(f"{path}: {name}: {pattern!r}: {problem}")
     return policy
 
 
@@ -184,6 +192,11 @@ def _value(path: Path, name: str, value: Any) -> Any:
             read_range(value)
         except ValueError as error:
             raise PolicyError(f"{path}: {name} {error}") from error
+    if name == "image_cache":
+        try:
+            read_cache_limit(value)
+        except ArgumentTypeError as error:
+            raise PolicyError(f"{path}: {name}: {error}") from error
     if name in RESERVES:
         try:
             RESERVES[name](value, 0)

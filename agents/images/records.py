@@ -84,10 +84,14 @@ class ImageRecords:
                 self._records[image_id] = replace(record, used_at=now)
                 self._write()
 
-    def forget(self, image_ids: Collection[str]) -> None:
-        """They are not on the node any more."""
+    def now(self) -> float:
+        return self._clock()
+
+    def forget(self, image_ids: Collection[str], *, unused_since: float) -> None:
+        """They were not on the node at `unused_since`, and were not pulled again after it."""
         with self._lock:
-            gone = self._records.keys() & set(image_ids)
+            known = self._records.keys() & set(image_ids)
+            gone = {key for key in known if self._records[key].used_at < unused_since}
             for image_id in gone:
                 del self._records[image_id]
             if gone:

@@ -29,6 +29,7 @@ from agents.runtime.base import (
 )
 from agents.runtime.docker_engine import connect_engine
 from agents.runtime.docker_errors import engine_errors
+from agents.runtime.docker_image_cache import DockerImageCache
 from agents.runtime.docker_images import ChosenImage, DockerImages
 from agents.runtime.docker_log_copies import LogCopies
 from agents.runtime.docker_network import HOST, Networks
@@ -83,7 +84,9 @@ class DockerRuntime:
         self._serving = ServingSince(self.client)
         # By container id, the state of those that have ended.
         self._ended: dict[str, dict[str, Any]] = {}
-        self._images = DockerImages(self.client, records or ImageRecords())
+        records = records or ImageRecords()
+        self.image_cache = DockerImageCache(self.client, records, policy, self.info)
+        self._images = DockerImages(self.client, records, self.image_cache)
         # A job's network and its containers are created and removed under one lock.
         self._create_lock = threading.Lock()
 

@@ -17,6 +17,7 @@ from agents.host.architecture import architecture
 from agents.images.digests import exact_name, image_digests
 from agents.images.records import ImageRecords
 from agents.runtime.base import RuntimeFailure
+from agents.runtime.docker_image_cache import DockerImageCache
 from agents.runtime.docker_pull import DockerPull
 from agents.runtime.image import image_needs
 from agents.runtime.image_pull import ImageAbsent
@@ -37,9 +38,12 @@ class ChosenImage:
 
 
 class DockerImages:
-    def __init__(self, client: DockerClient, records: ImageRecords) -> None:
+    def __init__(
+        self, client: DockerClient, records: ImageRecords, cache: DockerImageCache
+    ) -> None:
         self._client = client
         self._records = records
+        self._cache = cache
         # When each was looked at.
         self._inspected: dict[WantedImage, tuple[float, Image | None]] = {}
 
@@ -52,7 +56,8 @@ class DockerImages:
         return image_needs(self._looked_at(image).attrs, architecture())
 
     def new_pull(self, image: WantedImage, credential: RegistryCredential | None) -> DockerPull:
-        return DockerPull(self._client.api, image, self._records, credential)
+        grown = self._cache.prune_soon
+        return DockerPull(self._client.api, image, self._records, credential, grown)
 
     def choose(self, replica: DesiredReplica, image: WantedImage) -> ChosenImage:
         """What `require` has just looked at, or looks at now. Raises ImageAbsent, and

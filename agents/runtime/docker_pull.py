@@ -43,24 +43,30 @@ class DockerPull:
         image: WantedImage,
         records: ImageRecords,
         credential: RegistryCredential | None = None,
+        on_growth: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_growth` is called when new layers have come."""
         self.image = image
         self._api = api
         self._records = records
         self._credential = credential
+        self._on_growth = on_growth
         self._stream: CancellableStream[bytes] | None = None
         self._lock = threading.Lock()
         self._cancelled = False
 
     def run(self, report: Callable[[ObservedPull, bool], None]) -> None:
         try:
-            if not self._is_here():
+            is_here = self._is_here()
+            if not is_here:
                 self._download(report)
             # A stream that breaks off looks as one that is complete.
             found = self._inspect()
             self._records.add_pull(
                 str(found["Id"]), self.image, signed_in=self._credential is not None
             )
+            if not is_here:
+                self._on_growth()
         except (RequestException, HTTPError, OSError) as error:
             raise PullFailure(PullCause.ENGINE_AWAY, _short(str(error))) from error
         except DockerException as error:

@@ -1,5 +1,6 @@
 """Which bytes run, and who may run them, on a real engine and registries of two kinds."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from agents.contract.documents import DesiredReplicaState, ReplicaState
 from agents.contract.pulls import PullCause
 from agents.contract.registries import RegistryCredential
 from agents.facts.images import WantedImage
+from agents.images.pruning import FRESH_SECONDS
 from agents.images.records import ImageRecords
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.image_pull import ImageAbsent, PullFailure
@@ -21,6 +23,7 @@ pytestmark = pytest.mark.docker
 
 PASSWORDS = {"vision": "vision-password-1", "speech": "speech-password-2"}
 PREPARE = DesiredReplicaState.PREPARE
+NAMES = ("owners", "used", "kept", "oldest", "newest")
 
 
 @pytest.fixture(scope="module")
@@ -102,10 +105,10 @@ class Cache:
         self.docker_node = docker_node
         self.start()
 
-    def start(self):
+    def start(self, clock=time.time):
         """A new agent on the same folder."""
         node = self.docker_node
-        records = ImageRecords(self.file)
+        records = ImageRecords(self.file, clock)
         self.runtime = DockerRuntime(node.home, node.name, self.policy, records=records)
         node.running.append(self.runtime)
 
@@ -183,3 +186,32 @@ def test_an_agent_that_is_killed_at_the_end_of_a_pull_leaves_no_open_door(cache,
     assert not cache.may_run(image, "speech") and not cache.may_run(image, "vision")
     cache.pull(image, "vision")
     assert cache.may_run(image, "vision")
+
+
+def test_images_beyond_the_limit_are_removed_the_least_recently_used_first(cache, registry):
+    """Each has 2 MiB of its own. One is in a container, one is to be kept, one is the owner's."""
+    now = [1_000_000.0]
+    client = cache.docker_node.client
+    names = [registry.image("shell" if n == "used" else "seconds-0", f"cache-{n}") for n in NAMES]
+    owners, used, kept, oldest, newest = names
+    client.images.pull(owners)
+    layers = client.df()["LayersSize"] >> 20
+    cache.policy = NodePolicy(image_cache=f"{layers + 8}MiB", keep_images=(kept,))
+    cache.start(lambda: now[0])
+    for name in (used, kept, oldest, newest):
+        now[0] += 1
+        cache.runtime.new_pull(WantedImage(name)).run(lambda *_: None)
+    replica = a_replica("used", used, ("cat", "/version"))
+    cache.runtime.prepare(replica, ())
+    now[0] += FRESH_SECONDS + 10
+    assert cache.runtime.image_cache.prune() == []
+    cache.policy = replace(cache.policy, image_cache=f"{layers + 6}MiB")
+    cache.start(lambda: now[0])
+    removed = cache.runtime.image_cache.prune()
+    assert removed[0] == oldest and newest not in removed
+    cache.policy = replace(cache.policy, image_cache="1MiB")
+    cache.start(lambda: now[0])
+    assert cache.runtime.image_cache.prune()[0] == newest
+    for name in (owners, used, kept):
+        assert client.images.get(name)
+    cache.runtime.remove(replica.id)
