@@ -16,6 +16,7 @@ from portal.storage.models import Segment
 from portal.storage.stores import current_store
 from portal.web.job import file_preview
 from tests.support.agent_calls import an_agent
+from tests.support.event_files import WRITTEN_BY_TENSORBOARD, scalar_record
 from tests.support.file_rows import a_code_tree, a_tree
 from tests.support.replica_rows import a_replica
 from tests.support.rows import a_project, a_request, a_user
@@ -100,6 +101,23 @@ def test_a_picture_is_sent_as_one_only_if_its_bytes_are(replica, page, client):
     assert "sandbox" in answer["Content-Security-Policy"]
     for path in ("evil.svg", "table.csv", "no"):
         assert client.get(f"/trees/{tree.pk}/image", {"path": path}).status_code == 404
+
+
+def test_the_scalars_of_a_tensorboard_file_are_drawn(replica, page):
+    files = {
+        "runs/events.out.tfevents.1.host": WRITTEN_BY_TENSORBOARD,
+        "events.out.tfevents.2.host": WRITTEN_BY_TENSORBOARD[:300] + b"damage" * 20,
+        "events.out.tfevents.3.host": scalar_record("<b>", 1, 1.0),
+        "events.out.tfevents.4.host": b"",
+    }
+    tree = str(a_tree(replica, files).pk)
+    whole = page(tree=tree, file="runs/events.out.tfevents.1.host")
+    assert "loss/train: 0.2 at step 4, between 0.2 and 1" in whole
+    assert whole.count("<polyline") == 3 and "1 value that is not finite" in whole
+    damaged = page(tree=tree, file="events.out.tfevents.2.host")
+    assert "The file is damaged" in damaged and "loss/train" in damaged
+    assert "&lt;b&gt;" in page(tree=tree, file="events.out.tfevents.3.host")
+    assert "This file is empty" in page(tree=tree, file="events.out.tfevents.4.host")
 
 
 def test_files_and_the_zip_are_downloads(replica, client):

@@ -1,4 +1,5 @@
-"""A look into a file without downloading it: text, a table or a picture; none of it is run."""
+"""A look into a file without downloading it: text, a table, a picture or charts of scalars. None of
+it is run."""
 
 import csv
 import io
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field
 from portal.files.models import StoredFile
 from portal.files.receiving import OBJECT_BYTES
 from portal.storage.ranges import range_pieces
+from portal.web.job.scalar_preview import ScalarPreview, has_events_name, scalar_preview
 
 TEXT_BYTES = 64 << 10
 TABLE_ROWS, TABLE_COLUMNS, CELL_CHARACTERS = 100, 30, 200
@@ -26,7 +28,7 @@ BINARY = b"\0"
 
 @dataclass(frozen=True, slots=True)
 class FilePreview:
-    """One of text, rows and picture, or none for a file that is none of these."""
+    """One of text, rows, picture and scalars, or none for a file that is none of these."""
 
     path: str
     size: int
@@ -34,6 +36,7 @@ class FilePreview:
     text: str = ""
     rows: list[list[str]] = field(default_factory=list)
     is_image: bool = False
+    scalars: ScalarPreview | None = None
     is_cut: bool = False
     """Only its beginning is shown."""
 
@@ -44,6 +47,8 @@ def file_preview(file: StoredFile, path: str) -> FilePreview:
     facts = (path, file.size, file.sha256)
     if image_kind(head):
         return FilePreview(*facts, is_image=file.size <= IMAGE_BYTES)
+    if has_events_name(path):
+        return FilePreview(*facts, scalars=scalar_preview(file))
     is_cut = file.size > len(head)
     text = _text(head, is_cut=is_cut)
     if text is None:
