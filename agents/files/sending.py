@@ -61,7 +61,9 @@ def _missing(
 
 @dataclass(frozen=True, slots=True)
 class ChunkOnTheWay:
-    answer: Future[FileProgress]
+    answer: Future[FileProgress | PortalAway | ContractError]
+    end: int
+    """Where the next one starts."""
     is_ahead: bool
     """It was sent before the answer to the chunk before it."""
 
@@ -97,24 +99,38 @@ class ContentSender:
         try:
             while on_the_way or offset < content.size:
                 while len(on_the_way) < most and offset < content.size:
-                    data = os.pread(descriptor, MAX_FILE_CHUNK_BYTES, offset)
-                    if not data:
-                        raise OSError(f"the file of {content.sha256} has become shorter")
-                    answer = self.pool.submit(self.calls.put, self.replica, content, offset, data)
-                    on_the_way.append(ChunkOnTheWay(answer, is_ahead=bool(on_the_way)))
-                    offset += len(data)
+                    size = min(MAX_FILE_CHUNK_BYTES, content.size - offset)
+                    answer = self.pool.submit(self._put, descriptor, content, offset, size)
+                    offset += size
+                    on_the_way.append(ChunkOnTheWay(answer, offset, is_ahead=bool(on_the_way)))
                 chunk = on_the_way.popleft()
-                try:
-                    progress = chunk.answer.result()
-                except PortalAway:
-                    if not chunk.is_ahead:
-                        raise
-                    break
-                except ContractError as refused:
-                    if refused.code is not ContractErrorCode.OFFSET_MISMATCH:
-                        raise
-                    expected = int((refused.extra or {}).get("expected_offset", 0))
-                    return FileProgress(content.sha256, expected, complete=False)
+                match chunk.answer.result():
+                    case FileProgress() as taken:
+                        progress = taken
+                        if progress.received != chunk.end:
+                            break
+                    case PortalAway() if chunk.is_ahead:
+                        break
+                    case refusal:
+                        raise refusal
         finally:
             wait([chunk.answer for chunk in on_the_way])
         return progress
+
+    def _put(
+        self, descriptor: int, content: FileContent, offset: int, size: int
+    ) -> FileProgress | PortalAway | ContractError:
+        """How far the portal is after it, or why it does not take it now."""
+        data = os.pread(descriptor, size, offset)
+        if len(data) < size:
+            raise OSError(f"the file of {content.sha256} has become shorter")
+        try:
+            return self.calls.put(self.replica, content, offset, data)
+        except ContractError as refused:
+            if refused.code is ContractErrorCode.OFFSET_MISMATCH:
+                expected = int((refused.extra or {}).get("expected_offset", 0))
+                return FileProgress(content.sha256, expected, complete=False)
+            return refused.with_traceback(None)
+        except PortalAway as away:
+            # The frames of its traceback would keep the chunk in memory.
+            return away.with_traceback(None)
