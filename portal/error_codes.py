@@ -31,6 +31,7 @@ class ErrorCode(StrEnum):
     FILE_CHANGED = "file_changed"
     FILE_INCOMPLETE = "file_incomplete"
     FILE_OFFSET = "file_offset"
+    FILES_NEEDED = "files_needed"
     FILES_REMOVED = "files_removed"
     FORBIDDEN = "forbidden"
     GPU_BUSY = "gpu_busy"
@@ -145,7 +146,8 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.FILE_CHANGED: ErrorKind(409, "The file has another SHA-256"),
     ErrorCode.FILE_INCOMPLETE: ErrorKind(409, "Files are missing"),
     ErrorCode.FILE_OFFSET: ErrorKind(409, "The file goes on elsewhere"),
-    ErrorCode.FILES_REMOVED: ErrorKind(410, "Files removed by retention"),
+    ErrorCode.FILES_NEEDED: ErrorKind(409, "A job needs the files"),
+    ErrorCode.FILES_REMOVED: ErrorKind(410, "The files were removed"),
     ErrorCode.FORBIDDEN: ErrorKind(403, "Not allowed"),
     ErrorCode.GPU_BUSY: ErrorKind(409, "The GPU has work"),
     ErrorCode.HAS_RUN: ErrorKind(409, "The job has run already"),

@@ -16,6 +16,7 @@ class AuditAction(StrEnum):
     GPU_CLAIM_ACCEPT = "gpu_claim_accept"
     GPU_CLAIM_DISMISS = "gpu_claim_dismiss"
     ENROLMENT_REFUSED = "enrolment_refused"
+    FILES_REMOVE = "files_remove"
     GPU_PIN = "gpu_pin"
     GPU_UNPIN = "gpu_unpin"
     HELLO_REFUSED = "hello_refused"
@@ -159,6 +160,7 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.GPU_CLAIM_ACCEPT: "GPU moved to another node",
     AuditAction.GPU_CLAIM_DISMISS: "Claim to a GPU dismissed",
     AuditAction.ENROLMENT_REFUSED: "Enrolment of a node refused",
+    AuditAction.FILES_REMOVE: "Files of a job removed",
     AuditAction.GPU_PIN: "GPU pinned",
     AuditAction.GPU_UNPIN: "GPU unpinned",
     AuditAction.HELLO_REFUSED: "Hello of a node refused",

@@ -63,6 +63,16 @@ def chosen_tree(client: Client, job: str, choice: TreeChoice) -> Row:
     raise CommandFailed("not_found", sentence, f"tessera show {job}", ExitCode.NOT_FOUND)
 
 
+def code_tree(client: Client, job: str) -> Row:
+    """The code that the job ran. Raises CommandFailed."""
+    found = client.get(api_path("jobs", job), hint="tessera ps -a")
+    code = found["request"].get("code")
+    if not code:
+        hint = f"tessera show {job}"
+        raise CommandFailed("not_found", f"{job} has no code", hint, ExitCode.NOT_FOUND)
+    return client.get(api_path("trees", code))  # type: ignore[no-any-return]
+
+
 def tree_files(client: Client, tree: Row) -> list[Row]:
     """All files of the tree, by path."""
     rows: list[Row] = []

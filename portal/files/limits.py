@@ -1,4 +1,4 @@
-"""How much a project may store, and how long outputs and checkpoints are kept."""
+"""How much a project may store, and how long files are kept."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

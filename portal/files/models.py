@@ -24,7 +24,7 @@ class ProjectFiles(models.Model):
     stored_gib = models.PositiveIntegerField(null=True, blank=True)
     """The most that it may store; null: the setting."""
     kept_days = models.PositiveIntegerField(null=True, blank=True)
-    """How long outputs and checkpoints are kept after the end of their job; null: the setting."""
+    """How long files are kept after the end of the last job that used them; null: the setting."""
     version = models.PositiveIntegerField(default=1)
 
     def __str__(self) -> str:

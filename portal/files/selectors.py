@@ -44,7 +44,7 @@ def visible_tree(user: User, tree: UUID) -> Tree:
 def require_files(tree: Tree) -> None:
     """Raises Refused(files_removed)."""
     if tree.removed_at is not None:
-        sentence = "These files were removed, as the project keeps them no longer"
+        sentence = "These files were removed"
         raise Refused(ErrorCode.FILES_REMOVED, sentence)
 
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TypeVar
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
@@ -113,6 +114,15 @@ def contents_remove(*, now: datetime, limit: int) -> int:
         rows = list(_unused(StoredFile.objects.filter(pk__in=locked, removable_at__lte=now)))
         contents_forget(rows)
     return len(rows)
+
+
+def code_keep(*, code: Iterable[str]) -> None:
+    """Lock code that new jobs name, in the transaction that creates them, so that none is removed
+    meanwhile. Raises Refused(code_unknown)."""
+    wanted = {UUID(one) for one in code if one}
+    if wanted and len(Tree.objects.with_files().filter(pk__in=wanted).lock_keys()) < len(wanted):
+        sentence = "The code of a job was removed while it was submitted. Send the folder again"
+        raise Refused(ErrorCode.CODE_UNKNOWN, sentence, "code")
 
 
 def stored_limit_record(*, attempt: Attempt, message: Message) -> None:

@@ -11,6 +11,7 @@ from portal.accounts.models import Project
 from portal.choices import choices_from_enum, enum_check
 from portal.inventory.models import Node
 from portal.jobs.querysets import (
+    CODE_OF_REQUEST,
     AttemptQuerySet,
     DependencyQuerySet,
     JobQuerySet,
@@ -168,6 +169,8 @@ class Job(models.Model):
             models.Index(
                 fields=("resumes",), condition=Q(resumes__isnull=False), name="job_resumes"
             ),
+            # Few have code; it is kept as long as they need it.
+            models.Index(CODE_OF_REQUEST, condition=Q(request__has_key="code"), name="job_code"),
         ]
 
     def __str__(self) -> str:

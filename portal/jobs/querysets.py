@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Self, TypeVar
 
-from django.db.models import F, Model, Q, QuerySet, Sum
-from django.db.models.functions import Coalesce
+from django.db.models import F, Model, Q, QuerySet, Sum, TextField, Value
+from django.db.models.fields.json import KT
+from django.db.models.functions import Coalesce, Replace
 
 from portal.accounts.models import Membership, User
 from portal.database.locks import LockingQuerySet
@@ -21,6 +22,8 @@ from scheduler.core.model.states import (
 )
 
 Row = TypeVar("Row", bound=Model, covariant=True)
+# The code tree that a request names, in hexadecimal, as an index of jobs has it.
+CODE_OF_REQUEST = Replace(KT("request__code"), Value("-"), Value(""), output_field=TextField())
 
 
 def values_of(statuses: Iterable[StrEnum]) -> list[str]:
@@ -43,6 +46,15 @@ class JobQuerySet(LockingQuerySet[Row]):
 
     def final(self) -> Self:
         return self.filter(status__in=values_of(JOB_FINAL))
+
+    def not_final(self) -> Self:
+        """Those that wait, run, or are about to."""
+        return self.exclude(status__in=values_of(JOB_FINAL))
+
+    def with_code(self, tree: object) -> Self:
+        """Those whose request names this code; `tree`: its key in hexadecimal, or an expression."""
+        with_any = self.filter(request__has_key="code").alias(code_key=CODE_OF_REQUEST)
+        return with_any.filter(code_key=tree)
 
     def failed(self) -> Self:
         """Those that ended without success, not by a person's wish: they have a cause."""

@@ -16,7 +16,7 @@ class FileSettings:
     )
     files_kept_days: int = setting(
         30,
-        "Outputs and checkpoints are removed this many days after their job ended, unless an admin "
-        "sets another time for the project. 0: never.",
+        "Outputs and checkpoints are removed this many days after their job ended, and code after "
+        "the last job that used it, unless an admin sets another time for the project. 0: never.",
         readers=PLANNERS,
     )

@@ -1,13 +1,16 @@
-"""Removes outputs and checkpoints of jobs that ended long ago, and contents that no tree has."""
+"""Removes outputs and checkpoints of jobs that ended long ago, code that no job has used for as
+long, and contents that no tree has."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from django.db.models import Count, Min, Q, Sum
+from django.db.models import Count, Exists, Min, OuterRef, Q, Sum
 
 from agents.contract.file_transfer import TreeKind
 from portal.files.models import ProjectFiles, StoredFile, Tree, TreeQuerySet
+from portal.files.removal import code_remove, code_trees
 from portal.files.services import contents_remove, trees_remove
+from portal.jobs.models import Job
 from portal.jobs.querysets import values_of
 from portal.retention.limits import BATCH, RetentionLimits, StoredUse
 from scheduler.core.model.states import JOB_FINAL
@@ -27,12 +30,15 @@ def files_remove(*, limits: RetentionLimits, now: datetime) -> int:
     """Remove trees that are too old, and a batch of contents that no tree has. How many trees.
 
     The bytes are removed with those of logs. `limits`: of projects without their own."""
-    due: list[Tree] = []
+    removed = 0
     for projects, days in _days_of_projects(limits.days):
         if days:
-            old = _ended().filter(projects, job__finished_at__lt=now - timedelta(days=days))
-            due += old.order_by("job__finished_at", "pk")[: TREES - len(due)]
-    removed = trees_remove(trees=due, now=now) if due else 0
+            cutoff = now - timedelta(days=days)
+            old = _ended().filter(projects, job__finished_at__lt=cutoff)
+            removed += trees_remove(trees=old.order_by("job__finished_at", "pk")[:TREES], now=now)
+            unused = code_trees().filter(projects, is_needed=False, created_at__lt=cutoff)
+            code = unused.filter(used_at__lt=cutoff).order_by("created_at", "pk")[:TREES]
+            removed += code_remove(trees=code, cutoff=cutoff)
     contents_remove(now=now, limit=BATCH)
     return removed
 
@@ -46,7 +52,10 @@ def _days_of_projects(default: int) -> Iterator[tuple[Q, int]]:
 
 
 def _ended() -> TreeQuerySet:
-    """Those that the limits may remove."""
+    """Those of jobs that the limits may remove: no job that waits or runs starts with them."""
+    resuming = Job.objects.not_final().filter(resumes=OuterRef("job"))
     return Tree.objects.with_files().filter(
-        kind__in=(TreeKind.OUTPUT, TreeKind.CHECKPOINT), job__status__in=values_of(JOB_FINAL)
+        ~Exists(resuming),
+        kind__in=(TreeKind.OUTPUT, TreeKind.CHECKPOINT),
+        job__status__in=values_of(JOB_FINAL),
     )

@@ -20,6 +20,7 @@ from portal.audit.transitions import Transitions
 from portal.database.row_writes import rows_insert
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
+from portal.files.services import code_keep
 from portal.jobs.models import Dependency, Job
 from portal.live.bell import ring, ring_plan
 from portal.request_id import audited_request_id
@@ -183,6 +184,7 @@ def jobs_create(
         Job.objects.bulk_create(jobs)
     _depend(jobs, [before for _, before in admitted])
     volumes_take(jobs, [each.request.volumes for each, _ in admitted])
+    code_keep(code=[each.request.code for each, _ in admitted])
     _begin(jobs, [each.check.approval for each, _ in admitted], actor)
     # One ring is enough: nobody waits for a job that is new, and streams of all jobs read on.
     ring(f"job:{jobs[-1].pk}")

@@ -13,7 +13,7 @@ from portal.web.cluster.stream import cluster_stream
 from portal.web.comparison import views as comparison_views
 from portal.web.home import views as home_views
 from portal.web.home.stream import home_stream
-from portal.web.job import file_downloads, log_page
+from portal.web.job import file_downloads, file_removal, log_page
 from portal.web.job import views as job_views
 from portal.web.job.context import TABS
 from portal.web.job.extension import extend
@@ -120,6 +120,7 @@ urlpatterns = [
     ),
     path("jobs/<str:ref>/logs/full", log_page.logs_full, name="logs_full"),
     path("jobs/<str:ref>/log", log_page.raw_log, name="raw_log"),
+    path("jobs/<str:ref>/files/<uuid:tree>/remove", file_removal.remove, name="tree_remove"),
     path("trees/<uuid:tree>/file", file_downloads.file_download, name="tree_file"),
     path("trees/<uuid:tree>/image", file_downloads.image, name="tree_image"),
     path("trees/<uuid:tree>/archive", file_downloads.archive, name="tree_archive"),

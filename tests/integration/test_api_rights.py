@@ -104,6 +104,7 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int]] = {
     ("token", "delete"): (404, 204, 404, 404, 404),
     ("tokens", "get"): (200, 200, 200, 200, 200),
     ("tokens", "post"): (201, 201, 201, 201, 201),
+    ("tree", "delete"): (403, 204, 404, 204, 204),
     ("tree", "get"): (200, 200, 404, 200, 200),
     ("tree-archive", "get"): (200, 200, 404, 200, 200),
     # Without a path.

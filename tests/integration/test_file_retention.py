@@ -3,12 +3,17 @@
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from agents.contract.file_transfer import TreeKind
+from portal.audit.models import AuditEntry
 from portal.desired.documents import compile_desired
+from portal.errors import Refused
+from portal.files.limits import StoredLimits
 from portal.files.models import ProjectFiles, StoredFile, Tree
-from portal.files.services import contents_remove, trees_remove
+from portal.files.removal import code_remove, may_remove, removal_at, tree_remove
+from portal.files.services import code_keep, contents_remove, trees_remove
 from portal.jobs.models import Attempt, Job
 from portal.retention.files import files_remove, files_use
 from portal.retention.limits import RetentionLimits
@@ -98,3 +103,80 @@ def test_the_document_of_a_later_attempt_says_that_there_is_a_checkpoint():
     a_tree(attempt.replicas.get(), {"saved.json": b"{}"}, TreeKind.CHECKPOINT, step=3)
     saved.append(compile_desired(node.row).replicas[0].has_checkpoint)
     assert saved == [False, False, True]
+
+
+def code_job(code, status, days=0):
+    """A job that runs the code, and ended so long ago."""
+    at = timezone.now() - timedelta(days=days) if days else None
+    project = code.project
+    owner = a_user(f"u{Job.objects.count()}-{status}")
+    return Job.objects.create(
+        project=project,
+        owner=owner,
+        name="j",
+        kind="batch",
+        image="i",
+        request={"code": str(code.pk)},
+        replica_count=1,
+        cpu_milli=1000,
+        memory_mib=1024,
+        time_limit_seconds=60,
+        status=status,
+        finished_at=at,
+    )
+
+
+def test_code_goes_some_days_after_the_last_job_that_used_it():
+    project = a_project("vision")
+    names = ("unused", "new", "old", "young", "waiting")
+    code = {name: a_code_tree(project.pk, {name: name.encode()}, "olga") for name in names}
+    sent = timezone.now() - timedelta(days=40)
+    Tree.objects.exclude(pk=code["new"].pk).update(created_at=sent)
+    code_job(code["old"], "succeeded", 35)
+    code_job(code["young"], "failed", 35)
+    code_job(code["young"], "succeeded", 29)
+    code_job(code["waiting"], "succeeded", 35)
+    code_job(code["waiting"], "queued")
+    limits = StoredLimits(0, 100, 30)
+    removal = {name: removal_at(tree, limits) for name, tree in code.items()}
+    assert removal["waiting"] is None
+    assert (removal["new"] - timezone.now()).days == 29
+    assert (removal["young"] - timezone.now()).days == 0
+    assert files_remove(limits=LIMITS, now=timezone.now()) == 2
+    gone = Tree.objects.filter(removed_at__isnull=False)
+    assert {tree.pk for tree in gone} == {code["unused"].pk, code["old"].pk}
+    # Between the look and the lock, a job came.
+    assert code_remove(trees=[code["waiting"]], cutoff=timezone.now()) == 0
+
+
+def test_a_checkpoint_stays_while_a_job_that_goes_on_from_it_waits():
+    replica = a_replica(an_agent().node)
+    tree = a_tree(replica, {"saved.json": b"{}"}, TreeKind.CHECKPOINT, step=1)
+    ended(replica, 40)
+    later = code_job(tree, "queued")
+    Job.objects.filter(pk=later.pk).update(request={}, resumes=replica.attempt.job)
+    assert files_remove(limits=LIMITS, now=timezone.now()) == 0
+    with pytest.raises(Refused, match=later.label):
+        tree_remove(tree=tree, actor=replica.attempt.job.owner)
+    Job.objects.filter(pk=later.pk).update(status="cancelled")
+    assert files_remove(limits=LIMITS, now=timezone.now()) == 1
+
+
+def test_people_remove_their_own_files_unless_a_job_needs_them():
+    project = a_project("vision")
+    olga, ada = a_user("olga"), a_user("ada")
+    code = a_code_tree(project.pk, {"a.py": b"a"}, "olga")
+    job = code_job(code, "running")
+    assert (may_remove(olga, code), may_remove(ada, code)) == (True, False)
+    with pytest.raises(Refused, match="Only who sent"):
+        tree_remove(tree=code, actor=ada)
+    with pytest.raises(Refused, match=job.label):
+        tree_remove(tree=code, actor=olga)
+    Job.objects.update(status="succeeded", finished_at=timezone.now())
+    tree_remove(tree=code, actor=olga)
+    with pytest.raises(Refused, match="were removed"):
+        tree_remove(tree=code, actor=olga)
+    (line,) = AuditEntry.objects.filter(action="files_remove")
+    assert (line.actor, line.noun_id, line.before["files"]) == ("olga", str(code.pk), 1)
+    with pytest.raises(Refused, match="removed while it was submitted"), transaction.atomic():
+        code_keep(code=[str(code.pk), ""])

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from agents.contract.file_transfer import TreeKind
-from portal.accounts.models import Membership, Role
+from portal.accounts.models import Membership, Role, User
 from portal.files.services import trees_remove
 from portal.jobs.models import Job
 from portal.storage.models import Segment
@@ -179,3 +179,24 @@ def test_a_preview_ends_before_a_character_that_is_cut(monkeypatch, replica, pag
     tree = a_tree(replica, {"long.txt": "模型模型模型模型模型模型".encode()})
     html = page(tree=str(tree.pk), file="long.txt")
     assert "模型模型模型模型模" in html and "Only its beginning is shown" in html
+
+
+def test_the_owner_removes_files_after_a_question_unless_the_job_needs_them(replica, page, client):
+    job = replica.attempt.job
+    output = a_tree(replica, CONTENTS)
+    saved = a_tree(replica, {"saved.json": b"{}"}, TreeKind.CHECKPOINT, step=5)
+    question = f"/jobs/{job.label}/files/{saved.pk}/remove"
+    assert question in page()
+    asked = client.get(question).content.decode()
+    assert "Checkpoint of step 5" in asked and "1 file, 2" in asked
+    refused = client.post(question)
+    assert refused.status_code == 409
+    assert job.label in refused.content.decode()
+    answer = client.post(f"/jobs/{job.label}/files/{output.pk}/remove", follow=True)
+    assert "The files are removed" in answer.content.decode()
+    assert "plot.png" not in page(tree=str(output.pk))
+    Membership.objects.create(user=a_user("vera"), project=job.project, role=Role.VIEWER)
+    viewer = Client()
+    viewer.force_login(User.objects.get(username="vera"))
+    assert viewer.get(question).status_code == 404
+    assert "/remove" not in viewer.get(f"/jobs/{job.label}/files").content.decode()

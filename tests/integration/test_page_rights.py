@@ -269,6 +269,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:token_revoke", "post"): (404, 302, 404, 404, 404, 302),
     ("web:tokens", "get"): (302, 302, 302, 302, 302, 302),
     ("web:tokens", "post"): (400, 400, 400, 400, 400, 302),
+    ("web:tree_remove", "get"): (404, 200, 404, 200, 200, 302),
+    ("web:tree_remove", "post"): (404, 302, 404, 302, 302, 302),
     ("web:unfreeze", "get"): (404, 404, 404, 404, 405, 302),
     ("web:unfreeze", "post"): (404, 404, 404, 404, 302, 302),
     ("web:user", "get"): (404, 404, 404, 404, 200, 302),

@@ -116,6 +116,7 @@ EXCUSED: dict[str, str] = {
     "web:secret_delete": "one that somebody set; test_secret_pages looks at it",
     "web:registry_delete": "one that somebody set; test_registries looks at it",
     "web:project_secret_delete": "one that somebody set; test_secret_pages looks at it",
+    "web:tree_remove": "of a job with files; test_job_files looks at it",
     "web:webhook_test": POSTED,
     "web:notices_test": POSTED,
     "web:notices_stop": "its address is signed, for one person",

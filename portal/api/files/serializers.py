@@ -17,6 +17,7 @@ from agents.contract.file_transfer import (
 from portal.api.protocol.moments import UtcDateTimeField, UtcModelSerializer
 from portal.files.limits import MAX_KEPT_DAYS, MAX_STORED_GIB, StoredLimits
 from portal.files.models import Tree
+from portal.files.removal import removal_at
 
 KINDS = [(str(kind), str(kind)) for kind in TreeKind]
 
@@ -43,8 +44,7 @@ class TreeSerializer(UtcModelSerializer[Tree]):
 
     @extend_schema_field(serializers.DateTimeField(allow_null=True))
     def get_removal(self, tree: Tree) -> str | None:
-        limits: StoredLimits = self.context["limits"]
-        at = limits.removal(tree.job.finished_at) if tree.job and not tree.removed_at else None
+        at = removal_at(tree, self.context["limits"])
         return UtcDateTimeField().to_representation(at) if at else None
 
 
@@ -96,7 +96,7 @@ class StorageSerializer(serializers.Serializer[StoredLimits]):
     stored_bytes = serializers.IntegerField(help_text="of all files, and of those that arrive")
     stored_gib = serializers.IntegerField(help_text="the most that the project may store")
     kept_days = serializers.IntegerField(
-        help_text="how long outputs and checkpoints are kept after their job; 0: for ever"
+        help_text="how long files are kept after the last job that used them; 0: for ever"
     )
     is_own = serializers.BooleanField(help_text="false: the limits of the settings")
     version = serializers.IntegerField()

@@ -48,6 +48,7 @@ from portal.files.limits import stored_limits, stored_limits_set
 from portal.files.models import Tree
 from portal.files.names import archive_name
 from portal.files.receiving import FileChunk, chunk_append, file_check, files_received
+from portal.files.removal import tree_remove
 from portal.files.selectors import job_trees, require_files, tree_content, tree_rows, visible_tree
 from portal.files.services import code_commit
 from portal.jobs.selectors import job_visible
@@ -94,10 +95,18 @@ class JobTrees(ApiView):
 
 
 class TreeDetail(ApiView):
+    service_roles = {"DELETE": "owner of the job, sender of the code, or admin"}
+
     @extend_schema(operation_id="tree_show", responses=TreeSerializer)
     def get(self, request: ApiRequest, tree: str) -> Response:
         """One tree."""
         return Response(_data(_tree(request, tree)))
+
+    @extend_schema(operation_id="tree_remove", responses={204: None})
+    def delete(self, request: ApiRequest, tree: str) -> Response:
+        """Remove its files now. Refused while a job that starts with them waits or runs."""
+        tree_remove(tree=_tree(request, tree), actor=request.caller)
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class TreeFiles(ApiView):

@@ -1,15 +1,17 @@
-"""The commands for files that jobs wrote: files, cp."""
+"""The commands for files of jobs: files, cp, rm."""
 
 from typing import Annotated
 
 import typer
 
+from portal.cli.client import api_path
 from portal.cli.context import cli_context
 from portal.cli.file_download import download
 from portal.cli.job_files import (
     FileTarget,
     TreeChoice,
     chosen_tree,
+    code_tree,
     file_targets,
     make_folders,
     split_source,
@@ -34,7 +36,7 @@ RankOption = Annotated[int | None, typer.Option("--rank", "-r", min=0, help="of 
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (files, cp):
+    for command in (files, cp, rm):
         app.command()(command)
 
 
@@ -74,6 +76,31 @@ def cp(
     there = copied.count(False)
     text = f"{len(targets)} file{'s' if len(targets) > 1 else ''}, {meter.total_text}"
     print_message(f"{text}; {there} there already" if there else text)
+
+
+def rm(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument()],
+    checkpoint: CheckpointOption = False,
+    code: Annotated[
+        bool, typer.Option("--code", help="the code that it ran, of all jobs with it")
+    ] = False,
+    attempt: AttemptOption = None,
+    rank: RankOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask to confirm")] = False,
+) -> None:
+    """Remove the files that a job wrote: its output, or its newest checkpoint, or its code."""
+    client = cli_context(context).client
+    if code:
+        tree = code_tree(client, job)
+    else:
+        tree = chosen_tree(client, job, TreeChoice(checkpoint, attempt, rank))
+    mib = f"{tree['total_bytes'] / (1 << 20):,.1f} MiB"
+    what = f"{tree['kind']} of {job}: {tree['file_count']} files, {mib}"
+    if not yes:
+        typer.confirm(f"Remove the {what}?", abort=True, err=True)
+    client.call("DELETE", api_path("trees", str(tree["id"])), hint=f"tessera files {job}")
+    print_message(f"removed the {what}")
 
 
 class _Meter:

@@ -11,11 +11,14 @@ from uuid import UUID
 from django.http import QueryDict
 
 from agents.contract.file_transfer import TreeKind
+from portal.accounts.models import User
 from portal.errors import Refused
 from portal.files.limits import stored_limits
 from portal.files.models import Tree
+from portal.files.removal import may_remove, removal_at
 from portal.files.selectors import code_tree_of, job_trees, tree_content
 from portal.jobs.models import Job
+from portal.jobs.selectors import may_cancel
 from portal.web.job.file_preview import FilePreview, file_preview
 from portal.web.wording.messages import refusal_text
 
@@ -69,15 +72,23 @@ class OpenTree:
 
 @dataclass(frozen=True, slots=True)
 class JobFiles:
-    trees: list[tuple[Tree, datetime | None]]
-    """Each with when its files are removed."""
+    trees: list["ShownTree"]
     is_cut: bool
     kept_days: int
     open: OpenTree | None
-    code: Tree | None
+    code: "ShownTree | None"
 
 
-def job_files(job: Job, query: QueryDict) -> JobFiles:
+@dataclass(frozen=True, slots=True)
+class ShownTree:
+    tree: Tree
+    removal: datetime | None
+    """When its files are removed."""
+    may_remove: bool
+    """The reader, now."""
+
+
+def job_files(user: User, job: Job, query: QueryDict) -> JobFiles:
     """The one that the query names is open, or the only one."""
     limits = stored_limits(job.project_id)
     found = list(job_trees(job).select_related("job", "attempt")[: MAX_TREES + 1])
@@ -85,13 +96,13 @@ def job_files(job: Job, query: QueryDict) -> JobFiles:
     rows = [tree for tree in (*found[:MAX_TREES], code) if tree and tree.removed_at is None]
     named = query.get("tree", "")
     is_open = next((t for t in rows if str(t.pk) == named or (len(rows) == 1 and not named)), None)
-    removal = limits.removal(job.finished_at)
+    is_own, removal = may_cancel(user, job), limits.removal(job.finished_at)
     return JobFiles(
-        trees=[(tree, removal) for tree in found[:MAX_TREES]],
+        trees=[ShownTree(tree, removal, is_own) for tree in found[:MAX_TREES]],
         is_cut=len(found) > MAX_TREES,
         kept_days=limits.kept_days,
         open=open_tree(is_open, query.get("dir", ""), query.get("file", "")) if is_open else None,
-        code=code,
+        code=ShownTree(code, removal_at(code, limits), may_remove(user, code)) if code else None,
     )
 
 

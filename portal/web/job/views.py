@@ -49,7 +49,7 @@ def job(request: AuthenticatedHttpRequest, ref: str, tab: str = "") -> HttpRespo
     context = page | tab_context(tab, request.user, row, page, view)
     if tab == "files":
         # Not with the other tabs: the page's stream does not read it again.
-        context["files"] = job_files(row, request.GET)
+        context["files"] = job_files(request.user, row, request.GET)
     stream = "" if page["is_final"] else stream_address(row, tab, context.get("log"))
     context |= {"tab": tab, "tabs": TABS, "stream": stream}
     context["command"] = shlex.join(parse_stored_request(row.request).command)

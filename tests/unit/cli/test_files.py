@@ -1,4 +1,4 @@
-"""tessera files and cp: what a job wrote, copied whole, and nothing beyond the folder."""
+"""tessera files, cp and rm: what a job wrote, copied whole, and nothing beyond the folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.unit.cli.fake_rest import Rest, problem
+from tests.unit.cli.fake_rest import Rest, a_row, problem
 
 CONTENTS = {
     "model.bin": bytes(range(256)) * 20,
@@ -178,3 +178,19 @@ def test_files_are_listed_over_all_pages():
     rest = a_rest(TREE | {"kind": "checkpoint"}).on("GET", "trees/t-1/files", *pages)
     shown = rest.run("files", "--checkpoint", "J-12", "-o", "name")
     assert shown.stdout.split() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "tree"), [((), "t-1"), (("--checkpoint",), "t-2"), (("--code",), "t-3")]
+)
+def test_files_are_removed_after_a_question(options, tree):
+    size = {"file_count": 2, "total_bytes": 3 << 20}
+    trees = [TREE | size, TREE | size | {"id": "t-2", "kind": "checkpoint"}]
+    rest = a_rest(*trees).on("GET", "jobs/J-12", a_row(request={"code": "t-3"}))
+    rest.on("GET", "trees/t-3", TREE | size | {"id": "t-3", "kind": "code"})
+    rest.on("DELETE", f"trees/{tree}", httpx.Response(204))
+    refused = rest.run("rm", "J-12", *options, input="n\n")
+    assert (refused.exit_code, "3.0 MiB?" in refused.stderr) == (1, True)
+    done = rest.run("rm", "J-12", *options, "--yes")
+    assert done.exit_code == 0 and "removed the" in done.output
+    assert [call for call in rest.calls if call.method == "DELETE"]
