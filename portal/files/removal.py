@@ -1,10 +1,11 @@
 """Removes trees: by people, and code that no job has used for long. Never what a job needs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, Subquery, TextField, Value
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, TextField, Value
 from django.db.models.functions import Cast, Coalesce, Greatest, Replace
 from django.utils import timezone
 
@@ -17,7 +18,7 @@ from portal.audit.services import audit_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.files.limits import StoredLimits
-from portal.files.models import Tree, TreeQuerySet
+from portal.files.models import Tree
 from portal.files.selectors import require_files
 from portal.files.services import trees_remove
 from portal.jobs.models import Job
@@ -45,8 +46,9 @@ def tree_remove(*, tree: Tree, actor: User) -> None:
         sentence = "Only who sent these files, the owner of their job and admins may remove them"
         raise Refused(ErrorCode.FORBIDDEN, sentence)
     with transaction.atomic():
-        # A retry of the job, which goes on from its checkpoint, locks it, too.
-        Job.objects.filter(pk=tree.job_id).lock_keys()
+        if tree.job_id:
+            # A retry of the job, which goes on from its checkpoint, locks it, too.
+            Job.objects.filter(pk=tree.job_id).lock_keys()
         row = Tree.objects.filter(pk=tree.pk).lock_rows()[0]
         require_files(row)
         _require_not_needed(row)
@@ -78,7 +80,7 @@ def needing_jobs(tree: Tree) -> JobQuerySet[Job]:
     return open_jobs.none()
 
 
-def code_trees() -> TreeQuerySet:
+def code_trees() -> "QuerySet[Any]":
     """Code whose files are there, each with `is_needed`: by a job that waits or runs, and
     `used_at`: when the last job with it ended, or when it was sent, if that is later."""
     using = Job.objects.with_code(_KEY)
@@ -105,7 +107,7 @@ def removal_at(tree: Tree, limits: StoredLimits) -> datetime | None:
     return limits.removal(end)
 
 
-def code_remove(*, trees: Sequence[Tree], cutoff: datetime) -> int:
+def code_remove(*, trees: Iterable[Tree], cutoff: datetime) -> int:
     """Remove code that no job has used since then. How many trees."""
     with transaction.atomic():
         # A submit locks the code that it names: what is locked here is named by none, and is
