@@ -5,22 +5,33 @@ needs_of("nvcr.io/nvidia/pytorch:25.01-py3")  ─▶ ImageNeeds(("cuda>=12.8",))
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
+
+from django.db.models import DateTimeField
 
 from agents.contract.image_needs import NO_NEEDS, ImageNeeds
+from portal.database.kept_queries import KeptSelect
 from portal.images.models import VALIDITY, ImageNeed
 
 # The planner looks at no more.
 MAX_IMAGES = 10_000
 
+_ROWS: KeptSelect[tuple[Any, ...]] = KeptSelect(
+    lambda since: (
+        ImageNeed.objects.filter(seen_at__gt=since)
+        .order_by("-seen_at", "pk")
+        .values_list("image", "requirements", "architecture")[:MAX_IMAGES]
+    ),
+    DateTimeField(),
+)
 # By image, of the last refresh. Replaced as a whole: other threads read it.
 _last: list[Mapping[str, ImageNeeds]] = [{}]
 
 
 def image_needs_refresh(now: datetime) -> None:
     """One query. What did not change stays the same object."""
-    rows = ImageNeed.objects.filter(seen_at__gt=now - VALIDITY).order_by("-seen_at", "pk")
-    columns = rows.values_list("image", "requirements", "architecture")[:MAX_IMAGES]
-    known = {image: ImageNeeds(tuple(texts), only) for image, texts, only in columns}
+    rows = _ROWS.rows(now - VALIDITY)
+    known = {image: ImageNeeds(tuple(texts), only) for image, texts, only in rows}
     before = _last[0]
     if known != before:
         _last[0] = {

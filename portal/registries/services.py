@@ -42,7 +42,7 @@ def registry_set(
         Project.objects.select_for_update(no_key=True).get(pk=project.pk)
         owned = registries_of(project)
         row = owned.filter(address=address).first()
-        before = {"user": row.user} if row else None
+        before: dict[str, object] | None = {"user": row.user} if row else None
         if row is None:
             if owned.count() >= MAX_REGISTRIES:
                 sentence = Message(
