@@ -5,6 +5,7 @@ process by the job's uid: a submitted request never changes. So is the whole job
 does.
 """
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -83,7 +84,20 @@ class RequestSpec:
     volume_access: tuple[str, ...] = ()
 
 
+# All fields of a stored request that its spec is made of.
+SPEC_FIELDS = (
+    "device",
+    "topology",
+    "processes",
+    "needs",
+    "tolerates",
+    "launcher",
+    "secrets",
+    "image",
+)
 _cache: dict[UUID, RequestSpec] = {}
+# By the values of those fields.
+_by_fields: dict[str, RequestSpec] = {}
 # By the job's id: the columns and unmet jobs that the value was made of, beside what is in it.
 _kept: dict[int, tuple[Sequence[Any], tuple[str, ...], WaitingJob]] = {}
 
@@ -96,9 +110,8 @@ def request_specs(uids: Iterable[UUID]) -> dict[UUID, RequestSpec]:
     for start in range(0, len(missing), BATCH_SIZE):
         batch, with_volumes = missing[start : start + BATCH_SIZE], []
         for uid, stored in Job.objects.filter(uid__in=batch).values_list("uid", "request"):
-            request = parse_stored_request(stored)
-            specs[uid] = _spec(request)
-            if request.volumes:
+            specs[uid] = _spec_of_stored(stored)
+            if stored.get("volumes"):
                 with_volumes.append(uid)
         _add_volumes(specs, with_volumes)
     if len(_cache) > MAX_CACHED:
@@ -247,6 +260,17 @@ def run_group(name: str) -> str:
 def epoch_seconds(at: datetime) -> int:
     """Whole seconds since the epoch."""
     return int(at.timestamp())
+
+
+def _spec_of_stored(stored: Mapping[str, Any]) -> RequestSpec:
+    """Thousands of requests differ in names, commands and times alone: those are read once."""
+    key = json.dumps([stored.get(name) for name in SPEC_FIELDS], sort_keys=True)
+    spec = _by_fields.get(key)
+    if spec is None:
+        if len(_by_fields) >= MAX_CACHED:
+            _by_fields.clear()
+        spec = _by_fields[key] = _spec(parse_stored_request(stored))
+    return spec
 
 
 def _spec(request: JobRequest) -> RequestSpec:
