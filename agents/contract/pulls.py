@@ -40,8 +40,8 @@ PASSING_CAUSES = frozenset(
 CAUSE_SENTENCES: dict[PullCause, str] = {
     PullCause.NOT_FOUND: "The registry has no image %(image)s: check its name and tag",
     PullCause.NO_ACCESS: (
-        "The registry gives this node no access to %(image)s, or has no such image: check the"
-        " name, or ask an admin to sign the node in to the registry"
+        "The registry gives no access to %(image)s, or has no such image: check the name, or ask"
+        " an admin of the project to set a credential for the registry"
     ),
     PullCause.REGISTRY_AWAY: "The registry of %(image)s does not answer",
     PullCause.REGISTRY_BUSY: "The registry of %(image)s accepts no more pulls for now",

@@ -179,7 +179,9 @@ REMEDIES: dict[FailureCause, Remedy] = {
         Message("Check the name and the tag of the image"), "image", _IMAGE
     ),
     FailureCause.IMAGE_ACCESS: _edit(
-        Message("Check the name, or ask an admin to sign the nodes in to the registry"),
+        Message(
+            "Check the name, or ask an admin of the project to set a credential for the registry"
+        ),
         "image",
         _IMAGE,
     ),
