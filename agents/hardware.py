@@ -31,6 +31,7 @@ from agents.route.portal_route import PortalRoute
 from agents.runtime.base import ContainerStatus, Runtime
 from agents.state.journal import Journal
 from agents.topology.wiring import WiringCache
+from agents.volumes.caches import SharedCaches
 from agents.volumes.roots import VolumeRoots
 
 # How old what was read may grow where news never leave a quiet moment.
@@ -55,13 +56,14 @@ class Hardware:
         share_clients: int = 0,
         job_disk: JobDisk | None = None,
         volumes: VolumeRoots | None = None,
+        caches: SharedCaches | None = None,
     ) -> None:
         """A node with a real driver gets a preflight; a simulated one only the `preflight` passed.
 
         `policy`: the node owner's rules, for the preflight, the reserve and the end of the lease.
         `route`: the way to the portal, for the preflight.
         `share_clients`: as in NodeFacts. `job_disk`: None if the node does not report disk for
-        jobs. `volumes`: the roots that the policy offers."""
+        jobs. `volumes`, `caches`: what the policy offers."""
         policy = policy or NodePolicy()
         self.nvml = nvml
         self.watch = watch or HealthWatch()
@@ -70,14 +72,16 @@ class Hardware:
         self._readings = InstanceReadings(nvml)
         self.var = var
         self.job_disk = job_disk or JobDisk()
-        self.volumes = volumes or VolumeRoots(())
+        self.volumes, self.caches = volumes or VolumeRoots(()), caches or SharedCaches(())
         self.wiring = wiring
         self.topology = NodeTopology()
+        # What they lack is reported at once, and not only by the next examination.
+        examined = replace(policy, volumes=(), caches=())
         self.preflight = preflight or Preflight(
             None
             if simulated
             else lambda: RealMachine(
-                var, runtime.kind, nvml, simulated=False, policy=policy, route=route
+                var, runtime.kind, nvml, simulated=False, policy=examined, route=route
             ),
             accepted=frozenset(policy.accepted_checks),
         )
@@ -194,9 +198,12 @@ class Hardware:
     def _look_at_disk(self) -> None:
         """A preflight is due as soon as the disk is full, or has space again."""
         free_mib, jobs_mib = disk.free_mib(self.var), self.job_disk.capacity_mib()
-        roots = self.volumes.offered()
         self.facts = replace(
-            self.facts, disk_free_mib=free_mib, disk_mib=jobs_mib, volume_roots=roots
+            self.facts,
+            disk_free_mib=free_mib,
+            disk_mib=jobs_mib,
+            volume_roots=self.volumes.offered(),
+            caches=self.caches.offered(),
         )
         is_full = disk.is_full(self.var)
         if is_full != self._is_full:

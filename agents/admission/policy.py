@@ -6,11 +6,13 @@ A compromised portal must not be root on its nodes, so every replica is checked 
 import os
 import tomllib
 from argparse import ArgumentTypeError
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from agents.admission.project_users import DEFAULT_RANGE, project_user, read_range
+from agents.admission.shared_caches import SharedCache, read_shared_caches
 from agents.admission.volume_roots import VolumeRoot, read_volume_roots, volumes_refusal
 from agents.contract.documents import DesiredReplica, RuntimeKind, SliceKind
 from agents.contract.environment import is_environment_name, is_reserved
@@ -34,6 +36,10 @@ CHOICES = {
 
 RESERVES = {"cpu_reserve": reserved_cpu_milli, "memory_reserve": reserved_memory_mib}
 PATTERNS = ("images", "keep_images")
+TABLES: Mapping[str, Callable[[Any], object]] = {
+    "volumes": read_volume_roots,
+    "caches": read_shared_caches,
+}
 PATHS = ("cdi_spec", "nvidia_ctk", "nvidia_smi")
 
 
@@ -90,6 +96,8 @@ class NodePolicy:
     keep_images: tuple[str, ...] = ()
     # Folders of this machine below which volumes may be: a table.
     volumes: tuple[VolumeRoot, ...] = ()
+    # Folders that the jobs of some projects read: tables by name.
+    caches: tuple[SharedCache, ...] = ()
 
     def reserve(self, total: HostCapacity, *, simulated: bool = False) -> HostCapacity:
         """The part of `total` that jobs are not offered.
@@ -170,11 +178,11 @@ def read_policy(path: Path | None) -> NodePolicy:
 def _value(path: Path, name: str, value: Any) -> Any:
     """The value of a key, checked against the type of its default."""
     default = getattr(NodePolicy(), name)
-    if name == "volumes":
+    if read_table := TABLES.get(name):
         try:
-            return read_volume_roots(value)
+            return read_table(value)
         except ValueError as error:
-            raise PolicyError(f"{path}: volumes: {error}") from error
+            raise PolicyError(f"{path}: {name}: {error}") from error
     if isinstance(default, tuple):
         if isinstance(value, list) and all(isinstance(text, str) for text in value):
             return tuple(value)

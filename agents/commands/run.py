@@ -58,7 +58,8 @@ from agents.telemetry.sampler import Sampler
 from agents.telemetry.service import Telemetry
 from agents.topology.reading import read_topology
 from agents.topology.wiring import WiringCache, topology_report
-from agents.volumes.grants import with_volumes
+from agents.volumes.caches import SharedCaches
+from agents.volumes.grants import with_caches, with_volumes
 from agents.volumes.roots import VolumeRoots
 from agents.workspace.folders import folders_below
 
@@ -125,6 +126,8 @@ async def run_agent(settings: AgentSettings) -> None:
     secrets = ReplicaSecrets(secret_memory(settings.var), asks.fetch, asks.fetch_credential)
     volumes = VolumeRoots(policy.volumes, settings.var / "volume_sizes.json")
     grant = with_volumes(_grants(settings, policy, nvml, shares), volumes, settings.runtime)
+    caches = SharedCaches(policy.caches)
+    grant = with_caches(grant, caches, settings.runtime)
     grant = secrets.grant(grant, settings.runtime)
     runtime = _runtime(settings, policy, identity.node_id, grant)
     if runtime.injection is not None:
@@ -141,6 +144,7 @@ async def run_agent(settings: AgentSettings) -> None:
         share_clients=shares.support.share_clients,
         job_disk=JobDisk(settings.disk_folder or settings.var, settings.disk_reserve),
         volumes=volumes,
+        caches=caches,
     )
     telemetry = _telemetry(settings)
     hardware.handle_owners.append(telemetry.without_handles)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agents.contract.codec import omitted_by_default, rule
-from agents.contract.documents import PROTOCOL, DesiredDocument, ObservedDocument
+from agents.contract.documents import DesiredDocument, ObservedDocument
 from agents.contract.node_limits import MAX_EVENT_DATA, MAX_EVENTS, MAX_REPLICAS
+from agents.contract.protocol import PROTOCOL
 
 ENROL_PATH = "/agent/v1/enrol"
 HELLO_PATH = "/agent/v1/hello"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
 
+from agents.contract.caches import MAX_CACHES, OfferedCache
 from agents.contract.codec import decode, encode, omitted_by_default, rule
-from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.image_digest import MAX_DIGEST_LENGTH
 from agents.contract.image_needs import ImageNeeds
 from agents.contract.job_secrets import MAX_SECRETS, DesiredSecret
@@ -23,13 +23,11 @@ from agents.contract.node_limits import (
     MAX_REPLICAS,
     MAX_SLICES,
 )
+from agents.contract.protocol import PROTOCOL, check_protocol
 from agents.contract.pulls import ObservedPull
 from agents.contract.topology import NodeTopology
 from agents.contract.volumes import MAX_ROOTS, MAX_VOLUMES, DesiredVolume, OfferedRoot
 from agents.contract.wire_messages import WireMessage
-
-PROTOCOL = 1
-OLDEST_PROTOCOL = 1
 
 # 2 PB: a job's folder may be on a file system that spans many machines.
 MAX_DISK_MIB = 2_000_000_000
@@ -349,6 +347,10 @@ class NodeFacts:
     )
     # Of its processors, in Docker's words: "amd64", "arm64".
     architecture: str = field(default="", metadata=omitted_by_default(max_length=32))
+    # The shared caches that can be used now.
+    caches: tuple[OfferedCache, ...] = field(
+        default=(), metadata=omitted_by_default(max_length=MAX_CACHES)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,18 +368,6 @@ class ObservedDocument:
     problems: tuple[SliceProblem, ...] = field(default=(), metadata=rule(max_length=MAX_PROBLEMS))
     topology: NodeTopology = field(default_factory=NodeTopology)
     protocol: int = field(default=PROTOCOL, metadata=rule(minimum=1))
-
-
-def check_protocol(protocol: Any) -> None:
-    """Refuse a document of an unsupported protocol before the rest of it is read."""
-    if not isinstance(protocol, int) or isinstance(protocol, bool):
-        raise ContractError(ContractErrorCode.INVALID_FIELD, "expected int", "protocol")
-    if protocol > PROTOCOL:
-        sentence = f"protocol {protocol} is newer than {PROTOCOL}: update this side first"
-        raise ContractError(ContractErrorCode.PROTOCOL_TOO_NEW, sentence, "protocol")
-    if protocol < OLDEST_PROTOCOL:
-        sentence = f"protocol {protocol} is no longer supported: update the other side"
-        raise ContractError(ContractErrorCode.PROTOCOL_TOO_OLD, sentence, "protocol")
 
 
 def read_desired(data: Any) -> DesiredDocument:

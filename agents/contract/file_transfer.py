@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agents.contract.codec import rule
-from agents.contract.documents import PROTOCOL
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.protocol import PROTOCOL
 
 HAVE_PATH = "/agent/v1/files/have"  # POST HaveRequest
 FILE_PATH = "/agent/v1/files/{sha256}"  # PUT ?replica=&size=&offset= bytes; GET ?replica=&offset=

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from agents.contract.codec import omitted_by_default, rule
-from agents.contract.documents import PROTOCOL
+from agents.contract.protocol import PROTOCOL
 
 JOB_METRICS_PATH = "/agent/v1/job-metrics"
 # Names that one replica may report.

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from agents.contract.calls import MAX_LOG_CHUNK_BYTES
 from agents.contract.codec import decode, encode, rule
-from agents.contract.documents import PROTOCOL, check_protocol
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.protocol import PROTOCOL, check_protocol
 
 # Of all chunks together. The body stays below the 1 MiB that common proxies allow.
 MAX_LOG_BATCH_BYTES = 2 * MAX_LOG_CHUNK_BYTES

@@ -15,14 +15,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from agents.contract.codec import decode, decode_field, decode_leniently
-from agents.contract.documents import (
-    DesiredDocument,
-    DesiredGpu,
-    DesiredReplica,
-    DesiredSlice,
-    check_protocol,
-)
+from agents.contract.documents import DesiredDocument, DesiredGpu, DesiredReplica, DesiredSlice
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.protocol import check_protocol
 
 LISTS = ("gpus", "slices", "replicas")
 MAX_SENTENCE = 512

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agents.contract.codec import rule
-from agents.contract.documents import PROTOCOL, GpuUuid
+from agents.contract.documents import GpuUuid
 from agents.contract.node_limits import MAX_GPUS
+from agents.contract.protocol import PROTOCOL
 
 MAX_COUNT = 2**63 - 1
 _COUNT = rule(minimum=0, maximum=MAX_COUNT)

@@ -24,7 +24,7 @@ RESERVED_FOLDERS = frozenset(
     (
         *("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin"),
         *("sys", "tmp", "usr"),
-        *("checkpoint", "code", "metrics", "output", "workspace"),
+        *("caches", "checkpoint", "code", "metrics", "output", "workspace"),
     )
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")

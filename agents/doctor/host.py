@@ -90,6 +90,12 @@ def _system_reserve(machine: Machine) -> CheckResult:
     return ok(f"Jobs are not offered {words}.")
 
 
+def _shared_folders(machine: Machine) -> CheckResult:
+    if problems := machine.folder_problems:
+        return warn(". ".join(problems) + ".", "mend it, or take it out of the policy file")
+    return ok("Jobs can use every volume root and cache of the policy.")
+
+
 def _holders(machine: Machine) -> CheckResult:
     """DCGM keeps handles of GPUs and MIG capabilities; a slice with such a handle is in use."""
     scan = scan_device_users(
@@ -151,6 +157,13 @@ CHECKS = (
         "Tessera's limit: some CPU and 512 MiB; slurm.conf(5), CoreSpecCount and MemSpecLimit",
         _system_reserve,
         needs_real_driver=True,
+    ),
+    Check(
+        "host.shared_folders",
+        "Can jobs use the volume roots and the caches that the policy offers?",
+        (DoctorVerdict.WARN,),
+        "Tessera's rule: links are not followed, and jobs of a project have a user of its own",
+        _shared_folders,
     ),
     Check(
         "host.dcgm",

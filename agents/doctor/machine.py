@@ -25,6 +25,8 @@ from agents.route.portal_route import PortalRoute
 from agents.route.reading import AddressReading, read_route
 from agents.runtime.base import RuntimeFailure
 from agents.runtime.docker_engine import EngineApi, EngineConnection, connect_engine
+from agents.volumes.caches import SharedCaches
+from agents.volumes.roots import VolumeRoots
 
 PROGRAM_SECONDS = 5
 ENGINE_SECONDS = 10
@@ -102,6 +104,10 @@ class Machine(Protocol):
         """A path's owner and mode."""
 
     @property
+    def folder_problems(self) -> tuple[str, ...]:
+        """What is wrong with the volume roots and caches of the policy."""
+
+    @property
     def capacity(self) -> HostCapacity:
         """All CPUs that jobs could use, and all memory."""
 
@@ -168,6 +174,11 @@ class RealMachine(FileTree):
             return path_access(Path(path))
         except OSError:
             return None
+
+    @property
+    def folder_problems(self) -> tuple[str, ...]:
+        roots, caches = VolumeRoots(self.policy.volumes), SharedCaches(self.policy.caches)
+        return roots.problems() + caches.problems()
 
     @property
     def engine(self) -> Mapping[str, Any] | None:

@@ -81,7 +81,7 @@ def _examined(hardware: Hardware, unreadable: tuple[str, ...]) -> NodeFacts:
     problems = (
         *(hardware.node_problems + older + preflight.problems),
         *hardware.health_effects.sentences,
-        *(problem[:512] for problem in hardware.volumes.problems()),
+        *(problem[:512] for problem in hardware.volumes.problems() + hardware.caches.problems()),
     )
     return replace(
         hardware.facts, problems=problems[:MAX_PROBLEMS], blocks=preflight.blocks[:MAX_PROBLEMS]

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from agents.contract.calls import EnrolRequest, HelloRequest, hello_bytes
-from agents.contract.documents import PROTOCOL
+from agents.contract.protocol import PROTOCOL
 from agents.host.machine_ids import boot_id, machine_id
 
 ID_FILE = "node-id"

@@ -25,6 +25,7 @@ from agents.volumes.sizes import VolumeSizes
 # How old what is known of a root may be, and how long an answer may take.
 LOOK_SECONDS = 30.0
 PATIENCE_SECONDS = 10.0
+ALL_READ = 0o005
 
 Answer = TypeVar("Answer")
 
@@ -67,23 +68,22 @@ class VolumeRoots:
         watch = self._watches.get(volume.root)
         if watch is None:
             raise _failure(volume, f"this node's policy offers no root {volume.root}")
-        root = watch.root
         try:
-            if watch.is_hanging:
-                raise FolderRefused(watch.problem)
-            path = answer_of(lambda: _folder(root, volume))
+            path = watch.folder(volume.subpath, read_only=volume.read_only)
         except FolderRefused as refused:
             raise _failure(volume, str(refused)) from refused
-        self.sizes.use(root.name, root.path, volume.subpath)
+        self.sizes.use(watch.root.name, watch.root.path, volume.subpath)
         return path
 
 
 class RootWatch:
-    """What is known of one root."""
+    """What is known of one root. `for_all_users`: users of no group of it must be able to read it,
+    as projects have users of their own."""
 
-    def __init__(self, root: VolumeRoot) -> None:
+    def __init__(self, root: VolumeRoot, *, for_all_users: bool = False) -> None:
         self.root = root
         self.problem = ""
+        self._for_all_users = for_all_users
         self._space: tuple[int, int] | None = None
         self._asked_at = -LOOK_SECONDS
         self._thread: threading.Thread | None = None
@@ -105,6 +105,28 @@ class RootWatch:
             self._look()
         return self._space
 
+    def folder(self, subpath: str = "", *, read_only: bool) -> str:
+        """The path of a folder below it, opened now. Raises FolderRefused."""
+        if self.is_hanging:
+            raise FolderRefused(f"{self.root.path} does not answer")
+        return answer_of(lambda: self._folder(subpath, read_only=read_only))
+
+    def _folder(self, subpath: str, *, read_only: bool) -> str:
+        opened, path = self._open(subpath)
+        os.close(opened)
+        if read_only:
+            require_one_file_system(path)
+        return path
+
+    def _open(self, subpath: str = "") -> tuple[int, str]:
+        if self.root.mounted:
+            require_mounted(self.root.path)
+        opened, path = open_folder(self.root.path, subpath)
+        if self._for_all_users and os.fstat(opened).st_mode & ALL_READ != ALL_READ:
+            os.close(opened)
+            raise FolderRefused(f"jobs cannot read {path}: chmod o+rx {path}")
+        return opened, path
+
     def _look(self) -> None:
         self._asked_at = time.monotonic()
         self._thread = threading.Thread(target=self._ask, name="volume root", daemon=True)
@@ -112,9 +134,22 @@ class RootWatch:
 
     def _ask(self) -> None:
         try:
-            self._space, self.problem = _space(self.root), ""
+            self._space, self.problem = self._read_space(), ""
         except FolderRefused as refused:
             self._space, self.problem = None, str(refused)
+
+    def _read_space(self) -> tuple[int, int]:
+        """In steps of a hundredth, so that a report does not change with every file."""
+        opened, _ = self._open()
+        try:
+            found = os.fstatvfs(opened)
+        except OSError as error:
+            raise FolderRefused(f"{self.root.path} does not answer: {error.strerror}") from error
+        finally:
+            os.close(opened)
+        total = found.f_blocks * found.f_frsize >> 20
+        step = max(1, total // 100)
+        return (found.f_bavail * found.f_frsize >> 20) // step * step, total
 
 
 def answer_of(ask: Callable[[], Answer], seconds: float = PATIENCE_SECONDS) -> Answer:
@@ -137,32 +172,6 @@ def answer_of(ask: Callable[[], Answer], seconds: float = PATIENCE_SECONDS) -> A
     if isinstance(answers[0], FolderRefused):
         raise answers[0]
     return answers[0]
-
-
-def _folder(root: VolumeRoot, volume: DesiredVolume) -> str:
-    if root.mounted:
-        require_mounted(root.path)
-    opened, path = open_folder(root.path, volume.subpath)
-    os.close(opened)
-    if volume.read_only:
-        require_one_file_system(path)
-    return path
-
-
-def _space(root: VolumeRoot) -> tuple[int, int]:
-    """In steps of a hundredth, so that a report does not change with every file."""
-    if root.mounted:
-        require_mounted(root.path)
-    opened, _ = open_folder(root.path, "")
-    try:
-        found = os.fstatvfs(opened)
-    except OSError as error:
-        raise FolderRefused(f"{root.path} does not answer: {error.strerror}") from error
-    finally:
-        os.close(opened)
-    total = found.f_blocks * found.f_frsize >> 20
-    step = max(1, total // 100)
-    return (found.f_bavail * found.f_frsize >> 20) // step * step, total
 
 
 def _failure(volume: DesiredVolume, why: str) -> RuntimeFailure:

@@ -9,9 +9,9 @@ from typing import Any
 from django.conf import settings
 
 from agents.contract.codec import encode
-from agents.contract.documents import PROTOCOL, check_protocol
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.node_limits import MAX_OBJECTS
+from agents.contract.protocol import PROTOCOL, check_protocol
 from portal.client_address import address_network, scope_address
 
 Scope = MutableMapping[str, Any]

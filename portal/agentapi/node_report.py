@@ -119,6 +119,8 @@ def _facts_columns(observed: ObservedDocument) -> dict[str, Any]:
             "volume_roots": offered_access(facts.volume_roots),
             "volume_space": encode(facts.volume_roots),
         }
+    if facts.caches:
+        seen["caches"] = encode(facts.caches)
     return {
         "facts": seen,
         "topology": encode(observed.topology),

@@ -15,10 +15,10 @@ from agents.contract.documents import (
     DesiredDocument,
     DesiredReplicaState,
     ObservedDocument,
-    check_protocol,
     read_desired,
 )
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.protocol import check_protocol
 from portal.agentapi.enrolment import node_mark_online
 from portal.agentapi.events import events_append
 from portal.agentapi.node_report import report_apply

@@ -2,12 +2,14 @@
 
 import pytest
 
+from agents.admission.shared_caches import SharedCache
 from agents.admission.volume_roots import VolumeRoot
 from agents.contract.documents import RuntimeKind
 from agents.contract.volumes import DesiredVolume
 from agents.runtime.base import RuntimeFailure
 from agents.runtime.grants import no_grant
-from agents.volumes.grants import with_volumes
+from agents.volumes.caches import SharedCaches
+from agents.volumes.grants import with_caches, with_volumes
 from agents.volumes.roots import VolumeRoots
 from tests.contract.replicas import Watch, a_replica, go, whole_log
 
@@ -85,6 +87,42 @@ def test_a_job_of_one_project_finds_nothing_of_the_volume_of_another(docker_node
     # What it left there leads nowhere for the next one either.
     with pytest.raises(RuntimeFailure, match="links are not followed"):
         runtime.prepare(a_replica(volumes=data_of("a/up", read_only=True)), ())
+
+
+READ_CACHE = """
+import os
+found = sorted(os.listdir("/caches")) if os.path.exists("/caches") else ""
+print(os.environ.get("HF_HUB_CACHE"), found)
+if os.path.exists("/caches/models"):
+    print(open("/caches/models/config").read())
+    try:
+        open("/caches/models/config", "a")
+    except OSError as error:
+        print(error.strerror)
+"""
+
+
+def test_jobs_of_its_projects_read_a_shared_cache_and_others_do_not_find_it(docker_node, tmp_path):
+    hub = tmp_path / "hub"
+    hub.mkdir(mode=0o755)
+    (hub / "config").write_text("weights")
+    (hub / "config").chmod(0o666)
+    folder = VolumeRoot("models", str(hub), read_only=True)
+    caches = SharedCaches((SharedCache(folder, "HF_HUB_CACHE", ("vision",)),))
+    runtime = docker_node.runtime(with_caches(no_grant, caches, RuntimeKind.DOCKER))
+    watch = Watch(runtime)
+    said = {}
+    for project in ("vision", "speech"):
+        replica = a_replica(READ_CACHE, project=project)
+        go(runtime, replica)
+        assert watch.ended(replica).exit_code == 0
+        said[project] = whole_log(runtime, replica.id).decode().splitlines()
+    assert said["vision"] == [
+        "/caches/models ['models']",
+        "weights",
+        "Read-only file system",
+    ]
+    assert said["speech"] == ["None "]
 
 
 def test_a_volume_that_vanished_fails_the_start_with_a_sentence_and_makes_no_folder(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from django.utils import timezone
 
 from agents.contract.boards import known_boards
+from agents.contract.caches import OfferedCache
 from agents.contract.documents import (
     FIRST_LAUNCHERS,
     DesiredDocument,
@@ -99,6 +100,7 @@ class HonestNode:
     # What tags mean here; empty on a node that knows no digests.
     digest: str = ""
     fit: NodeFit = NO_FIT
+    caches: tuple[OfferedCache, ...] = ()
 
     def uuid(self, index: int) -> str:
         return f"GPU-{self.row.name}-{index}"
@@ -126,6 +128,7 @@ class HonestNode:
                 cuda_version=self.fit.cuda,
                 driver_version=self.fit.driver,
                 architecture=self.fit.architecture,
+                caches=self.caches,
             ),
             gpus=tuple(
                 ObservedGpu(

@@ -17,6 +17,7 @@ from portal.planning.visible_reasons import visible_projects
 from portal.quotas.limit_requests import last_limit_request
 from portal.submission.replacement import may_replace
 from portal.submission.retries import may_retry
+from portal.volumes.caches import caches_on_nodes
 from portal.web.job.extension import can_extend
 from portal.web.job.idle import idle_warning
 from portal.web.job.log_tab import job_log, log_end
@@ -67,6 +68,7 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
         "may_extend": can_extend(user, job),
         "place": job_place(user, job, placed, is_final=is_final),
         "placed_replicas": placed,
+        "caches": caches_on_nodes((row.node for row in placed if row.node), job.project.slug),
         "events": events,
         "event_count": len(events) if len(events) < MAX_EVENTS else job_events(job).count(),
         "attempts": attempts,

@@ -17,6 +17,7 @@ from portal.errors import Refused
 from portal.idempotency.services import call_digest
 from portal.submission.arrays import request_submit
 from portal.submission.limits import request_limits
+from portal.volumes.caches import caches_of_projects
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.idempotency import job_page_once
 from portal.web.project_choice import chosen_project
@@ -198,6 +199,7 @@ def _page(
         "is_open": not ADVANCED_FIELDS.isdisjoint(form.errors),
         "advanced": advanced_inputs(form, limits),
         "volume_inputs": volume_inputs(projects, form.values["volumes"]),
+        "caches": caches_of_projects([project.slug for project in projects]),
         "time_choices": time_choices(form.values["time_limit"], limits),
         "isolations": choice_labels(BY_NAME["device.isolation"]),
         "time_limit_default": write_seconds(limits.default_time_limit_seconds),

@@ -29,8 +29,8 @@ from agents.contract.calls import (
     hello_bytes,
 )
 from agents.contract.codec import encode
-from agents.contract.documents import PROTOCOL
 from agents.contract.log_batch import MAX_LOG_BATCH_CHUNKS, NewLogBytes, pack_logs
+from agents.contract.protocol import PROTOCOL
 from agents.portal.sync import MAX_CALLS, SHIP_SECONDS, retry_pauses
 from tests.benchmarks.control_plane.node_document import NodeDocument
 from tests.benchmarks.control_plane.replicas import Replicas, ReplicaTimes

@@ -1,5 +1,6 @@
 """Whole documents with every field set, for tests of the wire."""
 
+from agents.contract.caches import OfferedCache
 from agents.contract.documents import (
     DesiredDocument,
     DesiredGpu,
@@ -93,6 +94,7 @@ def an_observed(**fields):
             volume_roots=(
                 OfferedRoot("datasets", True, 10, 20, (VolumeSize("a", 1, 2, True, 3),)),
             ),
+            caches=(OfferedCache("models", "HF_HUB_CACHE", ("vision",)),),
         ),
         "gpus": (ObservedGpu(GPU, 0, "NVIDIA H200", "H200-141GB", 143_771, GpuMode.MIG),),
         "slices": (ObservedSlice(**PLACE, uuid="MIG-1"),),

@@ -7,7 +7,6 @@ import pytest
 from agents.contract.calls import AgentEvent, SyncRequest
 from agents.contract.codec import decode, encode
 from agents.contract.documents import (
-    PROTOCOL,
     DesiredDocument,
     ObservedDocument,
     digest,
@@ -15,6 +14,7 @@ from agents.contract.documents import (
     read_observed,
 )
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.protocol import PROTOCOL
 from tests.unit.agents.documents import a_desired, a_replica, an_observed
 
 

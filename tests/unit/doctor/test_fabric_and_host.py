@@ -3,7 +3,10 @@
 import pytest
 
 from agents.admission.policy import NodePolicy
-from agents.doctor.machine import DiskUsage, ProbeCommand
+from agents.admission.shared_caches import SharedCache
+from agents.admission.volume_roots import VolumeRoot
+from agents.contract.documents import RuntimeKind
+from agents.doctor.machine import DiskUsage, ProbeCommand, RealMachine
 from agents.host.private_files import Access
 from tests.unit.doctor.machines import (
     CLOSED_MODULE,
@@ -180,3 +183,22 @@ def test_an_agents_folder_that_others_can_only_pass_through_is_well(tmp_path, mo
     machine = a_machine(tmp_path)
     machine.accesses[machine.home] = Access(0, mode)
     assert verdict(machine, "host.agent_folder") == "ok"
+
+
+def test_a_cache_that_jobs_cannot_read_is_a_warning_with_the_remedy(tmp_path):
+    hub = tmp_path / "hub"
+    hub.mkdir(mode=0o700)
+    folder = VolumeRoot("models", str(hub), read_only=True)
+    caches = (SharedCache(folder, "HF_HUB_CACHE", ("vision",)),)
+    real = RealMachine(
+        *(tmp_path, RuntimeKind.DOCKER, None),
+        simulated=False,
+        policy=NodePolicy(volumes=(VolumeRoot("data", "/nowhere"),), caches=caches),
+    )
+    machine = a_machine(tmp_path)
+    assert verdict(machine, "host.shared_folders") == "ok"
+    machine.folder_problems = real.folder_problems
+    found = finding(machine, "host.shared_folders")
+    assert found.verdict == "warn"
+    assert f"jobs cannot read {hub}: chmod o+rx {hub}" in found.why
+    assert "there is no folder /nowhere" in found.why
