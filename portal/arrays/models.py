@@ -1,6 +1,5 @@
 """Arrays of jobs: the request that all members were made of. A member is an ordinary job."""
 
-import re
 from typing import Self
 
 from django.conf import settings
@@ -8,9 +7,6 @@ from django.db import models
 
 from portal.accounts.models import Membership, Project, User
 from portal.database.locks import LockingQuerySet
-
-# 18 digits fit every database's bigint.
-ARRAY_LABEL = re.compile(r"[Aa]-0*([1-9][0-9]{0,17})")
 
 
 class JobArrayQuerySet(LockingQuerySet["JobArray"]):

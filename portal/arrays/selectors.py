@@ -7,12 +7,13 @@ from typing import Any
 from django.db.models import Count, Q
 
 from portal.accounts.models import User
-from portal.arrays.models import ARRAY_LABEL, JobArray
+from portal.arrays.models import JobArray
 from portal.database.kept_queries import KeptSelect, ListOf
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.jobs.querysets import JobQuerySet, values_of
+from portal.jobs.selectors import ARRAY_LABEL
 from scheduler.core.model.states import JOB_ALLOCATED, JOB_FAILED, JOB_FINAL, JOB_WAITING, JobStatus
 from scheduler.core.request import parse_stored_request
 from scheduler.core.request.arrays import array_members

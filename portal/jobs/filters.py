@@ -25,7 +25,7 @@ from portal.jobs.failure_causes import FailureCause
 from portal.jobs.metric_conditions import MetricConditionsField, parse_conditions
 from portal.jobs.models import Job, Replica
 from portal.jobs.querysets import JobQuerySet
-from portal.jobs.selectors import LABEL
+from portal.jobs.selectors import ARRAY_LABEL, LABEL
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.states import JobStatus
 
@@ -44,7 +44,6 @@ NOT_A_TIME = {
 }
 YEARS = range(1970, 2200)
 NUMBER = re.compile(r"[Jj]-[0-9]+")
-ARRAY = re.compile(r"[Aa]-0*([1-9][0-9]{0,17})")
 # Filters in which the members of an array differ.
 OF_MEMBERS = ("status", "reason", "cause", "node", "metric")
 
@@ -197,7 +196,7 @@ class JobFilters(df.FilterSet):
         return rows.filter(named)
 
     def by_array(self, rows: QuerySet[Job], _name: str, text: str) -> QuerySet[Job]:
-        match = ARRAY.fullmatch(text)
+        match = ARRAY_LABEL.fullmatch(text)
         key = int(match[1]) if match else 0
         return rows.filter(array=key, array_index__isnull=False)
 

@@ -15,10 +15,11 @@ from portal.accounts.models import User
 from portal.accounts.selectors import is_project_admin
 from portal.audit.codes import AuditAction, EventCode
 from portal.audit.services import audit_record
-from portal.audit.transitions import advance, event_record
+from portal.audit.transitions import Transitions, advance, event_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job, StopReason
+from portal.jobs.querysets import JobQuerySet
 from portal.jobs.selectors import job_not_waiting, may_cancel
 from portal.live.bell import ring, ring_plan
 from portal.text import single_line
@@ -96,8 +97,6 @@ def jobs_release_for_node(*, node_name: str) -> None:
 def job_approve(*, job: Job, actor: User, comment: str = "") -> Job:
     """Queue a job that awaits approval. Raises Refused(forbidden, not_awaiting)."""
     comment = single_line(comment)
-    approved = Message("approved by %(user)s", user=actor.username)
-    commented = Message("%(where)s: %(why)s", where=approved, why=comment)
     with transaction.atomic():
         job = _awaiting(job, actor)
         advance(
@@ -105,10 +104,10 @@ def job_approve(*, job: Job, actor: User, comment: str = "") -> Job:
             JobStatus.QUEUED,
             actor=actor.username,
             code=EventCode.APPROVED,
-            message=commented if comment else approved,
+            message=_approved(actor, comment),
             queued_at=timezone.now(),
         )
-        after = _approval_reason(job) | ({"because": comment} if comment else {})
+        after = approval_reason(job) | ({"because": comment} if comment else {})
         Job.objects.filter(pk=job.pk).update(reason=None)
         _record(job, AuditAction.JOB_APPROVE, NO_MESSAGE, actor, **after)
     return job
@@ -116,11 +115,7 @@ def job_approve(*, job: Job, actor: User, comment: str = "") -> Job:
 
 def job_refuse(*, job: Job, actor: User, reason: str) -> Job:
     """End a job that awaits approval. Raises Refused(forbidden, reason_missing, not_awaiting)."""
-    reason = single_line(reason)
-    if not reason:
-        raise Refused(
-            ErrorCode.REASON_MISSING, "Give a reason: the job's owner will read it", "because"
-        )
+    reason = _reason_to_refuse(reason)
     with transaction.atomic():
         job = _awaiting(job, actor)
         advance(
@@ -128,16 +123,83 @@ def job_refuse(*, job: Job, actor: User, reason: str) -> Job:
             JobStatus.CANCELLED,
             actor=actor.username,
             code=EventCode.REFUSED,
-            message=Message(
-                "refused by %(user)s: %(because)s", user=actor.username, because=reason
-            ),
+            message=_refused(actor, reason),
             stop_reason=StopReason.REFUSED,
             finished_at=timezone.now(),
         )
-        after = _approval_reason(job) | {"because": reason}
+        after = approval_reason(job) | {"because": reason}
         Job.objects.filter(pk=job.pk).update(reason=None)
         _record(job, AuditAction.JOB_REFUSE, NO_MESSAGE, actor, **after)
     return job
+
+
+def jobs_approve(*, jobs: JobQuerySet[Job], actor: User, comment: str = "") -> list[Job]:
+    """Queue those of these that await approval, in one transaction and a fixed number of
+    statements. They are of one project, and the caller writes the audit line.
+
+    Raises Refused(forbidden, not_awaiting).
+    """
+    with transaction.atomic():
+        return _decide(
+            *(jobs, actor, JobStatus.QUEUED, EventCode.APPROVED),
+            _approved(actor, single_line(comment)),
+            queued_at=timezone.now(),
+        )
+
+
+def jobs_refuse(*, jobs: JobQuerySet[Job], actor: User, reason: str) -> list[Job]:
+    """End those of these that await approval, as `jobs_approve` queues them.
+
+    Raises Refused(forbidden, reason_missing, not_awaiting).
+    """
+    reason = _reason_to_refuse(reason)
+    with transaction.atomic():
+        return _decide(
+            *(jobs, actor, JobStatus.CANCELLED, EventCode.REFUSED, _refused(actor, reason)),
+            stop_reason=StopReason.REFUSED,
+            finished_at=timezone.now(),
+        )
+
+
+def _decide(
+    jobs: JobQuerySet[Job],
+    actor: User,
+    status: JobStatus,
+    code: EventCode,
+    message: Message,
+    **columns: Any,
+) -> list[Job]:
+    rows = list(jobs.filter(status=JobStatus.AWAITING_APPROVAL).lock_rows())
+    if not rows:
+        raise Refused(ErrorCode.NOT_AWAITING, "None of these jobs awaits approval")
+    _require_approver(actor, rows[0])
+    transitions, by = Transitions(), actor.username
+    for job in rows:
+        transitions.advance(job, status, actor=by, code=code, message=message, **columns)
+        ring(f"job:{job.pk}")
+    transitions.write()
+    Job.objects.filter(pk__in=[job.pk for job in rows]).update(reason=None)
+    ring_plan()
+    return rows
+
+
+def _approved(actor: User, comment: str) -> Message:
+    approved = Message("approved by %(user)s", user=actor.username)
+    return Message("%(where)s: %(why)s", where=approved, why=comment) if comment else approved
+
+
+def _refused(actor: User, reason: str) -> Message:
+    return Message("refused by %(user)s: %(because)s", user=actor.username, because=reason)
+
+
+def _reason_to_refuse(text: str) -> str:
+    """Raises Refused(reason_missing)."""
+    reason = single_line(text)
+    if not reason:
+        raise Refused(
+            ErrorCode.REASON_MISSING, "Give a reason: the job's owner will read it", "because"
+        )
+    return reason
 
 
 def _waiting(job: Job) -> Job:
@@ -147,10 +209,14 @@ def _waiting(job: Job) -> Job:
     return row
 
 
-def _awaiting(job: Job, actor: User) -> Job:
+def _require_approver(actor: User, job: Job) -> None:
     if not is_project_admin(actor, job.project_id):
         sentence = Message("Only a project or platform admin can decide on approvals")
         raise Refused(ErrorCode.FORBIDDEN, sentence)
+
+
+def _awaiting(job: Job, actor: User) -> Job:
+    _require_approver(actor, job)
     (row,) = Job.objects.filter(pk=job.pk).lock_rows()
     if row.status != JobStatus.AWAITING_APPROVAL:
         sentence = Message(
@@ -162,7 +228,7 @@ def _awaiting(job: Job, actor: User) -> Job:
     return row
 
 
-def _approval_reason(job: Job) -> dict[str, str]:
+def approval_reason(job: Job) -> dict[str, str]:
     """For the audit line: the job's reason is cleared with the decision."""
     return {"approval": job.reason["sentence"]} if job.reason else {}
 

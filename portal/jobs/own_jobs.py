@@ -7,7 +7,19 @@ own_jobs(user, project="vision")      the same of one project
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Count, F, OuterRef, Q, Subquery
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    Count,
+    F,
+    Max,
+    Min,
+    OrderBy,
+    OuterRef,
+    Q,
+    Subquery,
+    When,
+)
 
 from portal.accounts.models import User
 from portal.jobs.models import Attempt, Job
@@ -30,6 +42,9 @@ class OwnCounts:
 
 @dataclass(frozen=True, slots=True)
 class OwnJobs:
+    """In each list an array is one job, its first member there; `member_count` says how many it
+    stands for, and is 0 of a job of no array."""
+
     counts: OwnCounts
     running: list[Job]
     """Those that end first."""
@@ -45,18 +60,43 @@ def own_jobs(user: User, *, project: str = "", ended_since: datetime, size: int)
     if project:
         rows = rows.filter(project__slug=project)
     counts = _counts(rows, ended_since)
-    listed = rows.select_related("project", "owner")
-    by_end = (F("deadline_at").asc(nulls_last=True), "-id")
-    by_position = (F("position").asc(nulls_last=True), "id")
+    by_end = F("deadline_at").asc(nulls_last=True)
+    by_position = F("position").asc(nulls_last=True)
     attempts = Attempt.objects.filter(job=OuterRef("pk")).order_by("-number")
-    ended = listed.final().filter(finished_at__gte=ended_since)
-    ended = ended.annotate(failure=Subquery(attempts.values("first_failure")[:1]))
+    ended = rows.final().filter(finished_at__gte=ended_since)
+    failure = Subquery(attempts.values("first_failure")[:1])
     return OwnJobs(
         counts,
-        list(listed.allocated().order_by(*by_end)[:size]) if counts.running else [],
-        list(listed.waiting().order_by(*by_position)[:size]) if counts.waiting else [],
-        list(ended.order_by("-finished_at", "-id")[:size]) if counts.ended else [],
+        list(_listed(rows.allocated(), by_end, "-id", size)) if counts.running else [],
+        list(_listed(rows.waiting(), by_position, "id", size)) if counts.waiting else [],
+        list(_listed(ended, F("finished_at").desc(), "-id", size).annotate(failure=failure))
+        if counts.ended
+        else [],
     )
+
+
+def _listed(rows: JobQuerySet[Job], order: OrderBy, then: str, size: int) -> JobQuerySet[Job]:
+    """The first in this order, of each array one."""
+    column = order.expression.name
+    edge = Max(column) if order.descending else Min(column)
+    firsts = rows.order_by().values(alike=_ALIKE).annotate(first=Min("id"), edge=edge)
+    edges = OrderBy(F("edge"), descending=order.descending, nulls_last=order.nulls_last)
+    then_first = then.replace("id", "first")
+    keys = firsts.order_by(edges, then_first).values("first")[:size]
+    members = rows.filter(array=OuterRef("array"), array_index__isnull=False).order_by()
+    count = Subquery(members.values("array").annotate(n=Count("pk")).values("n"))
+    is_member = When(array_index__isnull=False, then=count)
+    listed = Job.objects.filter(pk__in=keys).select_related("project", "owner")
+    counted: JobQuerySet[Job] = listed.annotate(member_count=Case(is_member, default=0))
+    return counted.order_by(order, then)
+
+
+# Equal for the members of an array; of any other job, a number of its own.
+_ALIKE = Case(
+    When(array_index__isnull=False, then=F("array_id")),
+    default=-F("id"),
+    output_field=BigIntegerField(),
+)
 
 
 def _counts(rows: JobQuerySet[Job], ended_since: datetime) -> OwnCounts:

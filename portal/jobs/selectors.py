@@ -14,6 +14,7 @@ from scheduler.core.request.program import HIDDEN_VALUE
 
 # 18 digits fit every database's bigint.
 LABEL = re.compile(r"(?:[Jj]-)?([0-9]{1,18})")
+ARRAY_LABEL = re.compile(r"[Aa]-0*([1-9][0-9]{0,17})")
 
 
 def jobs_visible_to(user: User) -> JobQuerySet[Job]:

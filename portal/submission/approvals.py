@@ -2,25 +2,27 @@
 
 approval_requests(jobs)      ─▶ what each job would use, and every limit it counts against
 starts_if_approved(jobs)     ─▶ one planning pass with all of them in the queue; changes nothing
-approvals_decide(refs, …)    ─▶ job_approve or job_refuse for each, with its own audit line
+approvals_decide(refs, …)    ─▶ each job or array approved or refused, with its own audit line
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Count, Min, Q, QuerySet
 from django.utils import timezone
 
 from agents.contract.message import Message
 from portal.accounts.models import Membership, Role, User
 from portal.allocations.budgets import current_budgets
+from portal.arrays.selectors import array_visible
+from portal.arrays.services import array_approve, array_refuse
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.inventory.boards import cluster_boards
 from portal.jobs.holds import job_approve, job_refuse
 from portal.jobs.models import Job
-from portal.jobs.selectors import job_visible, jobs_visible_to
+from portal.jobs.selectors import ARRAY_LABEL, job_visible, jobs_visible_to
 from portal.planning.estimates import estimate_as_dict
 from portal.planning.requests import waiting_jobs_from_rows
 from portal.planning.snapshot import quota_views
@@ -40,14 +42,26 @@ MAX_DECISIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """A job that awaits approval."""
+    """A job that awaits approval, or the members of an array that do."""
 
     job: Job
+    """Of an array, the first of them."""
     units: int
-    """What the whole gang would have at once."""
+    """What the whole gang would have at once; of an array, as many members as may run at once."""
     unit_seconds: int
     """What it may use at most."""
     limits: tuple[LimitEffect, ...]
+    members: int = 0
+    """How many members of the array await approval; 0 of a job of no array."""
+    at_once: int = 1
+    """How many of them may run at once."""
+    member_units: int = 0
+    """What each of them would have."""
+
+    @property
+    def label(self) -> str:
+        """What is decided on: J-12 or A-5."""
+        return f"A-{self.job.array_id}" if self.members else self.job.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +82,17 @@ def jobs_to_approve(user: User) -> QuerySet[Job]:
     return rows.order_by("id")
 
 
+def approval_rows(jobs: QuerySet[Job]) -> tuple[QuerySet[Job], dict[int, int]]:
+    """Of these jobs one row for each array, its first member; and by its key, how many of them are
+    members. One query, and one that the rows take."""
+    members = jobs.filter(array_index__isnull=False).order_by()
+    firsts, counts = [], {}
+    for array, first, count in members.values_list("array").annotate(Min("pk"), Count("pk")):
+        firsts.append(first)
+        counts[array] = count
+    return jobs.filter(Q(array_index__isnull=True) | Q(pk__in=firsts)), counts
+
+
 def may_decide_approvals(user: User) -> bool:
     """Whether the user decides on approvals of any project."""
     if user.is_platform_admin:
@@ -75,15 +100,24 @@ def may_decide_approvals(user: User) -> bool:
     return Membership.objects.filter(user=user, role=Role.ADMIN).exists()
 
 
-def approval_requests(jobs: Sequence[Job]) -> list[ApprovalRequest]:
-    """The limits that each job would count against. A fixed number of queries."""
+def approval_requests(
+    jobs: Sequence[Job], members: Mapping[int, int] | None = None
+) -> list[ApprovalRequest]:
+    """The limits that each job would count against. A fixed number of queries.
+
+    `members`: by the key of each array for which one of the jobs stands, how many it stands for.
+    """
     if not jobs:
         return []
+    members = members or {}
     boards, quotas, budgets = cluster_boards(), quota_views(), current_budgets(timezone.now())
     found = []
     for job in jobs:
-        units, _ = cheapest(parse_stored_request(job.request), boards)
-        seconds = job.time_limit_seconds
+        own_units, _ = cheapest(parse_stored_request(job.request), boards)
+        count = members.get(job.array_id or 0, 0)
+        at_once = min(count, job.array_cap or count) or 1
+        units = own_units * at_once
+        seconds = job.time_limit_seconds * -(-(count or 1) // at_once)
         limits = limit_effects(
             quotas,
             budgets,
@@ -92,7 +126,8 @@ def approval_requests(jobs: Sequence[Job]) -> list[ApprovalRequest]:
             units=units,
             seconds=seconds,
         )
-        found.append(ApprovalRequest(job, units, units * seconds, limits))
+        unit_seconds = own_units * job.time_limit_seconds * (count or 1)
+        found.append(ApprovalRequest(job, units, unit_seconds, limits, count, at_once, own_units))
     return found
 
 
@@ -122,8 +157,8 @@ def _start(reason: Reason | None, estimate: PassEstimate | None) -> StartIfAppro
 def approvals_decide(
     *, refs: Iterable[str], actor: User, approve: bool, reason: str
 ) -> list[tuple[str, Refused | None]]:
-    """Approve or refuse each job: its label, and the refusal if it could not be decided. A failure
-    does not stop the others.
+    """Approve or refuse each job, and of each array all members that await it: its label, and the
+    refusal if it could not be decided. A failure does not stop the others.
 
     Raises Refused(reason_missing, none_chosen, too_many).
     """
@@ -142,6 +177,13 @@ def approvals_decide(
 
 def _decide(ref: str, actor: User, approve: bool, reason: str) -> Refused | None:
     try:
+        if ARRAY_LABEL.fullmatch(ref):
+            array = array_visible(actor, ref)
+            if approve:
+                array_approve(array=array, actor=actor, comment=reason)
+            else:
+                array_refuse(array=array, actor=actor, reason=reason)
+            return None
         job = job_visible(actor, ref)
         if approve:
             job_approve(job=job, actor=actor, comment=reason)

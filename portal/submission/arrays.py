@@ -68,9 +68,12 @@ def array_retry(*, array: JobArray, actor: User, limits: RequestLimits) -> list[
         sentence = Message("Only its owner or a project admin may retry an array")
         raise Refused(ErrorCode.FORBIDDEN, sentence)
     with transaction.atomic():
-        JobArray.objects.filter(pk=array.pk).lock_rows()
+        # Locked, so that of two retries at once the second finds them without an index.
         members = members_of(array).filter(status__in=values_of(JOB_UNSUCCESSFUL))
-        old = list(members.select_related("project", "owner"))
+        old = sorted(
+            members.select_related("project", "owner").lock_rows(),
+            key=lambda job: job.array_index or 0,
+        )
         if not old:
             sentence = Message(
                 "No member of %(array)s has failed or was cancelled", array=array.label

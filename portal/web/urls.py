@@ -8,6 +8,7 @@ from portal.web.account import notices, sessions, tokens
 from portal.web.account import views as account_views
 from portal.web.account.welcome import Welcome
 from portal.web.array import views as array_views
+from portal.web.array.stream import array_stream
 from portal.web.cluster import views as cluster_views
 from portal.web.cluster.stream import cluster_stream
 from portal.web.comparison import views as comparison_views
@@ -93,6 +94,7 @@ urlpatterns = [
     path("request/stream", request_stream, name="request_stream"),
     path("request/templates", request_views.template_search, name="template_search"),
     path("arrays/<str:array>/", array_views.array_page, name="array"),
+    path("arrays/<str:array>/stream", array_stream, name="array_stream"),
     path("arrays/<str:array>/cancel", array_views.cancel, name="array_cancel"),
     path("arrays/<str:array>/retry", array_views.retry, name="array_retry"),
     path("jobs/", jobs_views.jobs, name="jobs"),

@@ -19,6 +19,7 @@ from agents.contract.boards import known_boards
 from agents.contract.message import Message
 from portal.allocations.models import Allocation
 from portal.allocations.services import attempt_allocations_mark_releasing, gang_reserve
+from portal.arrays.room import CapRoom
 from portal.audit.codes import EventCode
 from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import Attempt, DesiredState, Job, Replica
@@ -137,6 +138,8 @@ class RemoteSite:
         waiting, now = waiting_job_from_row(job), timezone.now()
         option = self._option(waiting)
         if option is None or waiting.after or waiting.begin_at > now.timestamp():
+            return False
+        if CapRoom([job]).is_full(job):
             return False
         gang_reserve(
             job=job,

@@ -33,6 +33,7 @@ def options(words: list[str] | None = None) -> argparse.Namespace:
     add("--size", default="10000x1000", metavar="JOBSxNODES", help="of a database seeded anew")
     add("--runs", type=int, default=20, help="how often each is asked")
     add("--seconds", type=float, default=20, help="the most spent on one, after three times")
+    add("--arrays", type=int, default=3, metavar="N", help="how many arrays of 1,000 are submitted")
     add("--profile", type=int, default=0, metavar="N", help="the N costliest functions of each too")
     add("--keep", type=Path, metavar="DIR", help="keep the seeded server's files in DIR, or use it")
     add("--database", default="", metavar="URL", help="ask this PostgreSQL, seeded already")

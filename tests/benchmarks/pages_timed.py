@@ -28,6 +28,8 @@ from django.utils import timezone  # noqa: E402
 from portal.demo.scale import ClusterSize, seed_scale  # noqa: E402
 from portal.inventory.models import Gpu, Node  # noqa: E402
 from portal.jobs.models import Job  # noqa: E402
+from scheduler.core.model.states import JobStatus  # noqa: E402
+from tests.benchmarks.arrays_timed import array_figures  # noqa: E402
 from tests.benchmarks.counts_publisher import Publisher  # noqa: E402
 from tests.benchmarks.latency import machine  # noqa: E402
 from tests.benchmarks.pages import options  # noqa: E402
@@ -130,6 +132,10 @@ def main() -> int:
         "pages": found,
         "over": sorted(name for name, told in found.items() if not told["kept"]),
     }
+    if asked.arrays:
+        like = Job.objects.filter(owner__username="alice", array=None, replica_count=1)
+        running = like.filter(status=JobStatus.RUNNING).latest("pk")
+        result["array"] = array_figures(client_of("alice"), running, asked.arrays)
     if asked.profile:
         result["profiles"] = {page.name: _costliest(page, asked.profile) for page in pages}
     print(json.dumps(result, indent=1))

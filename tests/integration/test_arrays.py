@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from django.db import connection
+from django.http import QueryDict
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -21,6 +22,7 @@ from portal.planning.requests import waiting_jobs_from_queryset
 from portal.submission.arrays import array_retry, request_submit
 from portal.submission.dry_run import dry_run
 from portal.submission.retries import job_retry
+from portal.web.array.stream import live_array
 from scheduler.core.request import InvalidRequest, parse_request
 from tests.support.rows import LIMITS, a_job, a_node, a_project, a_request, a_user
 
@@ -225,6 +227,19 @@ def test_the_pages_of_an_array(alice, vision):
     stranger = Client()
     stranger.force_login(a_user("eve"))
     assert stranger.get(f"/arrays/{array.label}/").status_code == 404
+
+
+def test_the_page_of_an_array_follows_its_members(alice, vision):
+    array = an_array(alice, vision)
+    parts = live_array(alice, array.label, QueryDict())
+    assert "4 waiting" in parts.html and "queue" in parts.bells
+    assert {f"job:{job.pk}" for job in members_of(array)} < set(parts.bells)
+    for job in members_of(array):
+        end(job, "succeeded")
+    parts = live_array(alice, array.label, QueryDict("state=waiting"))
+    assert "4 of 4 have ended" in parts.html and "No member is in this state" in parts.html
+    assert parts.bells == ()
+    assert live_array(a_user("eve"), array.label, QueryDict()).html == ""
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from django.test.utils import CaptureQueriesContext
 
 from portal.accounts.models import Membership, Role
 from portal.accounts.services import project_share_set
+from portal.arrays.selectors import members_of
 from portal.audit.models import AuditEntry, Event
 from portal.jobs.models import Job
 from portal.quotas.budgets import budget_add
@@ -16,8 +17,11 @@ from portal.submission.approvals import (
     jobs_to_approve,
     starts_if_approved,
 )
+from portal.submission.arrays import request_submit
+from portal.web.wording.labels import NBSP
 from scheduler.core.model.states import JobStatus
-from tests.support.rows import a_job, a_node, a_project, a_user
+from scheduler.core.request import parse_request
+from tests.support.rows import LIMITS, a_job, a_node, a_project, a_request, a_user
 from tests.support.times import ago, ahead
 
 pytestmark = pytest.mark.django_db
@@ -144,6 +148,52 @@ def test_one_that_was_decided_meanwhile_does_not_keep_the_others(alice, vision, 
     assert decided[two.label] is None
     assert decided[one.label].code == "not_awaiting"
     assert decided["J-999"].status == 404
+
+
+def an_array(alice, vision, array="0-9%4"):
+    device = {"gpus": 1}
+    body = a_request(vision, array=array, command=["echo", "{index}"], device=device)
+    return request_submit(user=alice, request=parse_request(body, LIMITS)).array
+
+
+def test_an_array_is_one_row_and_approved_as_a_whole(alice, vision, ada):
+    a_node(gpus=8)
+    single, array = a_job(alice, vision), an_array(alice, vision)
+    page = as_(ada).get("/approvals/").content.decode().replace(NBSP, " ")
+    assert "11 jobs wait for your approval" in page and "10 members" in page
+    assert "each 1 GPU for 1 h at most, 4 at once" in page and "10 GPU-hours" in page
+    assert page.count('name="job"') == 2 and f"approve:{array.label}" in page
+    one = as_(ada).get(f"/approvals/{array.label}/").content.decode().replace(NBSP, " ")
+    assert "each 1 GPU for 1 h at most, 4 at once" in one and f"approve:{array.label}" in one
+    refs = [array.label, single.label]
+    with CaptureQueriesContext(connection) as few:
+        decided = approvals_decide(refs=refs, actor=ada, approve=True, reason="go ahead")
+    assert decided == [(array.label, None), (single.label, None)]
+    assert set(members_of(array).values_list("status", "reason")) == {("queued", None)}
+    line = AuditEntry.objects.get(noun="array")
+    assert (line.noun_id, line.after["members"]) == (array.label, 10)
+    assert line.after["because"] == "go ahead"
+    assert Event.objects.filter(code="approved").count() == 11
+    ((_, again),) = approvals_decide(refs=[array.label], actor=ada, approve=True, reason="")
+    assert again.code == "not_awaiting"
+    larger = an_array(alice, vision, "0-99%4")
+    with CaptureQueriesContext(connection) as many:
+        approvals_decide(refs=[larger.label], actor=ada, approve=False, reason="not now")
+    assert len(many) <= len(few)
+    ends = set(members_of(larger).values_list("status", "stop_reason"))
+    assert ends == {("cancelled", "refused")}
+
+
+def test_nobody_decides_on_an_array_of_another_project(alice, vision, ada):
+    a_node()
+    array = an_array(alice, vision)
+    eve = a_user("eve")
+    a_project("speech", eve)
+    Membership.objects.filter(user=eve).update(role=Role.ADMIN)
+    for user, code in ((eve, "not_found"), (alice, "forbidden")):
+        ((_, refused),) = approvals_decide(refs=[array.label], actor=user, approve=True, reason="")
+        assert refused.code == code
+    assert as_(eve).get(f"/approvals/{array.label}/").status_code == 404
 
 
 def test_an_admin_of_another_project_sees_and_decides_nothing_here(alice, vision, ada):

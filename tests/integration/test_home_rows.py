@@ -13,10 +13,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from portal.allocations.models import Allocation, AllocationSample
+from portal.arrays.selectors import members_of
 from portal.jobs.models import Job
+from portal.submission.arrays import request_submit
 from portal.web.home.stream import live_home
 from portal.web.wording.labels import NBSP
-from tests.support.rows import a_job, a_node, a_project, a_user, settle
+from scheduler.core.request import parse_request
+from tests.support.rows import LIMITS, a_job, a_node, a_project, a_request, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MIB = 1024
@@ -67,6 +70,28 @@ def sampled(job: Job, minutes_ago: int, **values) -> None:
     AllocationSample.objects.bulk_create(
         [AllocationSample(allocation=row, minute=minute, **values) for row in rows]
     )
+
+
+def test_an_array_is_one_row_in_each_list(page, olga, vision):
+    body = a_request(vision, name="sweep", array="0-8%2", command=["echo", "{index}"])
+    array = request_submit(user=olga, request=parse_request(body, LIMITS)).array
+    keys = list(members_of(array).values_list("pk", flat=True))
+    jobs_with("queued", 2, olga, vision)
+    now = timezone.now()
+    Job.objects.filter(pk__in=keys[:3]).update(status="succeeded", finished_at=now)
+    Job.objects.filter(pk__in=keys[3:5]).update(status="running", started_at=now)
+    page()
+    with CaptureQueriesContext(connection) as queries:
+        text = page()
+    assert len(queries) < 20
+    assert "<h1>2 jobs running, 6 waiting</h1>" in text and "more</a>" not in text
+    for name, rows in (("running", 1), ("waiting", 3), ("ended", 1)):
+        shown = part(text, name)
+        assert shown.count(f'href="/arrays/{array.label}/"') == 1, name
+        assert len(re.findall(r"<article|<tr><th scope=\"row\"", shown)) == rows, name
+    assert "3 of 9 have ended" in part(text, "running")
+    assert "4 members" in part(text, "waiting")
+    assert "2 running, 4 waiting, 3 succeeded" in part(text, "ended")
 
 
 def test_the_title_counts_every_job_and_each_list_says_how_many_it_leaves_out(page, olga, vision):

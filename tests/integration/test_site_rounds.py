@@ -11,6 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents.contract.message import Message
+from portal.arrays.models import JobArray
 from portal.audit.transitions import advance
 from portal.inventory.models import Node
 from portal.jobs.lifecycle import job_stop
@@ -84,6 +85,17 @@ def test_a_cluster_takes_only_what_it_offers(cluster, olga, team, fields):
     job = a_gang(olga, team, **fields)
     assert not cluster.begin(job)
     assert (status_of(job), used_units()) == (JobStatus.QUEUED, 0)
+
+
+def test_a_cluster_takes_no_member_beyond_the_cap_of_its_array(cluster, olga, team):
+    fields = {"project": team, "owner": olga, "name": "two", "request": {}, "size": 2}
+    array = JobArray.objects.create(max_running=1, **fields)
+    first, second = a_gang(olga, team), a_gang(olga, team)
+    for index, job in enumerate((first, second)):
+        Job.objects.filter(pk=job.pk).update(array=array, array_index=index, array_cap=1)
+    assert cluster.begin(first)
+    assert not cluster.begin(second)
+    assert status_of(second) == JobStatus.QUEUED
 
 
 def test_a_job_that_ended_by_itself_before_it_made_way_has_succeeded(cluster, olga, team):

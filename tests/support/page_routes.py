@@ -36,6 +36,7 @@ STREAMS: dict[str, tuple[int, int, int, int, int, int]] = {
     "web:jobs_csv": (200, 200, 200, 200, 200, 302),
     "web:home_stream": (200, 200, 200, 200, 200, 401),
     "web:jobs_stream": (200, 200, 200, 200, 200, 401),
+    "web:array_stream": (200, 200, 200, 200, 200, 401),
     "web:raw_log": (200, 200, 404, 200, 200, 302),
     "web:tree_archive": (200, 200, 404, 200, 200, 302),
     # Without a path.

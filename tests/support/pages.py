@@ -155,6 +155,7 @@ EXCUSED: dict[str, str] = {
     "web:tree_archive": FILE,
     "web:job_stream": STREAM,
     "web:jobs_stream": STREAM,
+    "web:array_stream": STREAM,
     "web:home_stream": STREAM,
     "web:queue_stream": STREAM,
     "web:cluster_stream": STREAM,

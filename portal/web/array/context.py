@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from django.core.paginator import Page, Paginator
 from django.db.models import F, OuterRef, QuerySet, Subquery
 from django.http import QueryDict
+from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
@@ -79,6 +80,7 @@ def array_context(user: User, array: JobArray, query: QueryDict) -> dict[str, An
         "metrics": [(name, *_orders(name, state), _order_of(name, by)) for name in names],
         "page": page,
         "rows": _rows(array, page, names),
+        "stream": f"{reverse('web:array_stream', args=[array.label])}?{query.urlencode()}",
         "query": urlencode([(k, v) for k, v in (("state", state), ("by", by)) if v]),
         "may_cancel": may_change and not counts.is_over,
         "may_retry": may_change and bool(counts.failed or counts.cancelled),

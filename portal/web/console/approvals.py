@@ -12,6 +12,7 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods
 
 from portal.errors import Refused
+from portal.jobs.selectors import ARRAY_LABEL, LABEL
 from portal.planning.partition_preview import (
     GpuChange,
     PartitionAction,
@@ -23,6 +24,7 @@ from portal.submission.approvals import (
     MAX_DECISIONS,
     StartIfApproved,
     approval_requests,
+    approval_rows,
     approvals_decide,
     jobs_to_approve,
     may_decide_approvals,
@@ -61,14 +63,19 @@ def approvals(request: AuthenticatedHttpRequest) -> HttpResponse:
 
 @login_required
 def approval(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
-    """One job: its request, and what approving it would do to the cluster."""
-    jobs = jobs_to_approve(request.user)
-    number = ref.removeprefix("J-")
-    job = jobs.filter(pk=int(number)).first() if number.isdecimal() and len(number) < 19 else None
+    """One job: its request, and what approving it would do to the cluster. Of an array, A-5, all
+    members that await approval."""
+    jobs, members = jobs_to_approve(request.user), dict[int, int]()
+    if match := ARRAY_LABEL.fullmatch(ref):
+        jobs, members = approval_rows(jobs.filter(array=int(match[1]), array_index__isnull=False))
+        job = jobs.first()
+    else:
+        match = LABEL.fullmatch(ref)
+        job = jobs.filter(pk=int(match[1])).first() if match else None
     if job is None:
         raise Http404
     context: dict[str, Any] = {
-        "approval": approval_requests([job])[0],
+        "approval": approval_requests([job], members)[0],
         "evidence": evidence_rows(job.reason or {}),
     }
     if should_run_planner(request):
@@ -79,7 +86,8 @@ def approval(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
 
 
 def _page(request: AuthenticatedHttpRequest, reason: str = "", error: str = "") -> HttpResponse:
-    rows = jobs_to_approve(request.user)
+    waiting = jobs_to_approve(request.user)
+    rows, members = approval_rows(waiting)
     count = rows.count()
     jobs = list(rows[:PAGE_SIZE])
     with_starts = bool(jobs) and should_run_planner(request)
@@ -87,7 +95,7 @@ def _page(request: AuthenticatedHttpRequest, reason: str = "", error: str = "") 
     context = {
         "rows": [
             (approval, _start_forecast(starts.get(approval.job.pk)))
-            for approval in approval_requests(jobs)
+            for approval in approval_requests(jobs, members)
         ],
         "count": count,
         "more": count - len(jobs),
@@ -95,7 +103,7 @@ def _page(request: AuthenticatedHttpRequest, reason: str = "", error: str = "") 
         "reason": reason,
         "error": error,
         "selected": request.POST.getlist("job"),
-        "headline": _headline(count),
+        "headline": _headline(count - len(members) + sum(members.values())),
     }
     status = 400 if error else 200
     return render(request, "web/console/approvals.html", context, status=status)

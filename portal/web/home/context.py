@@ -1,6 +1,6 @@
 """The parts of Home: the user's jobs by state, the quotas of their projects, and the cluster."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from django.utils.translation import ngettext
 
 from portal.accounts.models import Membership, User
 from portal.allocations.selectors import HeldUnits, held_units_of, slice_holders, usage_of
+from portal.arrays.selectors import member_counts
 from portal.availability.promises import waiting_promises
 from portal.availability.selectors import availability_for
 from portal.inventory.selectors import gpus
@@ -25,8 +26,10 @@ from portal.usage.budgets import budget_statuses
 from portal.web.cluster.map import MapViewer, NodeMap, draw_nodes, with_counts
 from portal.web.home.quota_cards import project_quotas
 from portal.web.home.rows import (
+    ArrayRow,
     EndedRow,
     RunningRow,
+    array_row,
     ended_row,
     running_row,
     waiting_row,
@@ -50,18 +53,19 @@ def home_context(user: User, scope: ProjectChoice) -> dict[str, Any]:
     since = timezone.localtime(now).replace(hour=0, minute=0) - timedelta(days=1)
     jobs = own_jobs(user, project=scope.chosen, ended_since=since, size=MAX_ROWS)
     held, counts = held_units_of(user), jobs.counts
-    waiting = [waiting_row(job) for job in jobs.waiting]
+    arrays = _array_rows(jobs)
+    waiting = [waiting_row(job, arrays.get(job.pk)) for job in jobs.waiting]
     is_empty = not (counts.running or counts.waiting or counts.ended)
     cluster = availability_for(user, projects=scope.to_work_in)
     return {
-        "running": _running_rows(user, jobs, held, now),
+        "running": _running_rows(user, jobs, arrays, held, now),
         "waiting": waiting,
-        "ended": _ended_rows(jobs),
+        "ended": _ended_rows(jobs, arrays),
         "counts": counts,
         "more": {
-            "running": _more(scope, counts.running - len(jobs.running), RUNNING),
-            "waiting": _more(scope, counts.waiting - len(jobs.waiting), WAITING),
-            "ended": _more(scope, counts.ended - len(jobs.ended), ENDED, order="finished"),
+            "running": _more(scope, counts.running - _shown(jobs.running), RUNNING),
+            "waiting": _more(scope, counts.waiting - _shown(jobs.waiting), WAITING),
+            "ended": _more(scope, counts.ended - _shown(jobs.ended), ENDED, order="finished"),
         },
         "next": next((row for row in waiting if row.expected), waiting[0] if waiting else None),
         "queue_length": f"{Job.objects.queued().count():,}" if waiting else "",
@@ -118,14 +122,32 @@ def _more(scope: ProjectChoice, count: int, statuses: Collection[str], order: st
     return MoreJobs(count, f"{count:,}", f"{reverse('web:jobs')}?{urlencode(query)}")
 
 
+def _shown(jobs: Collection[Job]) -> int:
+    """How many jobs these rows stand for."""
+    return sum(max(1, getattr(job, "member_count", 0)) for job in jobs)
+
+
+def _array_rows(jobs: OwnJobs) -> dict[int, ArrayRow]:
+    """By the key of the member that stands for it. One query, none without arrays."""
+    listed = [*jobs.running, *jobs.waiting, *jobs.ended]
+    firsts = [job for job in listed if getattr(job, "member_count", 0)]
+    counts = member_counts({job.array_id for job in firsts if job.array_id})
+    return {job.pk: row for job in firsts if (row := array_row(job, counts))}
+
+
 def _running_rows(
-    user: User, jobs: OwnJobs, held: Collection[HeldUnits], now: datetime
+    user: User,
+    jobs: OwnJobs,
+    arrays: Mapping[int, ArrayRow],
+    held: Collection[HeldUnits],
+    now: datetime,
 ) -> list[RunningRow]:
-    if not jobs.running:
-        return []
-    minutes = recent_minutes([job.pk for job in jobs.running], now - SHOWN)
+    single = [job.pk for job in jobs.running if job.pk not in arrays]
+    minutes = recent_minutes(single, now - SHOWN) if single else {}
     return [
-        running_row(
+        RunningRow(job, arrays[job.pk])
+        if job.pk in arrays
+        else running_row(
             *(user, job, {each.node for each in held if each.job == job.pk}),
             *(minutes.get(job.pk, []), now),
         )
@@ -133,11 +155,11 @@ def _running_rows(
     ]
 
 
-def _ended_rows(jobs: OwnJobs) -> list[EndedRow]:
+def _ended_rows(jobs: OwnJobs, arrays: Mapping[int, ArrayRow]) -> list[EndedRow]:
     if not jobs.ended:
         return []
     used = usage_of(jobs.ended)
-    return [ended_row(job, used.get(job.pk, 0)) for job in jobs.ended]
+    return [ended_row(job, used.get(job.pk, 0), arrays.get(job.pk)) for job in jobs.ended]
 
 
 def _quotas(

@@ -1,13 +1,15 @@
 """The rows of Home: a running, a waiting and an ended job, each in one or two lines."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from django.urls import reverse
 from django.utils import timezone
 
 from portal.accounts.models import User
+from portal.arrays.selectors import MemberCounts
 from portal.jobs.failure_causes import FailureCause
 from portal.jobs.models import Job
 from portal.planning.estimates import no_estimate_for_job
@@ -17,6 +19,7 @@ from portal.usage.rounding import format_gpu_hours
 from portal.web.home.use_lines import UseLine, use_lines
 from portal.web.job.extension import can_extend
 from portal.web.job.time_gauge import TimeGauge, time_gauge
+from portal.web.wording.array_counts import counts_text
 from portal.web.wording.failures import cause_label
 from portal.web.wording.labels import elapsed, exit_meaning
 from portal.web.wording.messages import failure_text, message_text
@@ -30,10 +33,24 @@ MAX_NODES = 2
 
 
 @dataclass(frozen=True, slots=True)
+class ArrayRow:
+    """An array in the place of its members."""
+
+    label: str
+    listed: int
+    """How many members the row stands for."""
+    text: str
+    """How all its members stand."""
+    ended: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunningRow:
-    """A job that holds devices."""
+    """A job that holds devices, or an array with members that do."""
 
     job: Job
+    array: ArrayRow | None = None
     nodes: str = ""
     gauge: TimeGauge | None = None
     """None while it does not run."""
@@ -48,10 +65,11 @@ class RunningRow:
 
 @dataclass(frozen=True, slots=True)
 class WaitingRow:
-    """A waiting job."""
+    """A waiting job, or the first of the members of an array that wait."""
 
     job: Job
     waited: str
+    array: ArrayRow | None = None
     expected: StartRange | None = None
     earliest: datetime | None = None
     latest: datetime | None = None
@@ -62,16 +80,34 @@ class WaitingRow:
     has_offers: bool = False
     """Whether its page offers something that would start it sooner."""
 
+    @property
+    def address(self) -> str:
+        """Its page."""
+        if self.array:
+            return reverse("web:array", args=[self.array.label])
+        return reverse("web:job", args=[self.job.label])
+
 
 @dataclass(frozen=True, slots=True)
 class EndedRow:
-    """A job that has ended."""
+    """A job that has ended, or an array with members that have."""
 
     job: Job
     cause: str
     """Why it failed, in a phrase; empty for any other end."""
     ran: str
     gpu_hours: str
+    array: ArrayRow | None = None
+
+
+def array_row(job: Job, counts: Mapping[int, MemberCounts]) -> ArrayRow | None:
+    """None for a job of no array. `job`: with its `member_count`."""
+    listed: int = getattr(job, "member_count", 0)
+    if not listed or job.array_id is None:
+        return None
+    found = counts[job.array_id]
+    ended = found.total - found.running - found.waiting
+    return ArrayRow(f"A-{job.array_id}", listed, counts_text(found), ended, found.total)
 
 
 def running_row(
@@ -82,7 +118,7 @@ def running_row(
     may_stop = JobStatus(job.status) is not JobStatus.STOPPING
     gauge = time_gauge(job, now)
     if gauge is None:
-        return RunningRow(job, shown, may_stop=may_stop)
+        return RunningRow(job, nodes=shown, may_stop=may_stop)
     return RunningRow(
         job=job,
         nodes=shown,
@@ -93,22 +129,25 @@ def running_row(
     )
 
 
-def waiting_row(job: Job) -> WaitingRow:
+def waiting_row(job: Job, array: ArrayRow | None) -> WaitingRow:
     expected, no_estimate = expected_start(job), no_estimate_for_job(job)
     has_times = expected is not None and not expected.cases
     return WaitingRow(
         job,
         waited=elapsed(job.submitted_at, None),
+        array=array,
         expected=expected,
         earliest=_time(job.estimate, "optimistic") if has_times else None,
         latest=_time(job.estimate, "pessimistic") if has_times else None,
         bound=bound_text(job),
         no_estimate=message_text(no_estimate) if no_estimate else "",
-        has_offers=bool(job_offers(job)),
+        has_offers=not array and bool(job_offers(job)),
     )
 
 
-def ended_row(job: Job, unit_seconds: int) -> EndedRow:
+def ended_row(job: Job, unit_seconds: int, array: ArrayRow | None) -> EndedRow:
+    if array:
+        return EndedRow(job, cause="", ran="", gpu_hours="", array=array)
     return EndedRow(
         job,
         cause=_cause(job) if JobStatus(job.status) is JobStatus.FAILED else "",
