@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import (
-    BigIntegerField,
     Case,
     Count,
     F,
@@ -23,7 +22,7 @@ from django.db.models import (
 
 from portal.accounts.models import User
 from portal.jobs.models import Attempt, Job
-from portal.jobs.querysets import JobQuerySet, values_of
+from portal.jobs.querysets import ROW_KEY, JobQuerySet, values_of
 from scheduler.core.model.states import JOB_ALLOCATED, JOB_FINAL, JOB_WAITING
 
 RUNNING, WAITING, ENDED = map(values_of, (JOB_ALLOCATED, JOB_WAITING, JOB_FINAL))
@@ -79,7 +78,7 @@ def _listed(rows: JobQuerySet[Job], order: OrderBy, then: str, size: int) -> Job
     """The first in this order, of each array one."""
     column = order.expression.name
     edge = Max(column) if order.descending else Min(column)
-    firsts = rows.order_by().values(alike=_ALIKE).annotate(first=Min("id"), edge=edge)
+    firsts = rows.order_by().values(row=ROW_KEY).annotate(first=Min("id"), edge=edge)
     edges = OrderBy(F("edge"), descending=order.descending, nulls_last=order.nulls_last)
     then_first = then.replace("id", "first")
     keys = firsts.order_by(edges, then_first).values("first")[:size]
@@ -89,14 +88,6 @@ def _listed(rows: JobQuerySet[Job], order: OrderBy, then: str, size: int) -> Job
     listed = Job.objects.filter(pk__in=keys).select_related("project", "owner")
     counted: JobQuerySet[Job] = listed.annotate(member_count=Case(is_member, default=0))
     return counted.order_by(order, then)
-
-
-# Equal for the members of an array; of any other job, a number of its own.
-_ALIKE = Case(
-    When(array_index__isnull=False, then=F("array_id")),
-    default=-F("id"),
-    output_field=BigIntegerField(),
-)
 
 
 def _counts(rows: JobQuerySet[Job], ended_since: datetime) -> OwnCounts:

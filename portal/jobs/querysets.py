@@ -4,7 +4,18 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Self, TypeVar
 
-from django.db.models import F, Model, Q, QuerySet, Sum, TextField, Value
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    F,
+    Model,
+    Q,
+    QuerySet,
+    Sum,
+    TextField,
+    Value,
+    When,
+)
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce, Replace
 
@@ -24,6 +35,14 @@ from scheduler.core.model.states import (
 Row = TypeVar("Row", bound=Model, covariant=True)
 # The code tree that a request names, in hexadecimal, as an index of jobs has it.
 CODE_OF_REQUEST = Replace(KT("request__code"), Value("-"), Value(""), output_field=TextField())
+
+# What lists show as one row: the key of the array for its members, and for any other job a number
+# of its own, below 0.
+ROW_KEY = Case(
+    When(array_index__isnull=False, then=F("array_id")),
+    default=-F("id"),
+    output_field=BigIntegerField(),
+)
 
 
 def values_of(statuses: Iterable[StrEnum]) -> list[str]:

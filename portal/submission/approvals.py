@@ -1,5 +1,6 @@
 """The inbox of an approver: which jobs await a decision, and what an approval would lead to.
 
+approval_inbox(jobs)         ─▶ a row for each job or array
 approval_requests(jobs)      ─▶ what each job would use, and every limit it counts against
 starts_if_approved(jobs)     ─▶ one planning pass with all of them in the queue; changes nothing
 approvals_decide(refs, …)    ─▶ each job or array approved or refused, with its own audit line
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.db.models import Count, Min, Q, QuerySet
+from django.db.models import Count, Min, QuerySet
 from django.utils import timezone
 
 from agents.contract.message import Message
@@ -22,6 +23,7 @@ from portal.errors import Refused
 from portal.inventory.boards import cluster_boards
 from portal.jobs.holds import job_approve, job_refuse
 from portal.jobs.models import Job
+from portal.jobs.querysets import ROW_KEY
 from portal.jobs.selectors import ARRAY_LABEL, job_visible, jobs_visible_to
 from portal.planning.estimates import estimate_as_dict
 from portal.planning.requests import waiting_jobs_from_rows
@@ -65,6 +67,18 @@ class ApprovalRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalInbox:
+    """Jobs that await approval; of each array, its first member that does."""
+
+    jobs: list[Job]
+    """As many as were asked for."""
+    members: dict[int, int]
+    """By the key of each array, how many of its members await approval."""
+    row_count: int
+    job_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class StartIfApproved:
     """A start at once, or an estimate and a reason as a job's row has them."""
 
@@ -82,15 +96,17 @@ def jobs_to_approve(user: User) -> QuerySet[Job]:
     return rows.order_by("id")
 
 
-def approval_rows(jobs: QuerySet[Job]) -> tuple[QuerySet[Job], dict[int, int]]:
-    """Of these jobs one row for each array, its first member; and by its key, how many of them are
-    members. One query, and one that the rows take."""
-    members = jobs.filter(array_index__isnull=False).order_by()
-    firsts, counts = [], {}
-    for array, first, count in members.values_list("array").annotate(Min("pk"), Count("pk")):
-        firsts.append(first)
-        counts[array] = count
-    return jobs.filter(Q(array_index__isnull=True) | Q(pk__in=firsts)), counts
+def approval_inbox(jobs: QuerySet[Job], size: int) -> ApprovalInbox:
+    """Of these jobs. Two queries."""
+    grouped = jobs.order_by().values_list(ROW_KEY).annotate(Min("pk"), Count("pk"))
+    found = sorted((first, key, count) for key, first, count in grouped)
+    firsts = [first for first, _, _ in found[:size]]
+    return ApprovalInbox(
+        jobs=list(jobs.filter(pk__in=firsts)),
+        members={key: count for _, key, count in found if key > 0},
+        row_count=len(found),
+        job_count=sum(count for _, _, count in found),
+    )
 
 
 def may_decide_approvals(user: User) -> bool:

@@ -23,8 +23,8 @@ from portal.planning.partition_preview import (
 from portal.submission.approvals import (
     MAX_DECISIONS,
     StartIfApproved,
+    approval_inbox,
     approval_requests,
-    approval_rows,
     approvals_decide,
     jobs_to_approve,
     may_decide_approvals,
@@ -67,8 +67,8 @@ def approval(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
     members that await approval."""
     jobs, members = jobs_to_approve(request.user), dict[int, int]()
     if match := ARRAY_LABEL.fullmatch(ref):
-        jobs, members = approval_rows(jobs.filter(array=int(match[1]), array_index__isnull=False))
-        job = jobs.first()
+        inbox = approval_inbox(jobs.filter(array=int(match[1]), array_index__isnull=False), 1)
+        job, members = next(iter(inbox.jobs), None), inbox.members
     else:
         match = LABEL.fullmatch(ref)
         job = jobs.filter(pk=int(match[1])).first() if match else None
@@ -86,24 +86,22 @@ def approval(request: AuthenticatedHttpRequest, ref: str) -> HttpResponse:
 
 
 def _page(request: AuthenticatedHttpRequest, reason: str = "", error: str = "") -> HttpResponse:
-    waiting = jobs_to_approve(request.user)
-    rows, members = approval_rows(waiting)
-    count = rows.count()
-    jobs = list(rows[:PAGE_SIZE])
+    inbox = approval_inbox(jobs_to_approve(request.user), PAGE_SIZE)
+    jobs = inbox.jobs
     with_starts = bool(jobs) and should_run_planner(request)
     starts = starts_if_approved(jobs) if with_starts else {}
     context = {
         "rows": [
             (approval, _start_forecast(starts.get(approval.job.pk)))
-            for approval in approval_requests(jobs, members)
+            for approval in approval_requests(jobs, inbox.members)
         ],
-        "count": count,
-        "more": count - len(jobs),
+        "count": inbox.row_count,
+        "more": inbox.row_count - len(jobs),
         "with_starts": with_starts,
         "reason": reason,
         "error": error,
         "selected": request.POST.getlist("job"),
-        "headline": _headline(count - len(members) + sum(members.values())),
+        "headline": _headline(inbox.job_count),
     }
     status = 400 if error else 200
     return render(request, "web/console/approvals.html", context, status=status)

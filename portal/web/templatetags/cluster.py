@@ -18,7 +18,7 @@ from portal.availability.nodes import NodeSummary
 from portal.web.cluster.cell import PATTERNS, Cell
 from portal.web.cluster.filter import NodeGroup
 from portal.web.cluster.map import GpuRow
-from portal.web.templatetags.tessera import fit_to_width, icon
+from portal.web.templatetags.tessera import as_status, fit_to_width
 from portal.web.wording.labels import node_badge
 from scheduler.core.availability.counts import Category
 
@@ -53,13 +53,7 @@ def availability_badge(node: NodeSummary) -> SafeString:
     badge = node_badge(
         node.status, schedulable=node.schedulable, blocked=node.blocked, holding=node.holding
     )
-    return _badge(badge.cls, badge.icon, str(badge.word))
-
-
-@lru_cache(256)
-def _badge(cls: str, sign: str, word: str) -> SafeString:
-    """Cached: a page of a thousand nodes repeats the same few badges."""
-    return format_html('<span class="status {}">{}{}</span>', cls, icon(sign), word)
+    return as_status(badge)
 
 
 @register.simple_tag

@@ -2,6 +2,7 @@
 
 from django.utils.translation import gettext as _
 
+from agents.contract.message import SEPARATOR
 from portal.arrays.selectors import MemberCounts
 
 
@@ -14,4 +15,4 @@ def counts_text(counts: MemberCounts) -> str:
         (counts.failed, _("%(n)s failed")),
         (counts.cancelled, _("%(n)s cancelled")),
     )
-    return ", ".join(text % {"n": f"{count:,}"} for count, text in words if count)
+    return _(SEPARATOR).join(text % {"n": f"{count:,}"} for count, text in words if count)
