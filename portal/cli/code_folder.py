@@ -18,7 +18,7 @@ from portal.cli.exit_codes import CommandFailed, ExitCode
 IGNORE_FILES = (".gitignore", ".tesseraignore")
 # Left out unless an ignore file says otherwise: what tools make, and what git keeps.
 ALWAYS_IGNORED = (
-    *(".git/", ".hg/", ".svn/", ".jj/"),
+    *(".git/", ".hg/", ".svn/", ".jj/", "__MACOSX/"),
     *("__pycache__/", "*.pyc", ".venv/", "node_modules/", ".ipynb_checkpoints/"),
     *(".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".DS_Store"),
 )

@@ -138,5 +138,19 @@ def require_code(project: Project, code: str) -> None:
         raise Refused(ErrorCode.CODE_UNKNOWN, sentence, "code")
 
 
+def code_trees(project_id: int, trees: Iterable[str]) -> dict[str, Tree]:
+    """Those of these code trees that the project has, by id. One query, or none."""
+    kept = Tree.objects.with_files().filter(project=project_id, kind=TreeKind.CODE)
+    wanted = [tree for tree in trees if is_tree_id(tree)]
+    return {str(tree.pk): tree for tree in kept.filter(pk__in=wanted)} if wanted else {}
+
+
+def is_tree_id(text: str) -> bool:
+    try:
+        return bool(UUID(text))
+    except ValueError:
+        return False
+
+
 def _rows(columns: object) -> list[TreeRow]:
     return [TreeRow(*row) for row in columns]  # type: ignore[attr-defined]

@@ -1,6 +1,7 @@
 """Read jobs: those that a user may see, and one replica of a job."""
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from agents.contract.message import Message
@@ -86,7 +87,23 @@ def replica_of(job: Job, *, attempt: int | None = None, rank: int = 0) -> Replic
     return row
 
 
-def recent_images(user: User, jobs: int = 50) -> list[str]:
-    """The images of the user's latest jobs, each once, the latest first."""
-    rows = Job.objects.filter(owner=user).order_by("-pk").values_list("image", flat=True)[:jobs]
-    return list(dict.fromkeys(filter(None, rows)))
+@dataclass(frozen=True, slots=True)
+class RecentJob:
+    """A job of the user's, with what another request may have as well."""
+
+    label: str
+    name: str
+    project_id: int
+    image: str
+    code: str
+    """The tree of its code, or empty."""
+
+
+def recent_jobs(user: User, limit: int = 50) -> list[RecentJob]:
+    """The user's latest jobs, the latest first. One query."""
+    columns = ("pk", "name", "project_id", "image", "request__code")
+    rows = Job.objects.filter(owner=user).order_by("-pk").values_list(*columns)[:limit]
+    return [
+        RecentJob(f"J-{pk}", name, project, image, code or "")
+        for pk, name, project, image, code in rows
+    ]

@@ -162,6 +162,9 @@ CACHES = cache_settings(PLATFORM.redis_url, PLATFORM.var)
 
 # The body limit of REST and pages; agents have agents.contract.calls.MAX_BODY_BYTES.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1 << 20
+# Only the request page takes files; a tree has at most half as many.
+FILE_UPLOAD_HANDLERS = ["portal.web.request.code_files.CodeFileHandler"]
+DATA_UPLOAD_MAX_NUMBER_FILES = 20_000
 
 UNFOLD = {
     "SITE_TITLE": "Tessera",

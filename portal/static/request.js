@@ -1,4 +1,5 @@
 // The request page updates its preview while the user types; without this script the form still posts.
+import { fieldsOf } from "./code_upload.js";
 import { inPageZone } from "./live_marker.js";
 import { swapParts } from "./parts.js";
 
@@ -19,7 +20,7 @@ if (form) {
     timers[kind] = setTimeout(then, 250);
   };
   let previewedAt = Date.now();
-  const post = (kind, query) => load(kind, form.dataset.preview + query, { method: "POST", body: new FormData(form) });
+  const post = (kind, query) => load(kind, form.dataset.preview + query, { method: "POST", body: fieldsOf(form) });
   const isLarge = "deferred" in form.dataset;
   const preview = async () => {
     previewedAt = Date.now();
@@ -28,12 +29,12 @@ if (form) {
     await post("preview", "?of=preview");
     debounce("cards", () => post("cards", "?of=cards"));
   };
-  form.addEventListener("input", ({ target }) => {
-    if (target.form !== form) return;
+  form.addEventListener("input", ({ target, detail }) => {
+    if (target.form !== form || target.type === "file") return;
     // What was wrong with the old value says nothing about the new one.
     target.removeAttribute("aria-invalid");
     document.getElementById(`${target.name}-error`)?.remove();
-    target.closest(".field")?.querySelector("button[name=fill]")?.remove();
+    if (detail !== "sent") target.closest(".field")?.querySelector("button[name=fill]")?.remove();
     markChoices(target);
     debounce("preview", preview);
   });

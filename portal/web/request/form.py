@@ -61,7 +61,7 @@ CHOSEN = {field.form_name: str(field.default) for field in FIELDS if choices_of(
 }
 # From top to bottom, as far as fields stand above the advanced part.
 PAGE_ORDER = (
-    *("name", "project", "image", "command", "amount", "device_memory", "isolation"),
+    *("name", "project", "image", "command", "code", "amount", "device_memory", "isolation"),
     *("models", "threads", "share_memory", "replicas", "gpus", "time_limit"),
 )
 DEFAULTS = {field.form_name: "" for field in FIELDS} | CHOSEN | STARTS

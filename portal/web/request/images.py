@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterable, Sequence
 from django.utils.translation import gettext as _
 
 from agents.contract.image_reference import ANY, is_image_allowed
-from portal.accounts.models import Project, User
+from portal.accounts.models import Project
 from portal.catalogue.models import ImageRule
 from portal.catalogue.selectors import image_policy_of
-from portal.jobs.selectors import recent_images
+from portal.jobs.selectors import RecentJob
 
 MAX_SUGGESTIONS = 12
 
@@ -29,13 +29,13 @@ def allowed_images(project: Project | None, installation: Collection[str]) -> st
 
 
 def image_suggestions(
-    user: User, project: Project | None, installation: Collection[str]
+    recent: Iterable[RecentJob], project: Project | None, installation: Collection[str]
 ) -> list[str]:
     """Images by name of the project's list and of the installation's, then those of the user's
-    latest jobs, as far as they are allowed. One database query."""
+    latest jobs, as far as they are allowed."""
     listed = _listed(project)
     named = [image for image in (*(listed or ()), *installation) if not _is_pattern(image)]
-    found = dict.fromkeys([*named, *recent_images(user)])
+    found = dict.fromkeys([*named, *(job.image for job in recent if job.image)])
     return [image for image in found if _is_allowed(image, listed, installation)][:MAX_SUGGESTIONS]
 
 

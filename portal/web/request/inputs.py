@@ -16,8 +16,8 @@ from scheduler.core.request_fields import FIELDS, DefaultRule, FieldGroup, Field
 # Fields that stand elsewhere on the page than in its advanced part. The cards are `amount`.
 PLACED = frozenset(
     (
-        *("project", "name", "image", "command", "amount", "replicas", "gpus", "threads"),
-        *("device_memory", "isolation", "time_limit", "models"),
+        *("project", "name", "image", "command", "code", "amount", "replicas", "gpus"),
+        *("threads", "device_memory", "isolation", "time_limit", "models"),
     )
 )
 # Kept for a clone, but not offered: pages cannot open a notebook or a service yet.

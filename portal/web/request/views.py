@@ -15,6 +15,7 @@ from portal.accounts.selectors import projects_to_work_in
 from portal.cli.as_command import as_command
 from portal.errors import Refused
 from portal.idempotency.services import call_digest
+from portal.jobs.selectors import recent_jobs
 from portal.submission.arrays import request_submit
 from portal.submission.limits import request_limits
 from portal.volumes.caches import caches_of_projects
@@ -24,6 +25,8 @@ from portal.web.project_choice import chosen_project
 from portal.web.request.card_starts import card_starts, unknown_card_starts
 from portal.web.request.cards import RequestCards, all_amounts, cards_now
 from portal.web.request.choices import choice_labels
+from portal.web.request.code import NOTHING_SENT, SentCode, code_input, with_sent_code
+from portal.web.request.code_files import takes_code_files
 from portal.web.request.form import (
     FilledForm,
     curl_command,
@@ -60,6 +63,7 @@ READ_FIELDS = (
 )
 
 
+@takes_code_files
 @login_required
 def request_page(request: AuthenticatedHttpRequest) -> HttpResponse:
     if request.method == "POST":
@@ -81,19 +85,23 @@ def _start_query(request: AuthenticatedHttpRequest) -> Mapping[str, str]:
     return query
 
 
+@takes_code_files
 @login_required
 @require_POST
 def request_preview(request: AuthenticatedHttpRequest) -> HttpResponse:
     """The preview panel and the start of each card, for the form as it is now. Changes nothing.
 
     On a large cluster each takes a while: `?of=preview` and `?of=cards` ask for one of them.
+    `?of=code` takes the files that are sent with the form, and answers with the code alone.
     """
     limits, of = request_limits(), request.GET.get("of", "")
     form = parse_form(request.POST, limits)
+    if of == "code":
+        return _code_update(request, form, limits)
     context: dict[str, Any] = {}
     if of != "cards":
         context |= _preview_context(request, form, preview_request(request.user, form))
-        context |= _images_context(request.user, form, _projects(request.user), limits)
+        context |= _recent_context(request.user, form, _projects(request.user), limits)
         context |= {
             "readings": [(name, form.readings.get(name, "")) for name in READ_FIELDS],
             "time_choices": time_choices(form.values["time_limit"], limits),
@@ -101,6 +109,16 @@ def request_preview(request: AuthenticatedHttpRequest) -> HttpResponse:
     if of != "preview":
         context["starts"] = card_starts(request.user, form, all_amounts(), limits)
     return render(request, "web/request/preview_update.html", context)
+
+
+def _code_update(
+    request: AuthenticatedHttpRequest, form: FilledForm, limits: RequestLimits
+) -> HttpResponse:
+    projects = _projects(request.user)
+    form, sent = with_sent_code(request, form, projects, limits)
+    context = _recent_context(request.user, form, projects, limits, sent)
+    context |= {"values": form.values, "errors": form.errors}
+    return render(request, "web/request/code_update.html", context)
 
 
 @login_required
@@ -117,8 +135,11 @@ def _post(request: AuthenticatedHttpRequest) -> HttpResponse:
     user, limits = request.user, request_limits()
     form = parse_form(request.POST, limits)
     projects = _projects(user)
+    form, sent = with_sent_code(request, form, projects, limits)
     saving, status = unsaved_template(form), 200
-    if "alternative" in request.POST:
+    if sent.is_refused:
+        status = 400
+    elif "alternative" in request.POST:
         changes = parse_changes(request.POST["alternative"], MENDABLE)
         form = parse_form(with_changes(form.values, changes), limits)
     elif "fill" in request.POST:
@@ -134,7 +155,7 @@ def _post(request: AuthenticatedHttpRequest) -> HttpResponse:
         status = 400
     cards = cards_now(user)
     form.values = cards.normalized(form.values)
-    return _page(request, form, cards, projects, saving, limits, status=status)
+    return _page(request, form, cards, projects, saving, limits, sent=sent, status=status)
 
 
 def _submit(user: User, form: FilledForm) -> str | None:
@@ -174,6 +195,7 @@ def _page(
     limits: RequestLimits,
     *,
     notices: Mapping[str, Any] | None = None,
+    sent: SentCode = NOTHING_SENT,
     status: int = 200,
 ) -> HttpResponse:
     user = request.user
@@ -187,7 +209,7 @@ def _page(
     )
     panel = preview_request(user, form) if is_immediate else pending_preview(form)
     context = _preview_context(request, form, panel) | dict(notices or {})
-    context |= _images_context(user, form, projects, limits)
+    context |= _recent_context(user, form, projects, limits, sent)
     context |= {
         "values": form.values,
         "errors": {name: form.errors[name] for name in (form.first_error, *form.errors) if name},
@@ -212,14 +234,20 @@ def _page(
     return render(request, "web/request.html", context, status=status)
 
 
-def _images_context(
-    user: User, form: FilledForm, projects: Sequence[Project], limits: RequestLimits
+def _recent_context(
+    user: User,
+    form: FilledForm,
+    projects: Sequence[Project],
+    limits: RequestLimits,
+    sent: SentCode = NOTHING_SENT,
 ) -> dict[str, Any]:
-    """Which images the project of the form allows, and which to suggest."""
+    """Which images the project of the form allows; images and code of the user's latest jobs."""
     project = next((p for p in projects if p.slug == form.values["project"]), None)
+    recent = recent_jobs(user)
     return {
         "allowed_images": allowed_images(project, limits.image_allow),
-        "image_suggestions": image_suggestions(user, project, limits.image_allow),
+        "image_suggestions": image_suggestions(recent, project, limits.image_allow),
+        "code_input": code_input(form, project, recent, sent),
     }
 
 
