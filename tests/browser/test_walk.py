@@ -1,6 +1,6 @@
 """The usability walk of docs/walk.md, each click counted: from a new account to a running job, from
-a job that waits to an alternative that runs, and from a failed job to a larger one. With
-WALK_PICTURES=1 it draws its pictures."""
+a job that waits to an alternative that runs, from a failed job to a larger one, and from a script
+to its model. With WALK_PICTURES=1 it draws its pictures."""
 
 from __future__ import annotations
 
@@ -196,3 +196,45 @@ def test_a_failed_job_becomes_a_started_larger_one_in_two_clicks(walker, stack):
     until(lambda: stack.job(larger)["started_at"], what="the larger job's start")
     walk.picture("3-job")
     assert len(walk.clicks) == 2, walk.clicks
+
+
+TRAIN = """
+import json, os, pathlib, time
+with open(os.environ["TESSERA_METRICS_FILE"], "a") as metrics:
+    for step in range(40):
+        print(json.dumps({"step": step, "loss": 1 / (step + 1)}), file=metrics, flush=True)
+        time.sleep(0.25)
+pathlib.Path(os.environ["TESSERA_OUTPUT_DIR"], "model.bin").write_bytes(b"weights" * 1000)
+"""
+
+
+@pytest.mark.slow
+def test_a_script_becomes_a_model_in_six_clicks(walker, tmp_path):
+    """Nothing but the browser: the script is sent, its loss is followed, its model fetched."""
+    (tmp_path / "train.py").write_text(TRAIN)
+    walk = walker("alice", "script")
+    page = walk.page
+    walk.click("button", re.compile("^Sign in$"))
+    walk.click("link", re.compile("New request|Request"))
+    with page.expect_file_chooser() as chooser:
+        walk.click("button", "Send files or an archive")
+    chooser.value.set_files(tmp_path / "train.py")
+    expect(page.locator("[data-part=code-attached]")).to_contain_text("1 file attached")
+    page.get_by_label("Command", exact=True).fill("python3 train.py")
+    expect(page.locator("[data-part=preview]")).to_contain_text("Can start now")
+    page.get_by_label("Command", exact=True).scroll_into_view_if_needed()
+    walk.picture("3-request")
+    walk.click("button", "Submit and start")
+    title = page.get_by_role("heading", level=1)
+    expect(title).to_contain_text(re.compile("Running|Succeeded"))
+    walk.click("link", "Metrics")
+    expect(page.get_by_role("img", name=re.compile("^loss: .* at step [1-9]"))).to_be_visible()
+    expect(title).to_contain_text("Running")
+    walk.picture("5-metrics")
+    expect(title).to_contain_text("Succeeded")
+    expect(page.get_by_role("link", name="model.bin")).to_be_visible()
+    walk.picture("6-output")
+    with page.expect_download() as download:
+        walk.click("link", "model.bin")
+    assert download.value.path().read_bytes() == b"weights" * 1000
+    assert len(walk.clicks) <= 6, walk.clicks

@@ -19,6 +19,7 @@ from portal.submission.replacement import may_replace
 from portal.submission.retries import may_retry
 from portal.volumes.caches import caches_on_nodes
 from portal.web.job.extension import can_extend
+from portal.web.job.files import job_output
 from portal.web.job.idle import idle_warning
 from portal.web.job.log_tab import job_log, log_end
 from portal.web.job.metrics import job_metrics
@@ -76,6 +77,7 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
         "image_digest": image_digest_text(attempt_digest(attempt)) if attempt else "",
         "replicas": replicas,
         "is_final": is_final,
+        "output": job_output(job) if is_final else None,
         "may_cancel": not is_final and may_cancel(user, job),
         "may_request": may_request,
         "may_retry": may_request and may_retry(user, job),

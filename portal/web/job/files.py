@@ -14,7 +14,7 @@ from agents.contract.file_transfer import TreeKind
 from portal.accounts.models import User
 from portal.errors import Refused
 from portal.files.limits import stored_limits
-from portal.files.models import Tree
+from portal.files.models import Tree, TreeEntry
 from portal.files.removal import may_remove, removal_at
 from portal.files.selectors import code_tree_of, job_trees, tree_content
 from portal.jobs.models import Job
@@ -25,6 +25,8 @@ from portal.web.wording.messages import refusal_text
 # Of a job with many checkpoints, the newest; of a folder with many files, the first.
 MAX_TREES = 50
 MAX_LINES = 500
+# Beside the end of a job.
+MAX_NAMED_FILES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,30 @@ class ShownTree:
     """When its files are removed."""
     may_remove: bool
     """The reader, now."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """A file of an output, as it is named beside the end of its job."""
+
+    path: str
+    size: int
+    tree: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutput:
+    files: list[OutputFile]
+    has_more: bool
+
+
+def job_output(job: Job) -> JobOutput | None:
+    """The first files that the newest attempt wrote; None if there are none. One query."""
+    entries = TreeEntry.objects.filter(tree__job=job, tree__kind=TreeKind.OUTPUT)
+    newest = entries.order_by("-tree__attempt", "tree__rank", "position")
+    found = newest.values_list("path", "file__size", "tree_id")[: MAX_NAMED_FILES + 1]
+    files = [OutputFile(*columns) for columns in found]
+    return JobOutput(files[:MAX_NAMED_FILES], len(files) > MAX_NAMED_FILES) if files else None
 
 
 def job_files(user: User, job: Job, query: QueryDict) -> JobFiles:

@@ -46,6 +46,7 @@ from portal.storage.errors import StoreError, StoreUnavailable
 from portal.storage.stores import current_store
 from portal.web.cluster.stream import BELL as CLUSTER_BELL
 from portal.web.job.context import TABS, job_context, tab_context
+from portal.web.job.files import job_output
 from portal.web.job.log_tab import JobLog, log_bar
 from portal.web.job.start_progress import STARTING
 from portal.web.logs.address import LogView, parse_number
@@ -179,7 +180,8 @@ def _pk(user: User, ref: str) -> int:
 def _read_update(
     user: User, followed: FollowedPage, before: JobUpdate, is_stale: bool
 ) -> JobUpdate:
-    """Three queries where nothing changed and the parts are fresh, one more while it starts."""
+    """Three queries where nothing changed and the parts are fresh, one more while it starts and
+    after its end."""
     if not User.objects.filter(pk=user.pk, is_active=True).exists():
         raise Refused(ErrorCode.NOT_FOUND, "This job does not exist, or you may not see it")
     job = job_visible(user, followed.ref)
@@ -199,6 +201,9 @@ def _read_update(
                 html = render_to_string("web/job/log_update.html", {"update": log})
                 events.append(sse_event("log", html, id=str(cursor)))
         state = (*state, notice)
+        if is_final:
+            # What it wrote arrives a moment after its end.
+            state = (*state, job_output(job) is not None)
         if followed.tab == "metrics":
             state = (*state, reported_at(job))
         has_parts = is_stale or state != before.state
