@@ -1,9 +1,12 @@
-"""How much there is in the folders of volumes that jobs used here, measured in a thread."""
+"""How much there is in the folders of volumes that jobs used here, measured in a thread for each
+root: the file system of one may hang."""
 
 import json
+import logging
 import os
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +24,8 @@ RECENT_SECONDS = 7 * 86_400.0
 # Sizes are told in these steps, so that a report does not change with every file.
 STEP_MIB = 64
 
+log = logging.getLogger("agents.volumes.sizes")
+
 
 class VolumeSizes:
     """By root and folder. They survive the agent in `file`."""
@@ -31,8 +36,8 @@ class VolumeSizes:
         self._sizes: dict[tuple[str, str], VolumeSize] = _read(file)
         # By root and folder: the root's path, when a job last used it, and when it is due.
         self._used: dict[tuple[str, str], tuple[str, float, float]] = {}
-        self._is_measuring = False
-        self._thread: threading.Thread | None = None
+        # By root, while it is measured.
+        self._threads: dict[str, threading.Thread] = {}
 
     def of(self, root: str) -> tuple[VolumeSize, ...]:
         with self._lock:
@@ -47,30 +52,33 @@ class VolumeSizes:
             self._used[root, subpath] = (path, now, due)
 
     def measure_when_due(self) -> None:
-        """Begin a thread of its own if something is due and none is at it."""
+        """Begin a thread for each root of which something is due and that none is at."""
         now = time.monotonic()
+        due: dict[str, list[tuple[str, str]]] = defaultdict(list)
         with self._lock:
-            due = [
-                (key, path)
-                for key, (path, used, again) in self._used.items()
-                if again <= now < used + RECENT_SECONDS
-            ]
-            if not due or self._is_measuring:
-                return
-            self._is_measuring = True
-        self._thread = threading.Thread(
-            target=self._measure, args=(due,), name="volumes", daemon=True
-        )
-        self._thread.start()
+            for (root, subpath), (path, used, again) in self._used.items():
+                if root not in self._threads and again <= now < used + RECENT_SECONDS:
+                    due[root].append((path, subpath))
+            threads = {
+                root: threading.Thread(
+                    target=self._measure, args=(root, folders), name="volumes", daemon=True
+                )
+                for root, folders in due.items()
+            }
+            self._threads |= threads
+        for thread in threads.values():
+            thread.start()
 
-    def join(self) -> None:
-        """Wait for the measuring that has begun."""
-        if self._thread is not None:
-            self._thread.join()
+    def join(self, root: str) -> None:
+        """Wait for the measuring that has begun there."""
+        with self._lock:
+            thread = self._threads.get(root)
+        if thread is not None:
+            thread.join()
 
-    def _measure(self, due: list[tuple[tuple[str, str], str]]) -> None:
+    def _measure(self, root: str, folders: list[tuple[str, str]]) -> None:
         try:
-            for (root, subpath), path in due:
+            for path, subpath in folders:
                 try:
                     size = measured(path, subpath)
                 except (FolderRefused, OSError):
@@ -80,8 +88,11 @@ class VolumeSizes:
                 with self._lock:
                     self._sizes[root, subpath] = size
             self._write()
+        except OSError as error:
+            log.warning("sizes_unwritten", extra={"why": str(error)})
         finally:
-            self._is_measuring = False
+            with self._lock:
+                del self._threads[root]
 
     def _is_due_again(self, root: str, subpath: str) -> None:
         with self._lock:
@@ -89,9 +100,11 @@ class VolumeSizes:
             self._used[root, subpath] = (path, used, time.monotonic() + AGAIN_SECONDS)
 
     def _write(self) -> None:
-        if self._file is not None:
-            with self._lock:
-                rows = [[root, asdict(size)] for (root, _), size in self._sizes.items()]
+        """Raises OSError."""
+        if self._file is None:
+            return
+        with self._lock:
+            rows = [[root, asdict(size)] for (root, _), size in self._sizes.items()]
             whole = self._file.with_suffix(".new")
             make_private_file(whole)
             whole.write_text(json.dumps(rows), "utf-8")

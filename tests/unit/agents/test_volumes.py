@@ -135,10 +135,31 @@ def test_what_was_measured_is_still_known_to_the_next_agent(root, tmp_path):
     sizes = VolumeSizes(file)
     sizes.use("datasets", str(root), "team/images")
     sizes.measure_when_due()
-    sizes.join()
+    sizes.join("datasets")
     assert [size.subpath for size in VolumeSizes(file).of("datasets")] == ["team/images"]
     file.write_text('[["datasets", 7]]')
     assert VolumeSizes(file).of("datasets") == ()
+
+
+def test_a_root_that_hangs_leaves_the_sizes_of_the_others(root, tmp_path, monkeypatch):
+    never = threading.Event()
+
+    def hangs_at_slow(path, subpath):
+        if path == "/slow":
+            never.wait()
+            raise FolderRefused("it is gone")
+        return measured(path, subpath)
+
+    monkeypatch.setattr("agents.volumes.sizes.measured", hangs_at_slow)
+    sizes = VolumeSizes(tmp_path / "sizes.json")
+    sizes.use("slow", "/slow", "")
+    sizes.measure_when_due()
+    sizes.use("datasets", str(root), "team/images")
+    sizes.measure_when_due()
+    sizes.join("datasets")
+    assert [size.subpath for size in sizes.of("datasets")] == ["team/images"]
+    never.set()
+    sizes.join("slow")
 
 
 @pytest.mark.parametrize(
