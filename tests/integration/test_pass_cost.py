@@ -26,8 +26,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 HALF_LIFE = Policy().half_life_seconds
 # Changes of nodes (two on SQLite), quotas, what was used, shares, the queue, what it runs after,
-# the jobs that run, budgets.
-QUERIES_OF_A_READ = 9
+# the jobs that run, budgets, what images need.
+QUERIES_OF_A_READ = 10
 # Nodes, GPUs, slices, what is allocated of each (2).
 QUERIES_OF_CHANGED_NODES = 5
 
