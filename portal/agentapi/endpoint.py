@@ -47,9 +47,9 @@ from portal.agentapi.http import (
     header,
     read_body,
     read_json,
+    read_whole_number,
     require_tls,
     send_answer,
-    whole_number,
 )
 from portal.agentapi.job_metrics import job_metrics_accept
 from portal.agentapi.logs import LogCall, log_append, logs_append
@@ -263,15 +263,15 @@ async def _job_metrics(scope: Scope, receive: Receive) -> object:
 
 async def _secrets(scope: Scope, replica: str, deliver: Callable[..., object]) -> object:
     await _caller(scope, door().reports)
-    epoch = whole_number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
+    epoch = read_whole_number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
     authorization = header(scope, "authorization")
     return await run_in_thread(deliver, authorization=authorization, epoch=epoch, replica=replica)
 
 
 async def _log(scope: Scope, receive: Receive, replica: str) -> object:
     await _caller(scope, door().log_chunks, run_in_log_thread)
-    epoch = whole_number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
-    offset = whole_number(
+    epoch = read_whole_number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
+    offset = read_whole_number(
         parse_qs(scope["query_string"].decode("latin-1")).get("offset", [""])[0], "offset"
     )
     chunk = NewLogBytes(replica, offset, await read_body(scope, receive, MAX_LOG_CHUNK_BYTES))
@@ -280,7 +280,7 @@ async def _log(scope: Scope, receive: Receive, replica: str) -> object:
 
 async def _logs(scope: Scope, receive: Receive) -> object:
     node_id = await _caller(scope, door().log_chunks, run_in_log_thread)
-    epoch = whole_number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
+    epoch = read_whole_number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
     # The caller has paid for one chunk: so many bytes are as good as several.
     more = announced_bytes(scope, MAX_LOG_BATCH_BODY_BYTES) // MAX_LOG_CHUNK_BYTES
     if wait := door().log_chunks.take(node_id, more):

@@ -35,7 +35,7 @@ from portal.agentapi.http import (
     header,
     read_body,
     read_json,
-    whole_number,
+    read_whole_number,
 )
 from portal.agentapi.threads import run_in_decode_thread
 
@@ -110,7 +110,7 @@ async def _tree(scope: Scope, receive: Receive) -> object:
 
 
 def _call(scope: Scope, replica: str = "") -> FileCall:
-    epoch = whole_number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
+    epoch = read_whole_number(header(scope, EPOCH_HEADER), EPOCH_HEADER)
     return FileCall(header(scope, "authorization"), epoch, replica or _query(scope, "replica"))
 
 
@@ -120,7 +120,7 @@ def _sha256(scope: Scope) -> str:
 
 
 def _number(scope: Scope, name: str, default: str = "") -> int:
-    return whole_number(_query(scope, name) or default, name)
+    return read_whole_number(_query(scope, name) or default, name)
 
 
 def _query(scope: Scope, name: str) -> str:

@@ -38,7 +38,7 @@ from portal.files.receiving import (
     file_check,
     file_progress,
     files_received,
-    is_whole,
+    is_unchecked,
     unchecked_file,
 )
 from portal.files.selectors import (
@@ -116,7 +116,7 @@ async def chunk_put(call: FileCall, content: FileContent, offset: int, data: byt
 
 async def file_checked(row: StoredFile) -> FileProgress:
     """Compare its SHA-256, if all bytes are there. That goes on if the call ends before it."""
-    if not is_whole(row):
+    if not is_unchecked(row):
         return file_progress(row)
     check = asyncio.ensure_future(run_in_file_thread(file_check, row=row))
     try:

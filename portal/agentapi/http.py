@@ -119,7 +119,7 @@ def _require_storable(data: Any) -> None:
             _require_storable(item)
 
 
-def whole_number(text: str, field: str) -> int:
+def read_whole_number(text: str, field: str) -> int:
     """Raises ContractError(INVALID_FIELD)."""
     # At most 18 digits: what a BIGINT column holds.
     if not re.fullmatch(r"[0-9]{1,18}", text):

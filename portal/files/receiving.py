@@ -115,10 +115,10 @@ def file_check(row: StoredFile) -> FileProgress:
     """Compare the SHA-256 of a content whose bytes are all there, unless another call does so at
     the moment. If it differs, all bytes are forgotten. Raises Refused(file_changed) and StoreError.
     """
-    if not is_whole(row) or not _check_begin(row.pk):
+    if not is_unchecked(row) or not _check_begin(row.pk):
         return file_progress(row)
     try:
-        sha256 = running_hashes.whole(row.pk, row.size) or _sha256(row)
+        sha256 = running_hashes.take(row.pk, row.size) or _sha256(row)
     except BaseException:
         StoredFile.objects.filter(pk=row.pk).update(checked_at=None)
         raise
@@ -132,7 +132,7 @@ def file_check(row: StoredFile) -> FileProgress:
     return file_progress(row)
 
 
-def is_whole(row: StoredFile) -> bool:
+def is_unchecked(row: StoredFile) -> bool:
     """All bytes are there, and not compared yet."""
     return not row.is_complete and row.received_bytes == row.size
 

@@ -47,8 +47,8 @@ def tree_remove(*, tree: Tree, actor: User) -> None:
         raise Refused(ErrorCode.FORBIDDEN, sentence)
     with transaction.atomic():
         if tree.job_id:
-            # A retry of the job, which goes on from its checkpoint, locks it, too.
-            Job.objects.filter(pk=tree.job_id).lock_keys()
+            # A retry that goes on from it refers to it, and so waits.
+            list(Job.objects.select_for_update().filter(pk=tree.job_id).values_list("pk"))
         row = Tree.objects.filter(pk=tree.pk).lock_rows()[0]
         require_files(row)
         _require_not_needed(row)

@@ -30,7 +30,7 @@ class RunningHashes:
             while len(self._found) > MAX_CONTENTS:
                 self._found.popitem(last=False)
 
-    def whole(self, pk: int, size: int) -> str:
+    def take(self, pk: int, size: int) -> str:
         """The SHA-256 of all bytes; empty if it is not known here. It is forgotten with that."""
         with self._lock:
             end, digest = self._found.pop(pk, (-1, hashlib.sha256()))

@@ -20,50 +20,33 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
 
 from agents.contract.calls import HELLO_PATH, SYNC_PATH
 from tests.benchmarks.latency import machine
+from tests.benchmarks.one_web import ROOT, printed_words, running_web, web_environ
 from tests.environment.postgres import running_postgres
-from tests.environment.programs import Program, free_port
 
-ROOT = Path(__file__).resolve().parents[2]
 CALLERS = 6
 # The review's body: as many of the shortest replicas as 1 MiB holds.
 REPLICAS = 49_902
 ADDED_MS = 50
 # Until the next body. Decoded as before, six bodies take some seconds.
 PAUSE_SECONDS = 0.25
-READY_SECONDS = 180
 NEW_NODE = """
-from datetime import timedelta
-from django.utils import timezone
-from portal.inventory.credentials import digest_of, new_access_token
-from portal.inventory.models import Node
-node = Node(name="stolen", epoch=1, token_expires_at=timezone.now() + timedelta(hours=1))
-token = new_access_token(node.pk)
-node.token_digest = digest_of(token)
-node.save()
-print(token)
+from tests.support.node_tokens import a_greeted_node
+print(a_greeted_node("stolen")[1])
 """
 
 
 def main() -> int:
     seconds = float(os.environ.get("DOOR_SECONDS", "15"))
     with running_postgres() as postgres, tempfile.TemporaryDirectory() as folder:
-        environ = os.environ | {
-            "DJANGO_SETTINGS_MODULE": "portal.settings.test",
-            "TESSERA_DATABASE_URL": postgres.create_database(migrated=True),
-            "TESSERA_VAR": folder,
-            "PYTHONPATH": str(ROOT),
-        }
-        token = _token(environ)
-        with _web(environ, Path(folder)) as url:
+        environ = web_environ(postgres.create_database(migrated=True), folder)
+        token = printed_words(environ, NEW_NODE)[-1]
+        with running_web("tests.benchmarks.stall_watch:application", environ) as (url, _):
             found = _parts(environ, url, seconds, token)
     print(json.dumps({"machine": machine(), "seconds": seconds, **found, "over": over(found)}))
     return 0
@@ -132,33 +115,6 @@ def _healthz(url: str, seconds: float) -> dict[str, Any]:
         "max_ms": round(times[-1], 1),
         "longest_stall_ms": stall,
     }
-
-
-@contextmanager
-def _web(environ: dict[str, str], folder: Path) -> Iterator[str]:
-    url = f"http://127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "uvicorn", "tests.benchmarks.stall_watch:application"]
-    command += ["--host", "127.0.0.1", "--port", url.rpartition(":")[2], "--no-proxy-headers"]
-    command += ["--log-level", "warning"]
-    program = Program(command, log=folder / "web.log", environ=environ)
-
-    def answers() -> bool:
-        try:
-            return httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
-        except httpx.HTTPError:
-            return False
-
-    try:
-        program.wait_ready(answers, seconds=READY_SECONDS)
-        yield url
-    finally:
-        program.kill()
-
-
-def _token(environ: dict[str, str]) -> str:
-    """The access token of a new node."""
-    command = [sys.executable, "manage.py", "shell", "-v", "0", "-c", NEW_NODE]
-    return subprocess.check_output(command, cwd=ROOT, env=environ, text=True).split()[-1]
 
 
 def _program(environ: dict[str, str], *words: str) -> subprocess.Popen[str]:

@@ -19,14 +19,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
-
-import httpx
 
 from agents.contract.calls import EPOCH_HEADER
 from agents.contract.codec import decode, encode
@@ -47,25 +44,18 @@ from agents.contract.file_transfer import (
 from agents.files.file_calls import PortalAway
 from agents.files.sending import send_tree
 from tests.benchmarks.latency import machine
+from tests.benchmarks.one_web import ROOT, printed_words, running_web, web_environ
 from tests.environment.postgres import running_postgres
-from tests.environment.programs import Program, free_port
 
-ROOT = Path(__file__).resolve().parents[2]
+APPLICATION = "tests.benchmarks.plain_upload:application"
 MIB = 1 << 20
-READY_SECONDS = 180
 CHECK_SECONDS = 300
 MOST_GROWTH_MIB = 64
 LEAST_RATIO = 0.5
 NEW_NODE = """
-from datetime import timedelta
-from django.utils import timezone
-from portal.inventory.credentials import digest_of, new_access_token
-from portal.inventory.models import Node
+from tests.support.node_tokens import a_greeted_node
 from tests.support.replica_rows import a_replica
-node = Node(name="sender", epoch=1, token_expires_at=timezone.now() + timedelta(hours=9))
-token = new_access_token(node.pk)
-node.token_digest = digest_of(token)
-node.save()
+node, token = a_greeted_node("sender")
 print(token, a_replica(node).pk)
 """
 
@@ -73,18 +63,11 @@ print(token, a_replica(node).pk)
 def main() -> int:
     size, cuts = int(os.environ.get("MIB", "2048")) * MIB, int(os.environ.get("CUTS", "10"))
     with running_postgres() as postgres, tempfile.TemporaryDirectory() as folder:
-        environ = os.environ | {
-            "DJANGO_SETTINGS_MODULE": "portal.settings.test",
-            "TESSERA_DATABASE_URL": postgres.create_database(migrated=True),
-            "TESSERA_VAR": folder,
-            "PYTHONPATH": str(ROOT),
-        }
-        command = [sys.executable, "manage.py", "shell", "-v", "0", "-c", NEW_NODE]
-        shell = subprocess.check_output(command, cwd=ROOT, env=environ, text=True)
-        token, replica = shell.split()[-2:]
+        environ = web_environ(postgres.create_database(migrated=True), folder)
+        token, replica = printed_words(environ, NEW_NODE)[-2:]
         file = Path(folder) / "file"
         sha256 = _write(file, size)
-        with _web(environ, Path(folder)) as (url, pid):
+        with running_web(APPLICATION, environ, "--no-access-log") as (url, pid):
             plain = [_curl(url, file)]
             web, cpu = PeakMemory(pid), [_cpu_seconds(pid)]
             words = [url, token, replica, str(file), sha256, str(cuts)]
@@ -259,27 +242,6 @@ def _curl(url: str, file: Path) -> float:
     command = ["curl", "-sS", "--fail", "--noproxy", "*", "-o", "/dev/null", "-T", str(file)]
     subprocess.run([*command, "-H", "Expect:", f"{url}/plain"], check=True)
     return round(time.monotonic() - begun, 2)
-
-
-@contextmanager
-def _web(environ: dict[str, str], folder: Path) -> Iterator[tuple[str, int]]:
-    url = f"http://127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "uvicorn", "tests.benchmarks.plain_upload:application"]
-    command += ["--host", "127.0.0.1", "--port", url.rpartition(":")[2], "--no-proxy-headers"]
-    command += ["--log-level", "warning", "--no-access-log"]
-    program = Program(command, log=folder / "web.log", environ=environ)
-
-    def answers() -> bool:
-        try:
-            return httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
-        except httpx.HTTPError:
-            return False
-
-    try:
-        program.wait_ready(answers, seconds=READY_SECONDS)
-        yield url, program.process.pid
-    finally:
-        program.kill()
 
 
 if __name__ == "__main__":
