@@ -60,3 +60,8 @@ class LogSettings:
         "limit.",
         readers=PLANNERS,
     )
+    audit_retention_days: int = setting(
+        0,
+        "Lines of the audit trail are removed at this age, whole days at a time. 0: never.",
+        readers=PLANNERS,
+    )

@@ -1,1 +1,1 @@
-"""What is removed after a time: logs, events and files of ended jobs. The audit trail stays."""
+"""What is removed after a time: logs, events and files of ended jobs; audit lines, if so set."""

@@ -1,4 +1,5 @@
-"""Removes the history of ended jobs, and that of nodes. The audit trail is no part of it."""
+"""Removes the history of ended jobs, and that of nodes. The audit trail is no part of it: see
+`audit_lines.py`."""
 
 import json
 from datetime import datetime

@@ -32,7 +32,7 @@ class StoredUse:
     bytes: int
     limits: RetentionLimits
     oldest_end: datetime | None
-    """When the oldest ended job with something to remove ended."""
+    """When the oldest ended job with something to remove ended; of audit lines, the oldest."""
 
     @property
     def excess_bytes(self) -> int:

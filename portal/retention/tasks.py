@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from portal.celery import app
 from portal.leases.services import run_exclusively
+from portal.retention.audit_lines import audit_remove
 from portal.retention.events import events_remove
 from portal.retention.files import files_remove
 from portal.retention.limits import RetentionLimits
@@ -31,6 +32,10 @@ def event_limits() -> RetentionLimits:
     return RetentionLimits(platform.event_retention_days, platform.event_retention_mib)
 
 
+def audit_limits() -> RetentionLimits:
+    return RetentionLimits(settings.PLATFORM.audit_retention_days, 0)
+
+
 def file_limits() -> RetentionLimits:
     return RetentionLimits(settings.PLATFORM.files_kept_days, 0)
 
@@ -42,6 +47,8 @@ def retention_run() -> None:
         log.info("retention removed the files of %s trees", removed)
     if removed := events_remove(limits=event_limits(), now=now):
         log.info("retention removed %s events", removed)
+    if removed := audit_remove(limits=audit_limits(), now=now):
+        log.info("retention removed %s audit lines", removed)
     try:
         if removed := logs_remove(limits=log_limits(), now=now):
             log.info("retention removed %s logs", removed)

@@ -30,6 +30,7 @@ from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.values import DeliveryStatus
 from scheduler.core.model.states import JobStatus, ReplicaStatus
 from scheduler.core.request import RequestLimits
+from tests.support.event_files import scalar_record
 from tests.support.file_rows import a_tree
 from tests.support.job_metrics import metrics_report, series_points
 from tests.support.logs import write_log
@@ -81,6 +82,11 @@ def shown(known: dict[str, str]) -> dict[str, tuple[str, str]]:
         "web:job_metrics": ("alice", reverse("web:job_metrics", args=[busy.attempt.job.label])),
         "web:compare": ("alice", f"{reverse('web:compare')}?{compared}"),
         "job-files": ("alice", f"{reverse('web:job_files', args=[known['job']])}?tree={saved.pk}"),
+        "job-scalars": (
+            "alice",
+            f"{reverse('web:job_files', args=[known['job']])}?tree={saved.pk}"
+            "&file=runs/events.out.tfevents.1.node",
+        ),
         "job-waiting": ("alice", reverse("web:job", args=[waits.label])),
         "job-failed": ("alice", reverse("web:job", args=[failed.label])),
         "job-pulls": ("admin", reverse("web:job", args=[pulls.label])),
@@ -111,12 +117,18 @@ def _files(label: str) -> Tree:
     state = {"saved.json": b'{"step": 1200}', "state.pt": bytes(3 << 20)}
     a_tree(replica, state, TreeKind.CHECKPOINT, step=1_200)
     losses = "".join(f"{step},{2.4 / (1 + step / 60):.4f}\n" for step in range(0, 1_200, 40))
+    scalars = (
+        scalar_record(tag, step, scale / (1 + step / 60))
+        for step in range(0, 1_200, 40)
+        for tag, scale in (("loss/train", 2.4), ("loss/val", 2.9), ("lr", 0.001))
+    )
     return a_tree(
         replica,
         {
             "metrics.csv": b"step,loss\n" + losses.encode(),
             "model/config.json": b'{"layers": 24, "width": 1024}',
             "model/weights.safetensors": bytes(2 << 20),
+            "runs/events.out.tfevents.1.node": b"".join(scalars),
             "notes.md": b"# Run 7\n\nLower learning rate, as discussed.\n",
         },
     )

@@ -13,6 +13,7 @@ from portal.audit.models import AuditEntry, Event
 from portal.job_logs.storage import stream_name
 from portal.jobs.models import Attempt, Job, Replica
 from portal.retention import events, logs
+from portal.retention.audit_lines import audit_remove, audit_use
 from portal.retention.events import events_remove, events_use
 from portal.retention.limits import MIB, RetentionLimits
 from portal.retention.logs import logs_remove, logs_use
@@ -155,6 +156,23 @@ def test_events_go_by_age_and_by_size_and_the_audit_trail_stays(add, now):
     assert AuditEntry.objects.count() == 1
 
 
+def test_audit_lines_go_by_whole_days_and_a_line_says_so(now):
+    noon = now.replace(hour=12, minute=0)
+    of_template = {"actor": "system", "action": "template_save"}
+    for hours, values in ((0, {}), (13, {}), (24 * 9, {}), (24 * 9, of_template)):
+        line = {"actor": "root", "action": "node_drain", "noun": "node", "noun_id": "1"} | values
+        AuditEntry.objects.create(at=noon - timedelta(days=30, hours=hours), **line)
+    assert audit_remove(limits=NO_LIMITS, now=noon) == 0
+    use = audit_use(RetentionLimits(days=30, mib=0))
+    assert (use.count, use.next_removal) == (3, noon - timedelta(days=9))
+    for removed_count in (2, 0):
+        assert audit_remove(limits=RetentionLimits(days=30, mib=0), now=noon) == removed_count
+    last, *kept = AuditEntry.objects.all()
+    day = f"{noon - timedelta(days=30):%Y-%m-%d}"
+    assert (last.action, last.after) == ("audit_remove", {"lines": 2, "before": day})
+    assert [row.action for row in kept] == ["template_save", "node_drain"]
+
+
 def test_by_size_the_jobs_that_ended_first_lose_their_events_first(add, now, monkeypatch):
     monkeypatch.setattr(events, "ROW_BYTES", MIB)
     young, old = add(3), add(31)
@@ -185,10 +203,11 @@ def test_the_log_page_and_rest_say_what_was_removed(add, now, client):
 def test_admins_see_use_limits_and_the_next_removal(add, now, client):
     add(10, size=MIB)
     client.force_login(a_user("root", is_superuser=True, is_staff=True))
-    limits = {"log_retention_days": 30, "event_retention_mib": 5}
+    limits = {"log_retention_days": 30, "event_retention_mib": 5, "audit_retention_days": 365}
     with override_settings(PLATFORM=replace(settings.PLATFORM, **limits)):
         text = client.get("/console/storage/").content.decode()
     assert "30 days after the job ended" in text
+    assert "Audit trail" in text and "365 days<" in text
     assert f'datetime="{now + timedelta(days=20):%Y-%m-%d}' in text
     assert str(settings.PLATFORM.var.resolve()) in text
 

@@ -1,4 +1,4 @@
-"""Where logs are kept, how much there is of logs, files and events, and when they are removed."""
+"""Where logs are kept, how much there is of each kind, and when it is removed."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,12 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from portal.retention.audit_lines import audit_use
 from portal.retention.events import events_use
 from portal.retention.files import files_use
 from portal.retention.limits import StoredUse
 from portal.retention.logs import logs_use
-from portal.retention.tasks import event_limits, file_limits, log_limits
+from portal.retention.tasks import audit_limits, event_limits, file_limits, log_limits
 from portal.storage.errors import StoreUnavailable
 from portal.storage.models import ByteStore
 from portal.storage.stores import current_store, reachable_stores
@@ -27,6 +28,8 @@ class UseRow:
     name: str
     use: StoredUse
     is_estimate: bool = False
+    of_jobs: bool = True
+    """Kept from the end of a job on, and not from its own time."""
 
 
 @platform_admins_only
@@ -42,6 +45,7 @@ def storage(request: AuthenticatedHttpRequest) -> HttpResponse:
             UseRow(_("Logs"), logs_use(log_limits())),
             UseRow(_("Files"), files_use(file_limits())),
             UseRow(_("Events"), events_use(event_limits()), is_estimate=True),
+            UseRow(_("Audit trail"), audit_use(audit_limits()), is_estimate=True, of_jobs=False),
         ],
         "stores": [(row, row.key == (store and store.key), row.key in reachable) for row in rows],
         "current": store,
