@@ -37,12 +37,14 @@ class OwnCounts:
     waiting: int
     ended: int
     """Since the given time."""
+    members: int
+    """How many of all these are members of arrays."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnJobs:
     """In each list an array is one job, its first member there; `member_count` says how many it
-    stands for, and is 0 of a job of no array."""
+    stands for. It is 0 of a job of no array, and missing if the user has no arrays."""
 
     counts: OwnCounts
     running: list[Job]
@@ -64,18 +66,25 @@ def own_jobs(user: User, *, project: str = "", ended_since: datetime, size: int)
     attempts = Attempt.objects.filter(job=OuterRef("pk")).order_by("-number")
     ended = rows.final().filter(finished_at__gte=ended_since)
     failure = Subquery(attempts.values("first_failure")[:1])
+
+    def listed(jobs: JobQuerySet[Job], order: OrderBy, then: str) -> JobQuerySet[Job]:
+        if counts.members:
+            return _one_of_each_array(jobs, order, then, size)
+        return jobs.select_related("project", "owner").order_by(order, then)
+
+    last = listed(ended, F("finished_at").desc(), "-id").annotate(failure=failure)
     return OwnJobs(
         counts,
-        list(_listed(rows.allocated(), by_end, "-id", size)) if counts.running else [],
-        list(_listed(rows.waiting(), by_position, "id", size)) if counts.waiting else [],
-        list(_listed(ended, F("finished_at").desc(), "-id", size).annotate(failure=failure))
-        if counts.ended
-        else [],
+        list(listed(rows.allocated(), by_end, "-id")[:size]) if counts.running else [],
+        list(listed(rows.waiting(), by_position, "id")[:size]) if counts.waiting else [],
+        list(last[:size]) if counts.ended else [],
     )
 
 
-def _listed(rows: JobQuerySet[Job], order: OrderBy, then: str, size: int) -> JobQuerySet[Job]:
-    """The first in this order, of each array one."""
+def _one_of_each_array(
+    rows: JobQuerySet[Job], order: OrderBy, then: str, size: int
+) -> JobQuerySet[Job]:
+    """The first `size` in this order, of each array one. Dearer than the rows themselves."""
     column = order.expression.name
     edge = Max(column) if order.descending else Min(column)
     firsts = rows.order_by().values(row=ROW_KEY).annotate(first=Min("id"), edge=edge)
@@ -96,5 +105,6 @@ def _counts(rows: JobQuerySet[Job], ended_since: datetime) -> OwnCounts:
         running=Count("id", filter=Q(status__in=RUNNING)),
         waiting=Count("id", filter=Q(status__in=WAITING)),
         ended=Count("id", filter=is_ended),
+        members=Count("array_index"),
     )
     return OwnCounts(**found)

@@ -204,7 +204,7 @@ def timed(snapshot: ClusterSnapshot) -> dict[str, float]:
         "seconds": round(seconds, 3),
         "processor_seconds": round(used, 3),
         "plain_scan_seconds": round(anchor, 3),
-        "ratio": round(seconds / max(anchor, 1e-6), 2),
+        "ratio": round(seconds / anchor, 2) if snapshot.jobs else None,
     }
 
 
