@@ -40,6 +40,11 @@ class FilePreview:
     is_cut: bool = False
     """Only its beginning is shown."""
 
+    @property
+    def has_header(self) -> bool:
+        """Whether the first row names the columns: no cell of it is a number."""
+        return len(self.rows) > 1 and not any(map(_is_number, self.rows[0]))
+
 
 def file_preview(file: StoredFile, path: str) -> FilePreview:
     """Raises StoreError."""
@@ -70,6 +75,14 @@ def image_kind(head: bytes) -> str:
     if head[:4] == WEBP[0] and head[8:12] == WEBP[1]:
         return "image/webp"
     return next((kind for magic, kind in IMAGES.items() if head.startswith(magic)), "")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _text(head: bytes, *, is_cut: bool) -> str | None:
