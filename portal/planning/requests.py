@@ -24,6 +24,7 @@ from portal.database.intervals import NextSecond, ThisSecond
 from portal.images.needs_cache import needs_of
 from portal.job_secrets.selectors import known_secrets
 from portal.jobs.models import Dependency, Job
+from portal.jobs.querysets import DependencyQuerySet
 from portal.volumes.selectors import access_of_jobs, access_of_request
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology, WaitingJob
 from scheduler.core.model.states import JobStatus
@@ -302,7 +303,7 @@ def _without_secrets(jobs: Sequence[WaitingJob], specs: Sequence[RequestSpec]) -
     return [replace(job, missing_secret=name) if name else job for job, name in pairs]
 
 
-def _unmet(links: QuerySet[Dependency]) -> dict[int, tuple[str, ...]]:
+def _unmet(links: DependencyQuerySet[Dependency]) -> dict[int, tuple[str, ...]]:
     """By job id: the jobs that it still has to wait for. Many of one array are the array."""
     rows = links.unmet().order_by("from_job_id", "to_job_id")
     unmet: dict[int, dict[int, int | None]] = defaultdict(dict)

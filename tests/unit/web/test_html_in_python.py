@@ -4,9 +4,11 @@ import pytest
 
 from portal.quotas.limits import LimitEffect
 from portal.web.cluster.cell import Cell
+from portal.web.queue.freeing_chart import FreeingBar
+from portal.web.queue.order_score import OrderScore
 from portal.web.templatetags.cluster import map_cell
 from portal.web.templatetags.console import limit_effects
-from portal.web.templatetags.tessera import as_status
+from portal.web.templatetags.tessera import as_status, with_code
 from portal.web.wording.labels import Badge
 from portal.web.wording.times import text_with_elements
 
@@ -22,9 +24,12 @@ HOSTILE = "\"'><script>x</script>&"
         lambda: map_cell(
             Cell("mine", 0, 2, 8, label=HOSTILE, sublabel=HOSTILE, title=HOSTILE, href=HOSTILE)
         ),
+        lambda: FreeingBar(0, 1, 0, 1, 0, 1, label=HOSTILE, title=HOSTILE).svg,
+        lambda: OrderScore(HOSTILE, 1, 1, HOSTILE).bar,
+        lambda: with_code(f"{HOSTILE} `{HOSTILE}`"),
         lambda: text_with_elements(f"{HOSTILE} not before 2026-11-25 18:00 UTC"),
     ],
-    ids=["limit", "budget", "badge", "cell", "sentence"],
+    ids=["limit", "budget", "badge", "cell", "freeing", "score", "code", "sentence"],
 )
 def test_what_people_chose_is_text(written):
     html = str(written())
