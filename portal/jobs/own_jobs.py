@@ -61,42 +61,45 @@ def own_jobs(user: User, *, project: str = "", ended_since: datetime, size: int)
     if project:
         rows = rows.filter(project__slug=project)
     counts = _counts(rows, ended_since)
-    by_end = F("deadline_at").asc(nulls_last=True)
-    by_position = F("position").asc(nulls_last=True)
     attempts = Attempt.objects.filter(job=OuterRef("pk")).order_by("-number")
     ended = rows.final().filter(finished_at__gte=ended_since)
     failure = Subquery(attempts.values("first_failure")[:1])
 
-    def listed(jobs: JobQuerySet[Job], order: OrderBy, then: str) -> JobQuerySet[Job]:
+    def listed(
+        jobs: JobQuerySet[Job], column: str, then: str, *, descending: bool = False
+    ) -> JobQuerySet[Job]:
+        order = _order(column, descending=descending)
         if counts.members:
-            return _one_of_each_array(jobs, order, then, size)
+            return _one_of_each_array(jobs, column, then, size, descending=descending)
         return jobs.select_related("project", "owner").order_by(order, then)
 
-    last = listed(ended, F("finished_at").desc(), "-id").annotate(failure=failure)
+    last = listed(ended, "finished_at", "-id", descending=True).annotate(failure=failure)
     return OwnJobs(
         counts,
-        list(listed(rows.allocated(), by_end, "-id")[:size]) if counts.running else [],
-        list(listed(rows.waiting(), by_position, "id")[:size]) if counts.waiting else [],
+        list(listed(rows.allocated(), "deadline_at", "-id")[:size]) if counts.running else [],
+        list(listed(rows.waiting(), "position", "id")[:size]) if counts.waiting else [],
         list(last[:size]) if counts.ended else [],
     )
 
 
+def _order(column: str, *, descending: bool) -> OrderBy:
+    return OrderBy(F(column), descending=descending, nulls_last=True)
+
+
 def _one_of_each_array(
-    rows: JobQuerySet[Job], order: OrderBy, then: str, size: int
+    rows: JobQuerySet[Job], column: str, then: str, size: int, *, descending: bool
 ) -> JobQuerySet[Job]:
     """The first `size` in this order, of each array one. Dearer than the rows themselves."""
-    column = order.expression.name
-    edge = Max(column) if order.descending else Min(column)
+    edge = Max(column) if descending else Min(column)
     firsts = rows.order_by().values(row=ROW_KEY).annotate(first=Min("id"), edge=edge)
-    edges = OrderBy(F("edge"), descending=order.descending, nulls_last=order.nulls_last)
-    then_first = then.replace("id", "first")
-    keys = firsts.order_by(edges, then_first).values("first")[:size]
+    edges = _order("edge", descending=descending)
+    keys = firsts.order_by(edges, then.replace("id", "first")).values("first")[:size]
     members = rows.filter(array=OuterRef("array"), array_index__isnull=False).order_by()
     count = Subquery(members.values("array").annotate(n=Count("pk")).values("n"))
     is_member = When(array_index__isnull=False, then=count)
     listed = Job.objects.filter(pk__in=keys).select_related("project", "owner")
     counted: JobQuerySet[Job] = listed.annotate(member_count=Case(is_member, default=0))
-    return counted.order_by(order, then)
+    return counted.order_by(_order(column, descending=descending), then)
 
 
 def _counts(rows: JobQuerySet[Job], ended_since: datetime) -> OwnCounts:

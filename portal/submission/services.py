@@ -135,7 +135,8 @@ def _admitted(
     Raises BulkRefusedError.
     """
     rooms = dict(_rooms(checked, is_locking=is_locking))
-    admitted, problems = [], {}
+    admitted: list[tuple[CheckedRequest, Mapping[int, bool]]] = []
+    problems = {}
     for index, each in enumerate(checked):
         try:
             rooms[each.check.project.pk].take()
