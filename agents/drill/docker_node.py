@@ -21,6 +21,7 @@ from agents.loop.workers import InlineWorkers, Workers
 from agents.runtime.base import ContainerPhase
 from agents.runtime.docker import PHASES, DockerRuntime
 from agents.runtime.docker_engine import connect_engine
+from agents.runtime.docker_images import ChosenImage
 from agents.runtime.docker_recipe import LABEL
 from agents.runtime.launch import DEVICES
 
@@ -35,9 +36,9 @@ class DrillRuntime(DockerRuntime):
         replica: DesiredReplica,
         devices: Sequence[str],
         meeting: Rendezvous,
-        attrs: dict[str, Any],
+        image: ChosenImage,
     ) -> dict[str, Any]:
-        return super()._options(replica, devices, meeting, attrs) | {
+        return super()._options(replica, devices, meeting, image) | {
             "device_requests": [],
             "runtime": None,
         }

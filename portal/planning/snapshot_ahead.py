@@ -40,11 +40,11 @@ class SnapshotAhead(AbstractContextManager["SnapshotAhead"]):
     def __exit__(self, *_: object) -> None:
         self._end.set()
 
-    def look(self) -> None:
+    def renew_snapshot(self) -> None:
         """Read what is due. A database that does not answer is asked again the next time."""
         try:
             if self._is_begun:
-                snapshot_cache.renew_for_next_question(older_than=RENEW, asked_within=KEPT)
+                snapshot_cache.renew_for_next_question(older_than=RENEW, question_within=KEPT)
             else:
                 _read_first()
                 self._is_begun = True
@@ -53,7 +53,7 @@ class SnapshotAhead(AbstractContextManager["SnapshotAhead"]):
 
     def _run(self) -> None:
         while True:
-            self.look()
+            self.renew_snapshot()
             connections.close_all()
             if self._end.wait(LOOK_SECONDS):
                 return

@@ -182,13 +182,13 @@ def current_snapshot() -> CachedSnapshot:
         return _store(_read())
 
 
-def renew_for_next_question(*, older_than: timedelta, asked_within: timedelta) -> None:
+def renew_for_next_question(*, older_than: timedelta, question_within: timedelta) -> None:
     """Read a large cluster anew before anybody asks: if the last snapshot is older, and somebody
     asked within this time. No query where it is not due."""
     now = timezone.now()
     if not _last or not _asked_at or not _last[0].is_large:
         return
-    is_due = now - _last[0].at >= older_than and now - _asked_at[0] < asked_within
+    is_due = now - _last[0].at >= older_than and now - _asked_at[0] < question_within
     if is_due and _renewing.acquire(blocking=False):
         _renew()
 

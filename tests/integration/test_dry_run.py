@@ -160,16 +160,16 @@ def test_of_a_large_cluster_the_first_question_finds_what_was_read_ahead(
     monkeypatch.setattr(world, "LARGE", 1)
     monkeypatch.setattr(world.connections, "close_all", lambda: None)
     ahead = SnapshotAhead()
-    ahead.look()
+    ahead.renew_snapshot()
     began = timezone.now()
     assert foreseen(alice, vision).at < began
     # Old enough to be renewed, by then nobody has asked for too long.
     monkeypatch.setattr(snapshot_ahead, "RENEW", timedelta(0))
-    ahead.look()
+    ahead.renew_snapshot()
     read = foreseen(alice, vision).at
     assert read > began
     monkeypatch.setattr(snapshot_ahead, "KEPT", timedelta(0))
-    ahead.look()
+    ahead.renew_snapshot()
     assert foreseen(alice, vision).at == read
 
 
@@ -177,8 +177,8 @@ def test_of_a_small_cluster_nothing_is_read_ahead(alice, vision):
     a_node("n1")
     began = timezone.now()
     ahead = SnapshotAhead()
-    ahead.look()
-    ahead.look()
+    ahead.renew_snapshot()
+    ahead.renew_snapshot()
     assert foreseen(alice, vision).at > began
 
 
