@@ -4,7 +4,7 @@ Equal rows give equal documents: their order is fixed.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -101,7 +101,8 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
     rendezvous = _rendezvous([row for rows in replicas.values() for row in rows])
     saved = _jobs_with_checkpoint(row for rows in replicas.values() for row in rows)
     volumes = _volumes(row for rows in replicas.values() for row in rows)
-    digests = _digests(nodes, replicas)
+    digests = digests_to_run(row.attempt for rows in replicas.values() for row in rows)
+    pinning = _pinning(pks) if digests else frozenset[UUID]()
     return {
         node.pk: CompiledDocument(
             DesiredDocument(
@@ -116,7 +117,7 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
                         rendezvous.get(row.attempt_id),
                         saved,
                         volumes,
-                        digests.get(row.attempt_id, "") if _pins(node) else "",
+                        digests.get(row.attempt_id, "") if node.pk in pinning else "",
                     )
                     for row in replicas[node.pk]
                     if row.desired_state != DesiredState.GONE
@@ -209,14 +210,10 @@ def _volumes(replicas: Iterable[Replica]) -> Mapping[int, tuple[DesiredVolume, .
     return desired_volumes(jobs) if jobs else {}
 
 
-def _pins(node: Node) -> bool:
-    """Whether its agent knows digests: an older one would refuse the replica."""
-    return bool(node.facts.get("pins_images"))
-
-
-def _digests(nodes: list[Node], replicas: Mapping[UUID | None, list[Replica]]) -> Mapping[int, str]:
-    """By attempt, which bytes its image has to be."""
-    return digests_to_run(row.attempt for node in nodes if _pins(node) for row in replicas[node.pk])
+def _pinning(nodes: Collection[UUID]) -> frozenset[UUID]:
+    """Those whose agents know digests: an older one would refuse the replica."""
+    rows = Node.objects.filter(pk__in=nodes, facts__pins_images=True)
+    return frozenset(rows.values_list("pk", flat=True))
 
 
 def _replica(

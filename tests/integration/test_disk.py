@@ -51,7 +51,8 @@ def the_form(page):
     for field in re.findall(r"<input[^>]*>", page):
         name = re.search(r' name="([^"]*)"', field)
         value = re.search(r' value="([^"]*)"', field)
-        if name and ('type="radio"' not in field or " checked" in field):
+        is_chosen = 'type="radio"' not in field or " checked" in field
+        if name and is_chosen and 'type="file"' not in field:
             found[name[1]] = unescape(value[1])
     for name, inside in re.findall(r'<select[^>]* name="([^"]*)"[^>]*>(.*?)</select>', page, re.S):
         chosen = re.search(r'value="([^"]*)" selected', inside)

@@ -22,7 +22,14 @@ from tests.support.rows import a_job, a_node, a_project, a_user
 pytestmark = pytest.mark.django_db
 OURS = ("accounts", "inventory", "jobs", "allocations", "quotas", "catalogue", "audit", "duties")
 # Reached through their parent, or nothing a person should look at.
-WITHOUT_PAGE = {"Membership", "HelloNonce", "LatestSample", "AllocationSample", "InventoryVersion"}
+WITHOUT_PAGE = {
+    "Membership",
+    "Dependency",
+    "HelloNonce",
+    "LatestSample",
+    "AllocationSample",
+    "InventoryVersion",
+}
 # Admins decide about these in the console.
 WITHOUT_PAGE |= {"LimitRequest"}
 
