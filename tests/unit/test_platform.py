@@ -20,7 +20,7 @@ OF_JOBS = {
         *("CHECKPOINT_DIR", "CODE_DIR", "METRICS_FILE", "SECRETS_DIR"),
         *("ARRAY_INDEX", "ARRAY_SIZE"),
         # The beginnings of names.
-        *("ARRAY", "PARAM", "VOLUME"),
+        *("ARRAY", "CACHE", "PARAM", "VOLUME"),
     )
 }
 

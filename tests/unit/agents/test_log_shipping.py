@@ -1,6 +1,7 @@
 """Logs go to the portal by offset: fairly, at once after hello, and without a round for each."""
 
 import asyncio
+import threading
 from dataclasses import replace
 
 import httpx
@@ -203,12 +204,18 @@ def test_a_chunk_that_the_portal_will_never_take_is_sent_once(machine, code, is_
 def test_each_byte_that_was_shipped_is_passed_on_once(machine, refused):
     log = bytes(range(256)) * (2 * MAX_LOG_CHUNK_BYTES // 256) + b"the end"
     there(machine, "r-1", log)
-    passed = []
+    passed, is_complete = [], threading.Event()
 
-    async def scenario(portal):
-        await portal.until(lambda: sum(len(data) for _, _, data in passed) >= len(log))
+    def take(*chunk):
+        """It comes after the answer to the call, and the last one is followed by no other call."""
+        passed.append(chunk)
+        if sum(len(data) for _, _, data in passed) >= len(log):
+            is_complete.set()
 
-    talk(machine, scenario, refused, on_shipped=lambda *chunk: passed.append(chunk))
+    async def scenario(_):
+        assert await asyncio.to_thread(is_complete.wait, 200)
+
+    talk(machine, scenario, refused, on_shipped=take)
     assert b"".join(data for _, _, data in passed) == log
     assert [at for _, at, _ in passed] == [0, MAX_LOG_CHUNK_BYTES, 2 * MAX_LOG_CHUNK_BYTES]
 
