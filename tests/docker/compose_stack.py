@@ -246,7 +246,9 @@ class ComposeStack:
             with contextlib.suppress(httpx.TransportError):
                 answer = self.http.request(method, f"/api/v1{path}", headers=headers, **options)
                 assert answer.status_code != 500, answer.text + self.logs()
-                if answer.status_code not in (502, 503, 504):
+                # The first call with this key runs still, or was killed with its process.
+                is_running = answer.status_code == 409 and "Retry-After" in answer.headers
+                if answer.status_code not in (502, 503, 504) and not is_running:
                     return answer
             return None
 
