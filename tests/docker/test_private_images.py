@@ -34,7 +34,7 @@ def test_a_private_image_runs_for_its_project_and_for_no_other(tmp_path: Path, d
         refused = ended(other)
         (replica,) = refused["attempts"][0]["replicas"]
         assert (refused["status"], replica["code"]) == ("failed", "image_pull")
-        assert replica["sentence"].startswith("The registry gives this node no access to")
+        assert replica["sentence"].startswith("The registry gives no access to")
         begun = registry.events("begin")
         again = ended("vision")
         assert again["status"] == "succeeded" and registry.events("begin") == begun
