@@ -169,7 +169,7 @@ class ReplicaOutputs:
             if mark is None or mark == self._copied.get(replica):
                 return mark
             if self._is_outdated(replica):
-                return self._without(replica, mark)
+                return self._skip_outdated(replica, mark)
             try:
                 found = copy_tree(folder, self._outbox.unfinished(replica, TreeKind.CHECKPOINT))
             except FolderChanged:
@@ -190,7 +190,7 @@ class ReplicaOutputs:
         """A job that succeeded has no next checkpoint. Raises OSError."""
         return replica not in self._succeeded and is_outdated(self._folders(replica).checkpoint)
 
-    def _without(self, replica: str, mark: SavedMark) -> SavedMark | None:
+    def _skip_outdated(self, replica: str, mark: SavedMark) -> SavedMark | None:
         """A checkpoint that is partly overwritten: the next one is waited for, if there can be
         one. The portal keeps the one before."""
         self._outbox.discard_copy(replica, TreeKind.CHECKPOINT)
@@ -206,7 +206,7 @@ class ReplicaOutputs:
         mark = read_mark(folder)
         self._outbox.discard(replica, TreeKind.CHECKPOINT)
         if mark is not None and self._is_outdated(replica):
-            return self._without(replica, mark)
+            return self._skip_outdated(replica, mark)
 
         def check() -> None:
             if mark != read_mark(folder) or self._is_outdated(replica):

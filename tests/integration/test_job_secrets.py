@@ -40,7 +40,7 @@ def vision():
     return home, ada, mia
 
 
-def asked(agent, replica, path=SECRETS_PATH, **headers):
+def call_secrets(agent, replica, path=SECRETS_PATH, **headers):
     answers = []
 
     async def scenario(client):
@@ -145,7 +145,7 @@ def test_the_node_of_a_replica_gets_the_values_that_its_job_names(vision):
     secret_set(actor=root, project=job.project, name="OWN", value="of the project")
     secret_set(actor=job.owner, name="OWN", value=OTHER)
     secret_set(actor=job.owner, name="UNNAMED", value="not for this job")
-    answer = asked(agent, replica.pk).json()
+    answer = call_secrets(agent, replica.pk).json()
     values = {secret["name"]: secret["value"] for secret in answer["secrets"]}
     assert values == {"HF_TOKEN": VALUE, "OWN": OTHER}
     assert answer["missing"] == ["GONE"]
@@ -160,15 +160,15 @@ def test_no_other_node_gets_them_and_neither_does_a_node_after_the_end(vision):
     agent, other = an_agent(), an_agent()
     replica = a_replica_with(agent, "HF_TOKEN")
     secret_set(actor=replica.attempt.job.owner, name="HF_TOKEN", value=VALUE)
-    assert asked(other, replica.pk).json()["error"]["code"] == "replica_unknown"
-    assert asked(agent, "no-uuid").json()["error"]["code"] == "replica_unknown"
-    assert asked(agent, replica.pk, Authorization="Agent x").status_code == 401
+    assert call_secrets(other, replica.pk).json()["error"]["code"] == "replica_unknown"
+    assert call_secrets(agent, "no-uuid").json()["error"]["code"] == "replica_unknown"
+    assert call_secrets(agent, replica.pk, Authorization="Agent x").status_code == 401
     Attempt.objects.filter(pk=replica.attempt_id).update(ended_at=timezone.now())
-    refused = asked(agent, replica.pk)
+    refused = call_secrets(agent, replica.pk)
     assert (refused.status_code, VALUE in refused.text) == (404, False)
     Attempt.objects.filter(pk=replica.attempt_id).update(ended_at=None)
     Replica.objects.filter(pk=replica.pk).update(desired_state="gone")
-    assert asked(agent, replica.pk).status_code == 404
+    assert call_secrets(agent, replica.pk).status_code == 404
 
 
 def test_a_job_whose_secret_was_deleted_waits_with_a_reason_and_starts_when_it_is_set(vision):
