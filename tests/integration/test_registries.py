@@ -12,7 +12,7 @@ from portal.errors import Refused
 from portal.jobs.models import Attempt, Job
 from portal.registries.models import REGISTRY_SEAL, Registry
 from portal.registries.services import registry_delete, registry_set
-from tests.integration.test_job_secrets import asked
+from tests.integration.test_job_secrets import call_secrets
 from tests.support.agent_calls import an_agent
 from tests.support.replica_rows import a_replica
 from tests.support.rows import a_project, a_user
@@ -45,7 +45,7 @@ def a_replica_of(agent, image):
 
 
 def credential(agent, replica):
-    return asked(agent, replica.pk, path=PULL_CREDENTIAL_PATH).json()["credential"]
+    return call_secrets(agent, replica.pk, path=PULL_CREDENTIAL_PATH).json()["credential"]
 
 
 def test_a_password_is_sealed_and_audit_lines_have_none(vision):
@@ -106,10 +106,10 @@ def test_the_node_that_pulls_gets_the_credential_of_the_image_and_of_its_project
         "password": PASSWORD,
     }
     assert [row.address for row in Registry.objects.exclude(used_at=None)] == ["ghcr.io/team"]
-    refused = asked(other, replica.pk, path=PULL_CREDENTIAL_PATH)
+    refused = call_secrets(other, replica.pk, path=PULL_CREDENTIAL_PATH)
     assert refused.json()["error"]["code"] == "replica_unknown"
     Attempt.objects.filter(pk=replica.attempt_id).update(ended_at=timezone.now())
-    refused = asked(agent, replica.pk, path=PULL_CREDENTIAL_PATH)
+    refused = call_secrets(agent, replica.pk, path=PULL_CREDENTIAL_PATH)
     assert (refused.status_code, PASSWORD in refused.text) == (404, False)
 
 
@@ -125,7 +125,7 @@ def test_one_that_no_key_opens_is_named():
     replica = a_replica_of(agent, "ghcr.io/team/app:1")
     with override_settings(SECRET_KEY="forgotten"):
         signed_in(replica.attempt.job.project)
-    answer = asked(agent, replica.pk, path=PULL_CREDENTIAL_PATH).json()
+    answer = call_secrets(agent, replica.pk, path=PULL_CREDENTIAL_PATH).json()
     assert (answer["credential"], answer["unreadable"]) == (None, "ghcr.io/team")
 
 
