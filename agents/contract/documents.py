@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from agents.contract.caches import MAX_CACHES, OfferedCache
 from agents.contract.codec import decode, encode, omitted_by_default, rule
+from agents.contract.gang_network import MAX_ADDRESS, GangNetwork, NodeOverlay
 from agents.contract.image_digest import MAX_DIGEST_LENGTH
 from agents.contract.image_needs import ImageNeeds
 from agents.contract.job_secrets import MAX_SECRETS, DesiredSecret
@@ -194,6 +195,8 @@ class DesiredReplica:
     # Which bytes its image has to be (`image_digest.py`): those that the other ranks or an earlier
     # attempt have. Empty if whatever the node takes for its name will do.
     image_digest: str = field(default="", metadata=omitted_by_default(max_length=MAX_DIGEST_LENGTH))
+    # Of a gang over several nodes with an overlay.
+    gang_network: GangNetwork | None = field(default=None, metadata=omitted_by_default())
     # What the agent could not read of it (`newer_documents`); the portal never sends it.
     unreadable: str = field(default="", metadata=omitted_by_default(max_length=512))
 
@@ -351,6 +354,10 @@ class NodeFacts:
     caches: tuple[OfferedCache, ...] = field(
         default=(), metadata=omitted_by_default(max_length=MAX_CACHES)
     )
+    # Its IP address for other nodes; empty if the node does not report it.
+    address: str = field(default="", metadata=omitted_by_default(max_length=MAX_ADDRESS))
+    # None if the gangs on it stay on its engine.
+    overlay: NodeOverlay | None = field(default=None, metadata=omitted_by_default())
 
 
 @dataclass(frozen=True, slots=True)

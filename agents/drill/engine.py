@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
+from agents.contract.container_names import container_name
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
 from agents.contract.end_causes import EndCause
 from agents.contract.image_needs import NO_NEEDS, ImageNeeds
@@ -11,7 +12,7 @@ from agents.drill.images import SimulatedImages
 from agents.drill.turns import Turns
 from agents.facts.ends import REQUESTED
 from agents.facts.images import WantedImage
-from agents.runtime.base import ContainerPhase, ContainerStatus, RuntimeFailure, container_name
+from agents.runtime.base import ContainerPhase, ContainerStatus, RuntimeFailure
 from agents.runtime.image_pull import PullRequest
 from agents.workspace.folders import IN_CONTAINER, ReplicaFolders
 

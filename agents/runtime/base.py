@@ -159,11 +159,6 @@ class Runtime(Protocol):
         """Release the engine; containers keep running."""
 
 
-def container_name(job: str, attempt: int, rank: int) -> str:
-    """The name of a replica's container: always the same for the same replica."""
-    return f"tessera-{job[:13]}-{attempt}-{rank}"
-
-
 def free_port(address: str) -> int:
     """A port that is free now at `address` (empty: at all addresses), for rank 0 to listen on."""
     with socket.socket() as probe:

@@ -13,6 +13,7 @@ from docker.errors import APIError, NotFound
 from docker.models.containers import Container
 
 from agents.admission.policy import NodePolicy
+from agents.contract.container_names import container_name
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
 from agents.contract.image_needs import ImageNeeds
 from agents.contract.registries import RegistryCredential
@@ -25,7 +26,6 @@ from agents.runtime.base import (
     ContainerStatus,
     EngineUnreachable,
     RuntimeFailure,
-    container_name,
 )
 from agents.runtime.docker_engine import connect_engine
 from agents.runtime.docker_errors import engine_errors

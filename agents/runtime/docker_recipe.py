@@ -12,9 +12,10 @@ from typing import Any
 from docker.types import LogConfig, Mount, Ulimit
 
 from agents.admission.policy import NodePolicy
+from agents.contract.container_names import container_name
 from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.launchers.registry import LAUNCHERS
-from agents.runtime.base import container_name, free_port
+from agents.runtime.base import free_port
 from agents.runtime.docker_images import ChosenImage
 from agents.runtime.docker_network import HOST
 from agents.runtime.grants import Grant, GrantProvider, VolumeMount

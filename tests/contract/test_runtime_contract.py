@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from agents.contract.container_names import container_name
 from agents.contract.documents import Rendezvous
-from agents.runtime.base import ContainerPhase, Runtime, RuntimeFailure, container_name
+from agents.runtime.base import ContainerPhase, Runtime, RuntimeFailure
 from agents.runtime.process import ProcessRuntime
 from tests.contract.replicas import (
     DEAF,

@@ -20,6 +20,7 @@ from agents.contract.documents import (
     SliceKind,
     SliceProblem,
 )
+from agents.contract.gang_network import GangNetwork, GangPeer, NodeOverlay, OverlayKind
 from agents.contract.image_needs import ImageNeeds
 from agents.contract.job_secrets import DesiredSecret, SecretForm
 from agents.contract.pulls import ObservedPull
@@ -34,6 +35,18 @@ from agents.contract.topology import (
 from agents.contract.volumes import DesiredVolume, OfferedRoot, VolumeSize
 
 GPU = "GPU-5a1d"
+KEY = "k" * 43 + "="
+NETWORK = GangNetwork(
+    id=7,
+    kind=OverlayKind.WIREGUARD,
+    subnet="10.213.7.0/24",
+    address="10.213.7.3",
+    mtu=1_350,
+    peers=(
+        GangPeer(0, "tessera-j-1-2-0", "10.213.7.2", "192.0.2.1", 14_789, KEY),
+        GangPeer(1, "tessera-j-1-2-1", "10.213.7.3", "192.0.2.2", 14_789, KEY),
+    ),
+)
 VOLUMES = (DesiredVolume("images", "datasets", "team/images", "/data", False),)
 SECRETS = (DesiredSecret("HF_TOKEN"), DesiredSecret("WANDB_API_KEY", SecretForm.ENV))
 PLACE = {"gpu_uuid": GPU, "profile": "2g.35gb", "start": 4, "size": 2}
@@ -70,7 +83,7 @@ def a_desired(**fields):
         "gpus": (DesiredGpu(GPU, GpuMode.MIG),),
         "slices": (DesiredSlice(id="s-1", **PLACE),),
         "replicas": (
-            a_replica(),
+            a_replica(gang_network=NETWORK),
             a_replica(
                 id="r-2", rank=0, rendezvous=None, devices=(), secrets=SECRETS, volumes=VOLUMES
             ),
@@ -95,6 +108,8 @@ def an_observed(**fields):
                 OfferedRoot("datasets", True, 10, 20, (VolumeSize("a", 1, 2, True, 3),)),
             ),
             caches=(OfferedCache("models", "HF_HUB_CACHE", ("vision",)),),
+            address="192.0.2.2",
+            overlay=NodeOverlay("wireguard", 14_789, KEY, 1_350),
         ),
         "gpus": (ObservedGpu(GPU, 0, "NVIDIA H200", "H200-141GB", 143_771, GpuMode.MIG),),
         "slices": (ObservedSlice(**PLACE, uuid="MIG-1"),),
