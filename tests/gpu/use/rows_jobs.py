@@ -11,7 +11,8 @@ from typing import Any
 from agents.contract.documents import DesiredReplica, Device, Rendezvous
 from agents.runtime.base import free_port
 from agents.runtime.launch import replica_environment
-from agents.workspace.folders import IN_CONTAINER
+from agents.workspace.environment import usual_variables
+from agents.workspace.folders import ReplicaFolders, folders_below
 from tests.gpu.use.clients import running
 from tests.gpu.use.mps_room import JOB_USER
 from tests.gpu.use.pytorch import require_torch
@@ -27,7 +28,7 @@ KEPT = ("PATH", "LANG", "LD_LIBRARY_PATH")
 
 
 def job_environment(record: Record) -> None:
-    """Row 10. HOME=/ is what an image without the user gives; the other is a folder of the user."""
+    """Row 10: with the folders, the user and the environment that every job gets."""
     require_torch(record)
     if os.geteuid() != 0:
         raise NotPossible(f"only root can become uid {JOB_USER}")
@@ -39,14 +40,11 @@ def job_environment(record: Record) -> None:
         for program in ("job_libraries.py", "add_one.py"):
             shutil.copyfile(PROGRAMS / program, work / program)
             (work / program).chmod(0o644)
-        scratch = work / "scratch"
-        scratch.mkdir()
-        os.chown(scratch, JOB_USER, JOB_USER)
-        for home, folder in (("/", Path("/")), (str(scratch), scratch)):
-            record.step(
-                f"HOME={'/' if home == '/' else 'a folder of the user'}",
-                lambda home=home, folder=folder: _libraries(record, work, uuid, home, folder),
-            )
+        folders = folders_below(work)
+        for folder in folders.writable:
+            folder.mkdir()
+            os.chown(folder, JOB_USER, JOB_USER)
+        record.step("as a job has it", lambda: _libraries(record, work, uuid, folders))
 
 
 def collectives(record: Record) -> None:
@@ -67,23 +65,24 @@ def collectives(record: Record) -> None:
         )
 
 
-def _libraries(record: Record, work: Path, uuid: str, home: str, folder: Path) -> dict[str, Any]:
+def _libraries(record: Record, work: Path, uuid: str, folders: ReplicaFolders) -> dict[str, Any]:
     words = record.words_of(
         [sys.executable, str(work / "job_libraries.py")], seconds=LIBRARIES_SECONDS,
-        env=_environment(uuid) | {"HOME": home}, cwd=folder,
+        env=_environment(uuid, folders), cwd=folders.scratch,
         user=JOB_USER, group=JOB_USER, extra_groups=[], umask=0o022,
     )  # fmt: skip
     return words | {"lines": lines_of(words["stdout"])}
 
 
-def _environment(uuid: str) -> dict[str, str]:
+def _environment(uuid: str, folders: ReplicaFolders) -> dict[str, str]:
     """That of a job with this GPU, and nothing of ours."""
     device = Device(allocation="a-1", slice="s-1", gpu_uuid=uuid)
     replica = DesiredReplica(id="r-1", job="j-1", devices=(device,))
     meeting = Rendezvous("127.0.0.1", free_port("127.0.0.1"))
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    ours = replica_environment(replica, [uuid], meeting, IN_CONTAINER)
-    return kept | ours | {"CUDA_VISIBLE_DEVICES": uuid}
+    usual = usual_variables(replica, folders)
+    ours = replica_environment(replica, [uuid], meeting, folders)
+    return kept | usual | ours | {"CUDA_VISIBLE_DEVICES": uuid}
 
 
 def _ranks(

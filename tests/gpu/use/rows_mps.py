@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from tests.gpu.use.clients import Client, running
@@ -16,6 +17,7 @@ FIRST_SECONDS = 45.0
 WORK_SECONDS = 12
 RECOVERY_SECONDS = 8.0
 NOBODY = 4_000_000
+READ_BACK_MIB = (500, 1_500, 10_000, 12_288)
 REFUSALS = (
     "no_such_command",
     "set_default_active_thread_percentage 0",
@@ -37,12 +39,16 @@ def mps(record: Record) -> None:
     with mps_room(record, device) as room:
         record.step("launch", room.launch)
         record.step("refusals", lambda: [room.ask(command) for command in REFUSALS])
+        record.step("memory limits, read back", lambda: _memory_words(room))
         record.step("limits before a server", lambda: _limit(room))
         record.step("start_server", lambda: _start(room))
         record.step("limits of the server", lambda: _limit_server(room))
         record.step("a second daemon in the same folder", room.launch)
         record.step("a client at its limits", lambda: _at_limits(record, room))
-        record.step("two clients, one is killed", lambda: _killed(record, room))
+        record.step("a client in a pid namespace", lambda: _in_namespace(record, room))
+        for name in ("SIGKILL", "SIGTERM"):
+            number = signal.Signals[name]
+            record.step(f"two clients, one gets {name}", lambda n=number: _killed(record, room, n))
         record.step("two clients, one is terminated", lambda: _terminated(record, room))
         record.step("two clients, one faults", lambda: _faulted(record, room))
         record.step("logs", room.logs)
@@ -65,6 +71,15 @@ def _limit(room: MpsRoom) -> list[dict[str, Any]]:
             "get_default_device_pinned_mem_limit 0",
         )
     ]
+
+
+def _memory_words(room: MpsRoom) -> list[dict[str, Any]]:
+    """How it prints the limit that it keeps, by which the agent can check it."""
+    asked = []
+    for mib in READ_BACK_MIB:
+        asked.append(room.ask(f"set_default_device_pinned_mem_limit 0 {mib}M"))
+        asked.append(room.ask("get_default_device_pinned_mem_limit 0"))
+    return asked
 
 
 def _start(room: MpsRoom) -> list[dict[str, Any]]:
@@ -95,10 +110,28 @@ def _at_limits(record: Record, room: MpsRoom) -> dict[str, Any]:
         return client.until_end(FIRST_SECONDS)
 
 
-def _killed(record: Record, room: MpsRoom) -> dict[str, Any]:
+def _in_namespace(record: Record, room: MpsRoom) -> dict[str, Any]:
+    """By which pid the daemon lists a client of a container, and whether that one ends it."""
+    with _client(record, room, "apart", str(WORK_SECONDS)) as client:
+        began = client.next(FIRST_SECONDS)
+        listed = [room.ask(f"get_client_list {room.server()}"), room.ask("ps")]
+        outside = _children(client.process.pid)
+        ended = [room.ask(f"terminate_client {room.server()} {pid}") for pid in outside]
+        words = client.until_end(WORK_SECONDS * 2)
+    return {"client": began, "outside": outside, "lists": listed, "terminate": ended,
+            "ended": words}  # fmt: skip
+
+
+def _children(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii")
+    return [int(word) for word in listed.split()]
+
+
+def _killed(record: Record, room: MpsRoom, number: signal.Signals) -> dict[str, Any]:
+    """The program has no handler of its own: both signals end it in the middle of a kernel."""
     with _working(record, room) as first, _working(record, room) as second:
         lists = _meet(room, first, second)
-        os.kill(first.process.pid, signal.SIGKILL)
+        os.kill(first.process.pid, number)
         statuses = room.statuses(RECOVERY_SECONDS)
         neighbour = second.until_end(WORK_SECONDS * 2)
     return {"lists": lists, "statuses": statuses, "neighbour": neighbour,
@@ -109,6 +142,8 @@ def _terminated(record: Record, room: MpsRoom) -> dict[str, Any]:
     with _working(record, room) as first, _working(record, room) as second:
         lists = _meet(room, first, second)
         terminated = room.ask(f"terminate_client {room.server()} {first.process.pid}")
+        # As the agent does it: the client may still be about to learn that it was ended.
+        os.kill(first.process.pid, signal.SIGKILL)
         statuses = room.statuses(RECOVERY_SECONDS)
         ended, neighbour = first.until_end(WORK_SECONDS * 2), second.until_end(WORK_SECONDS * 2)
     return {"lists": lists, "answer": terminated, "statuses": statuses, "terminated": ended,

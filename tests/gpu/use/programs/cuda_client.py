@@ -2,9 +2,10 @@
 
 Prints JSON lines and flushes each. `devices`: what is visible. `hold SECONDS`: keeps a context and
 64 MiB until the time is over or standard input closes. `limits MIB`: allocates up to so much, until
-it is refused, and frees it again. `work SECONDS`: runs short kernels. `illegal`: writes to an
-address that it does not own, which ends its context, and under MPS those of its server's other
-clients. Standard library only. Names and constants: cuda.h.
+it is refused, and frees it again. `work SECONDS`: runs short kernels. `apart SECONDS`: the same, in
+a child with a pid namespace of its own, as in a container. `illegal`: writes to an address that it
+does not own, which ends its context, and under MPS those of its server's other clients. Standard
+library only. Names and constants: cuda.h, sched.h.
 """
 
 import ctypes
@@ -18,6 +19,7 @@ MULTIPROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 HELD_BYTES = 64 << 20
 CHUNK_BYTES = 256 << 20
 NOWHERE = 0x1000
+NEW_USER, NEW_PID = 0x10000000, 0x20000000  # CLONE_NEWUSER, CLONE_NEWPID
 CYCLES = 20_000_000
 BLOCKS, THREADS = 1_024, 256
 KERNELS = b"""
@@ -160,6 +162,15 @@ def work(cuda, seconds):
     say(kernels=kernels)
 
 
+def into_namespace():
+    """Go on in a child with a pid namespace, which a user needs a user namespace for. Ends with the
+    child's status in the parent."""
+    if ctypes.CDLL(None, use_errno=True).unshare(NEW_USER | NEW_PID):
+        raise OSError(ctypes.get_errno(), "unshare")
+    if child := os.fork():
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
+
+
 def illegal(cuda, _number):
     cuda.open()
     put = cuda.kernel(b"put")
@@ -168,12 +179,21 @@ def illegal(cuda, _number):
     say(refusal="")
 
 
-ACTIONS = {"devices": devices, "hold": hold, "limits": limits, "work": work, "illegal": illegal}
+ACTIONS = {
+    "devices": devices,
+    "hold": hold,
+    "limits": limits,
+    "work": work,
+    "apart": work,
+    "illegal": illegal,
+}
 
 
 def main(words):
     """1 if the driver refused; its words are the last line."""
     try:
+        if words[0] == "apart":
+            into_namespace()
         ACTIONS[words[0]](Cuda(ctypes.CDLL("libcuda.so.1")), float(words[1]) if words[1:] else 0.0)
     except (CudaFailure, OSError) as failure:
         say(refusal=str(failure))
