@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from agents.contract.container_names import container_name
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
 from agents.contract.image_needs import NO_NEEDS, ImageNeeds
 from agents.contract.pulls import PullCause
@@ -27,7 +28,6 @@ from agents.runtime.base import (
     ContainerPhase,
     ContainerStatus,
     RuntimeFailure,
-    container_name,
     free_port,
 )
 from agents.runtime.child import write
