@@ -16,8 +16,6 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any
 
-from docker.types import DeviceRequest
-
 from agents.admission.policy import AUTO, NodePolicy
 from agents.host.container_toolkit import CONFIG, ENVVAR, HOOK, ContainerToolkit
 
@@ -54,7 +52,8 @@ class Injection:
     needs_spec: bool = False
 
     def options(self, devices: Sequence[str]) -> dict[str, Any]:
-        """The engine's options of a container with these devices, by UUID."""
+        """The engine's options of a container with these devices, by UUID. The requests are the
+        arguments of docker's `DeviceRequest`, so that only what calls the engine imports docker."""
         if not devices:
             return {}
         match self.path:
@@ -62,11 +61,10 @@ class Injection:
                 return {"runtime": RUNTIME_NAME}
             case InjectionPath.CDI:
                 names = [f"{CDI_KIND}={uuid}" for uuid in devices]
-                return {"device_requests": [DeviceRequest(driver="cdi", device_ids=names)]}
+                return {"device_requests": [{"driver": "cdi", "device_ids": names}]}
             case InjectionPath.REQUEST:
-                ids = list(devices)
-                request = DeviceRequest(driver="nvidia", device_ids=ids, capabilities=[["gpu"]])
-                return {"device_requests": [request]}
+                gpu = {"device_ids": list(devices), "capabilities": [["gpu"]]}
+                return {"device_requests": [{"driver": "nvidia", **gpu}]}
 
     def environment(self, devices: Sequence[str]) -> dict[str, str]:
         """What NVIDIA's toolkit reads. "void" keeps it from adding devices: an image may ask for

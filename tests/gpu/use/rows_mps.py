@@ -18,6 +18,7 @@ WORK_SECONDS = 12
 RECOVERY_SECONDS = 8.0
 NOBODY = 4_000_000
 READ_BACK_MIB = (500, 1_500, 10_000, 12_288)
+ODD_MIB = 1_800
 REFUSALS = (
     "no_such_command",
     "set_default_active_thread_percentage 0",
@@ -50,6 +51,7 @@ def mps(record: Record) -> None:
             number = signal.Signals[name]
             record.step(f"two clients, one gets {name}", lambda n=number: _killed(record, room, n))
         record.step("two clients, one is terminated", lambda: _terminated(record, room))
+        record.step("a limit that is no full GiB", lambda: _odd_limit(record, room))
         record.step("two clients, one faults", lambda: _faulted(record, room))
         record.step("logs", room.logs)
         record.step("quit -t 2", lambda: _quit(room))
@@ -110,9 +112,21 @@ def _at_limits(record: Record, room: MpsRoom) -> dict[str, Any]:
         return client.until_end(FIRST_SECONDS)
 
 
+def _odd_limit(record: Record, room: MpsRoom) -> dict[str, Any]:
+    """Whether the limit is rounded, or only the daemon's words are."""
+    asked = room.ask(f"set_device_pinned_mem_limit {room.server()} 0 {ODD_MIB}M")
+    with _client(record, room, "limits", str(MORE_MIB)) as client:
+        words = client.until_end(FIRST_SECONDS)
+    back = room.ask(f"set_device_pinned_mem_limit {room.server()} 0 {MEMORY_MIB}M")
+    return {"set": asked, "client": words, "set back": back}
+
+
 def _in_namespace(record: Record, room: MpsRoom) -> dict[str, Any]:
     """By which pid the daemon lists a client of a container, and whether that one ends it."""
-    with _client(record, room, "apart", str(WORK_SECONDS)) as client:
+    command = room.client_program("apart", str(WORK_SECONDS), str(room.uid))
+    env = room.client_environment()
+    # Only root can make the namespace; the program becomes the clients' user in it.
+    with running(record, "", command=command, env=env) as client:
         began = client.next(FIRST_SECONDS)
         listed = [room.ask(f"get_client_list {room.server()}"), room.ask("ps")]
         outside = _children(client.process.pid)

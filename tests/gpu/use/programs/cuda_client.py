@@ -1,9 +1,9 @@
-"""A CUDA program of our own, by the driver API alone: `cuda_client.py WHAT [NUMBER]`.
+"""A CUDA program of our own, by the driver API alone: `cuda_client.py WHAT [NUMBER [UID]]`.
 
 Prints JSON lines and flushes each. `devices`: what is visible. `hold SECONDS`: keeps a context and
 64 MiB until the time is over or standard input closes. `limits MIB`: allocates up to so much, until
-it is refused, and frees it again. `work SECONDS`: runs short kernels. `apart SECONDS`: the same, in
-a child with a pid namespace of its own, as in a container. `illegal`: writes to an address that it
+it is refused, and frees it again. `work SECONDS`: runs short kernels. `apart SECONDS UID`: the same,
+in a child with a pid namespace of its own, as in a container. `illegal`: writes to an address that it
 does not own, which ends its context, and under MPS those of its server's other clients. Standard
 library only. Names and constants: cuda.h, sched.h.
 """
@@ -19,7 +19,7 @@ MULTIPROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 HELD_BYTES = 64 << 20
 CHUNK_BYTES = 256 << 20
 NOWHERE = 0x1000
-NEW_USER, NEW_PID = 0x10000000, 0x20000000  # CLONE_NEWUSER, CLONE_NEWPID
+NEW_PID = 0x20000000  # CLONE_NEWPID
 CYCLES = 20_000_000
 BLOCKS, THREADS = 1_024, 256
 KERNELS = b"""
@@ -162,13 +162,15 @@ def work(cuda, seconds):
     say(kernels=kernels)
 
 
-def into_namespace():
-    """Go on in a child with a pid namespace, which a user needs a user namespace for. Ends with the
-    child's status in the parent."""
-    if ctypes.CDLL(None, use_errno=True).unshare(NEW_USER | NEW_PID):
+def into_namespace(uid):
+    """Go on in a child with a pid namespace, as user `uid`. The parent ends with its status."""
+    if ctypes.CDLL(None, use_errno=True).unshare(NEW_PID):
         raise OSError(ctypes.get_errno(), "unshare")
     if child := os.fork():
         os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
+    os.setgroups([])
+    os.setgid(uid)
+    os.setuid(uid)
 
 
 def illegal(cuda, _number):
@@ -193,7 +195,7 @@ def main(words):
     """1 if the driver refused; its words are the last line."""
     try:
         if words[0] == "apart":
-            into_namespace()
+            into_namespace(int(words[2]))
         ACTIONS[words[0]](Cuda(ctypes.CDLL("libcuda.so.1")), float(words[1]) if words[1:] else 0.0)
     except (CudaFailure, OSError) as failure:
         say(refusal=str(failure))
