@@ -82,12 +82,12 @@ def test_a_file_is_needed_where_devices_are_looked_up_in_one():
 def test_each_way_asks_the_engine_in_its_own_words():
     assert Injection(RUNTIME).options(DEVICES) == {"runtime": "nvidia"}
     (cdi,) = Injection(CDI).options(DEVICES)["device_requests"]
-    assert cdi["Driver"] == "cdi"
-    assert cdi["DeviceIDs"] == ["nvidia.com/gpu=GPU-1", "nvidia.com/gpu=MIG-2"]
-    assert not cdi["Capabilities"]
+    assert cdi["driver"] == "cdi"
+    assert cdi["device_ids"] == ["nvidia.com/gpu=GPU-1", "nvidia.com/gpu=MIG-2"]
+    assert not cdi["capabilities"]
     (hook,) = Injection(REQUEST).options(DEVICES)["device_requests"]
-    assert (hook["Driver"], hook["DeviceIDs"]) == ("nvidia", DEVICES)
-    assert hook["Capabilities"] == [["gpu"]]
+    assert (hook["driver"], hook["device_ids"]) == ("nvidia", DEVICES)
+    assert hook["capabilities"] == [["gpu"]]
     for path in InjectionPath:
         assert Injection(path).options([]) == {}
         assert Injection(path).environment([])["NVIDIA_VISIBLE_DEVICES"] == "void"

@@ -2,10 +2,10 @@
 
 Prints JSON lines and flushes each. `devices`: what is visible. `hold SECONDS`: keeps a context and
 64 MiB until the time is over or standard input closes. `limits MIB`: allocates up to so much, until
-it is refused, and frees it again. `work SECONDS`: runs short kernels. `apart SECONDS UID`: the same,
-in a child with a pid namespace of its own, as in a container. `illegal`: writes to an address that it
-does not own, which ends its context, and under MPS those of its server's other clients. Standard
-library only. Names and constants: cuda.h, sched.h.
+it is refused, and frees it again. `work SECONDS`: runs short kernels. `apart SECONDS UID`: the
+same, in a child with a pid namespace of its own, as in a container. `illegal`: writes to an address
+that it does not own, which ends its context, and under MPS those of its server's other clients.
+Standard library only. Names and constants: cuda.h, sched.h.
 """
 
 import ctypes
