@@ -5,7 +5,7 @@ Prints JSON lines and flushes each. `devices`: what is visible. `hold SECONDS`: 
 it is refused, and frees it again. `work SECONDS`: runs short kernels. `apart SECONDS UID`: the
 same, in a child with a pid namespace of its own, as in a container. `illegal`: writes to an address
 that it does not own, which ends its context, and under MPS those of its server's other clients.
-Standard library only. Names and constants: cuda.h, sched.h.
+Standard library only. Names and constants: cuda.h, sched.h, sys/mount.h.
 """
 
 import ctypes
@@ -19,7 +19,8 @@ MULTIPROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 HELD_BYTES = 64 << 20
 CHUNK_BYTES = 256 << 20
 NOWHERE = 0x1000
-NEW_PID = 0x20000000  # CLONE_NEWPID
+NEW_PID, NEW_MOUNTS = 0x20000000, 0x20000  # CLONE_NEWPID, CLONE_NEWNS
+PRIVATE = 0x44000  # MS_REC | MS_PRIVATE
 CYCLES = 20_000_000
 BLOCKS, THREADS = 1_024, 256
 KERNELS = b"""
@@ -163,14 +164,22 @@ def work(cuda, seconds):
 
 
 def into_namespace(uid):
-    """Go on in a child with a pid namespace, as user `uid`. The parent ends with its status."""
-    if ctypes.CDLL(None, use_errno=True).unshare(NEW_PID):
-        raise OSError(ctypes.get_errno(), "unshare")
+    """Go on in a child with a pid namespace and its own /proc, as user `uid`. The parent ends with
+    the child's status."""
+    library = ctypes.CDLL(None, use_errno=True)
+    must(library.unshare(NEW_PID | NEW_MOUNTS), "unshare")
     if child := os.fork():
         os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
+    must(library.mount(b"none", b"/", None, PRIVATE, None), "private mounts")
+    must(library.mount(b"proc", b"/proc", b"proc", 0, None), "mount /proc")
     os.setgroups([])
     os.setgid(uid)
     os.setuid(uid)
+
+
+def must(status, what):
+    if status:
+        raise OSError(ctypes.get_errno(), what)
 
 
 def illegal(cuda, _number):
