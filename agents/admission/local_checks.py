@@ -9,7 +9,8 @@ from agents.admission.policy import NodePolicy
 from agents.contract.collectives import backend_refusal, too_many_processes
 from agents.contract.documents import DesiredReplica, RuntimeKind, SliceKind
 from agents.facts.failures import ReplicaFailure
-from agents.launchers.registry import LAUNCHERS, processes_refusal
+from agents.launchers.base import LaunchRequest
+from agents.launchers.registry import LAUNCHERS, launch_refusal
 
 
 def local_refusal(
@@ -24,11 +25,12 @@ def local_refusal(
     kinds = [device.kind for device in replica.devices]
     if refusal := backend_refusal(replica.backend, kinds, replica.world * replica.processes):
         return ReplicaFailure("backend", refusal.text, refusal)
-    if refusal := processes_refusal(replica.launcher, replica.processes):
-        return ReplicaFailure("processes", refusal.text, refusal)
     gpus = kinds.count(SliceKind.GPU)
     if too_many := too_many_processes(gpus, replica.processes):
         return ReplicaFailure("processes", f"{too_many}; this replica has {gpus}")
+    if found := launch_refusal(replica.launcher, LaunchRequest.of_replica(replica)):
+        code = "processes" if found.field == "processes" else "launcher"
+        return ReplicaFailure(code, found.why.text, found.why)
     return None
 
 

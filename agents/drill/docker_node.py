@@ -17,13 +17,13 @@ from agents.drill.docker_script import COMPLETE_LOG, START_LINE
 from agents.drill.node import DrillNode
 from agents.drill.start_counts import StartCounter
 from agents.drill.threaded_kill_points import ThreadedKillSwitch, client_kill_points
+from agents.launchers.launch import DEVICES
 from agents.loop.workers import InlineWorkers, Workers
 from agents.runtime.base import ContainerPhase
 from agents.runtime.docker import PHASES, DockerRuntime
 from agents.runtime.docker_engine import connect_engine
 from agents.runtime.docker_images import ChosenImage
 from agents.runtime.docker_recipe import LABEL
-from agents.runtime.launch import DEVICES
 
 STOP_SECONDS = 20
 

@@ -1,11 +1,69 @@
-"""The interface of launchers: pure functions of a replica, and rules about requests."""
+"""The interface of launchers: pure functions of a replica's start, and rules about requests."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
 
-from agents.contract.documents import DesiredReplica, LauncherName, Rendezvous
+from agents.contract.documents import DesiredReplica, LauncherName, Rendezvous, SliceKind
+from agents.contract.message import Message
+from agents.workspace.folders import IN_CONTAINER
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One start of one replica."""
+
+    replica: DesiredReplica
+    rendezvous: Rendezvous
+    folder: Path = IN_CONTAINER.launcher
+    """Where its program finds the launcher's files."""
+
+    @property
+    def ranks(self) -> int:
+        """Processes of the whole gang."""
+        return self.replica.world * self.replica.processes
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """What a launcher reads of a request, or of a replica, before anything is placed."""
+
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    """The user's own variables."""
+    replicas: int = 1
+    processes: int = 1
+    """Per replica."""
+    gpus: int = 0
+    """Whole GPUs per replica; 0 for a slice, a share or no device."""
+
+    @classmethod
+    def of_replica(cls, replica: DesiredReplica) -> "LaunchRequest":
+        return cls(
+            command=replica.command,
+            env=replica.env,
+            replicas=replica.world,
+            processes=replica.processes,
+            gpus=sum(device.kind is SliceKind.GPU for device in replica.devices),
+        )
+
+    @property
+    def ranks(self) -> int:
+        """Processes of the whole gang."""
+        return self.replicas * self.processes
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRefusal:
+    """Why a launcher cannot start a request."""
+
+    field: str
+    """Its dotted path in the request."""
+    why: Message
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Changed fields that mend the request; empty if none do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +75,16 @@ class LauncherCall:
     interpreter: tuple[str, ...]
     """The Python that runs its scripts, with the interpreter's own options."""
     arguments: tuple[str, ...]
+
+    def as_one_of(self, programs: Collection[str]) -> "LauncherCall | None":
+        """The call, without the subcommand of its program, if it is one of these (see
+        `Launcher.programs`)."""
+        if self.program in programs:
+            return self
+        with_subcommand = " ".join((self.program, *self.arguments[:1]))
+        if with_subcommand not in programs:
+            return None
+        return replace(self, program=with_subcommand, arguments=self.arguments[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +104,35 @@ class Launcher(ABC):
     """Its entry in the list of the request page, which translates it."""
     starts_several: ClassVar[bool] = True
     """Whether it starts several processes in a replica. One that does not starts one."""
+    keeps_command: ClassVar[bool] = False
+    """Whether the command runs as it is written, even if it begins with a launcher."""
     keeps_entrypoint: ClassVar[bool] = False
     """Whether the image's entrypoint runs, with the command as its arguments."""
     programs: ClassVar[frozenset[str]] = frozenset()
-    """Programs and Python modules by which people start it themselves."""
+    """Programs, with a subcommand if they have several ("accelerate launch"), and Python modules
+    by which people start it themselves."""
+    sets: ClassVar[frozenset[str]] = frozenset()
+    """Variables that its program sets in each process, so that nothing here sets them; beside
+    MASTER_ADDR and MASTER_PORT, which every replica has."""
 
     @abstractmethod
-    def environment(self, replica: DesiredReplica, rendezvous: Rendezvous) -> dict[str, str]:
-        """Its variables, beside those that every replica gets (`agents.runtime.launch`). Their
+    def environment(self, launch: Launch) -> dict[str, str]:
+        """Its variables, beside those that every replica gets (`agents.launchers.launch`). Their
         names are reserved in `agents.contract.environment`."""
 
     @abstractmethod
-    def command(self, replica: DesiredReplica) -> list[str]:
+    def command(self, launch: Launch) -> list[str]:
         """The words to execute. An empty list leaves the command to the image."""
+
+    def files(self, launch: Launch) -> Mapping[str, str]:
+        """The texts of its files in `launch.folder`, by their names, which are constants. Whether
+        there are any does not depend on the rendezvous. Programs can read and execute them."""
+        return {}
+
+    def request_refusal(self, request: LaunchRequest) -> LaunchRefusal | None:
+        """Why it cannot start this request, asked before the job is queued and again by the node;
+        None if it can. `processes` fits the GPUs already."""
+        return None
 
     def default_processes(self, gpus: int) -> int:
         """Processes of a replica with `gpus` whole GPUs whose request does not say how many."""

@@ -1,7 +1,7 @@
 """The image's own program: its entrypoint, with the command as the arguments."""
 
-from agents.contract.documents import DesiredReplica, LauncherName, Rendezvous
-from agents.launchers.base import Launcher
+from agents.contract.documents import LauncherName
+from agents.launchers.base import Launch, Launcher
 from agents.launchers.none import LAUNCHER as NO_LAUNCHER
 
 
@@ -12,14 +12,15 @@ class EntrypointLauncher(Launcher):
     name = LauncherName.ENTRYPOINT
     summary = "run the image's own program, with the command as its arguments"
     starts_several = False
+    keeps_command = True
     keeps_entrypoint = True
 
-    def environment(self, replica: DesiredReplica, rendezvous: Rendezvous) -> dict[str, str]:
-        return NO_LAUNCHER.environment(replica, rendezvous)
+    def environment(self, launch: Launch) -> dict[str, str]:
+        return NO_LAUNCHER.environment(launch)
 
-    def command(self, replica: DesiredReplica) -> list[str]:
+    def command(self, launch: Launch) -> list[str]:
         """The arguments: only the engine of the node knows the program."""
-        return list(replica.command)
+        return list(launch.replica.command)
 
 
 LAUNCHER = EntrypointLauncher()

@@ -1,21 +1,22 @@
 """A launcher at the beginning of a command, under another one: each process would start all ranks.
 
-Under a launcher of one process such a command is allowed: it runs once per replica, as written.
+Under a launcher that keeps commands, such as none, it is allowed: it runs once per replica, as
+written.
 Launchers inside a shell script are not recognised.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 from agents.contract.documents import MAX_PROCESSES, LauncherName
 from agents.contract.message import Message
-from agents.launchers.base import Launcher, LauncherCall, launcher_call
+from agents.launchers.base import LauncherCall, LaunchRefusal, LaunchRequest, launcher_call
 from agents.launchers.registry import LAUNCHERS
 
 # Launchers without a file here.
 FOREIGN_PROGRAMS = frozenset(
     (
+        "accelerate launch",
         "accelerate.commands.launch",
         "deepspeed",
         "deepspeed.launcher.runner",
@@ -28,60 +29,42 @@ FOREIGN_PROGRAMS = frozenset(
         "srun",
     )
 )
+PROGRAMS = FOREIGN_PROGRAMS.union(*(launcher.programs for launcher in LAUNCHERS.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class NestedLauncher:
-    """A launcher under another one."""
-
-    program: str
-    """As in the command."""
-    launcher: LauncherName
-    """The one above it."""
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the request that leave one launcher; empty if no change keeps its meaning."""
-
-    @property
-    def why(self) -> Message:
-        return Message(
-            "the command begins with %(program)s, and launcher %(launcher)s would start that in "
-            "every process: leave one of them out",
-            program=self.program,
-            launcher=str(self.launcher),
-        )
-
-
-def nested_launcher(
-    launcher: LauncherName, command: Sequence[str], *, replicas: int, gpus: int
-) -> NestedLauncher | None:
-    """The launcher with which the command begins, unless the request has launcher none. `gpus`:
-    whole GPUs per replica."""
-    call = launcher_call(command)
-    if not LAUNCHERS[launcher].starts_several or call is None or not _is_launcher(call):
+def nested_launcher(launcher: LauncherName, request: LaunchRequest) -> LaunchRefusal | None:
+    """The refusal of a launcher with which the command begins; None if there is none, or if the
+    request's own launcher keeps the command as it is."""
+    call = None if LAUNCHERS[launcher].keeps_command else _nested_call(request.command)
+    if call is None:
         return None
-    changes = _without_program(call, gpus)
-    if not changes and replicas == 1:
+    changes = _without_program(launcher, call, request.gpus)
+    if not changes and request.replicas == 1:
         changes = {"launcher": str(LauncherName.NONE), "processes": 1}
-    return NestedLauncher(call.program, launcher, changes)
+    why = Message(
+        "the command begins with %(program)s, and launcher %(launcher)s would start that in "
+        "every process: leave one of them out",
+        program=call.program,
+        launcher=str(launcher),
+    )
+    return LaunchRefusal("command", why, changes)
 
 
-def _without_program(call: LauncherCall, gpus: int) -> dict[str, Any]:
-    """The request under the launcher that the command names, without it in the command."""
-    owner = _owner(call)
+def _nested_call(command: Sequence[str]) -> LauncherCall | None:
+    """The command as a call of the launcher with which it begins; None if there is none."""
+    call = launcher_call(command)
+    return call.as_one_of(PROGRAMS) if call else None
+
+
+def _without_program(launcher: LauncherName, call: LauncherCall, gpus: int) -> dict[str, Any]:
+    """The request under the launcher that the command names, without it in the command. If two
+    have such a program, the request's own goes on."""
+    owners = [each for each in LAUNCHERS.values() if call.program in each.programs]
+    owner = LAUNCHERS[launcher] if LAUNCHERS[launcher] in owners else next(iter(owners), None)
     launched = owner.launched_program(call) if owner else None
-    inner = launcher_call(launched.command) if launched else None
-    if owner is None or launched is None or (inner and _is_launcher(inner)):
+    if owner is None or launched is None or _nested_call(launched.command):
         return {}
     changes: dict[str, Any] = {"launcher": str(owner.name), "command": list(launched.command)}
     if 0 < launched.processes <= (gpus or MAX_PROCESSES):
         changes["processes"] = launched.processes
     return changes
-
-
-def _owner(call: LauncherCall) -> Launcher | None:
-    return next((each for each in LAUNCHERS.values() if call.program in each.programs), None)
-
-
-def _is_launcher(call: LauncherCall) -> bool:
-    is_accelerate = call.program == "accelerate" and call.arguments[:1] == ("launch",)
-    return is_accelerate or call.program in FOREIGN_PROGRAMS or _owner(call) is not None

@@ -1,7 +1,7 @@
 """No launcher: the command runs once in each replica, as it is."""
 
-from agents.contract.documents import DesiredReplica, LauncherName, Rendezvous
-from agents.launchers.base import Launcher
+from agents.contract.documents import LauncherName
+from agents.launchers.base import Launch, Launcher
 
 
 class NoLauncher(Launcher):
@@ -12,17 +12,18 @@ class NoLauncher(Launcher):
     name = LauncherName.NONE
     summary = "run the command as it is"
     starts_several = False
+    keeps_command = True
 
-    def environment(self, replica: DesiredReplica, rendezvous: Rendezvous) -> dict[str, str]:
+    def environment(self, launch: Launch) -> dict[str, str]:
         return {
-            "RANK": str(replica.rank),
-            "WORLD_SIZE": str(replica.world),
+            "RANK": str(launch.replica.rank),
+            "WORLD_SIZE": str(launch.replica.world),
             "LOCAL_RANK": "0",
             "LOCAL_WORLD_SIZE": "1",
         }
 
-    def command(self, replica: DesiredReplica) -> list[str]:
-        return list(replica.command)
+    def command(self, launch: Launch) -> list[str]:
+        return list(launch.replica.command)
 
 
 LAUNCHER = NoLauncher()

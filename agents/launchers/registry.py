@@ -5,7 +5,7 @@ from importlib import import_module
 
 from agents.contract.documents import LauncherName
 from agents.contract.message import NO_MESSAGE, Message
-from agents.launchers.base import Launcher
+from agents.launchers.base import Launcher, LaunchRefusal, LaunchRequest
 
 
 def _launcher(name: LauncherName) -> Launcher:
@@ -30,3 +30,10 @@ def processes_refusal(name: LauncherName, processes: int) -> Message:
         launcher=str(name),
         several=", ".join(several),
     )
+
+
+def launch_refusal(name: LauncherName, request: LaunchRequest) -> LaunchRefusal | None:
+    """Why this launcher cannot start such a request; None if it can."""
+    if why := processes_refusal(name, request.processes):
+        return LaunchRefusal("processes", why)
+    return LAUNCHERS[name].request_refusal(request)

@@ -4,8 +4,8 @@ Source of its options and of PET_*: `torch.distributed.run` and its manual, "tor
 Launch)".
 """
 
-from agents.contract.documents import DesiredReplica, LauncherName, Rendezvous
-from agents.launchers.base import LaunchedProgram, Launcher, LauncherCall
+from agents.contract.documents import LauncherName
+from agents.launchers.base import Launch, LaunchedProgram, Launcher, LauncherCall
 
 MODULE = "torch.distributed.run"
 # Options that place a process in its world, which Tessera does by PET_*. Those of FLAGS have no
@@ -24,6 +24,15 @@ PLACES = frozenset(
     )
 )
 FLAGS = frozenset(("standalone", "use-env"))
+# What its agent gives each process (torch.distributed.elastic.agent.server.local_elastic_agent).
+WORKER_VARIABLES = frozenset(
+    (
+        *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK"),
+        *("GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME"),
+        *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"),
+        *("TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE"),
+    )
+)
 
 
 class TorchrunLauncher(Launcher):
@@ -32,21 +41,23 @@ class TorchrunLauncher(Launcher):
     name = LauncherName.TORCHRUN
     summary = "PyTorch's launcher, one process per GPU"
     programs = frozenset(("torchrun", MODULE, "torch.distributed.launch"))
+    sets = WORKER_VARIABLES
 
-    def environment(self, replica: DesiredReplica, rendezvous: Rendezvous) -> dict[str, str]:
+    def environment(self, launch: Launch) -> dict[str, str]:
+        replica, meeting = launch.replica, launch.rendezvous
         return {
             "PET_NNODES": str(replica.world),
             "PET_NPROC_PER_NODE": str(replica.processes),
             "PET_NODE_RANK": str(replica.rank),
-            "PET_MASTER_ADDR": rendezvous.address,
-            "PET_MASTER_PORT": str(rendezvous.port),
+            "PET_MASTER_ADDR": meeting.address,
+            "PET_MASTER_PORT": str(meeting.port),
             "PET_RDZV_ID": f"{replica.job}-{replica.attempt}",
             "PET_MAX_RESTARTS": "0",
         }
 
-    def command(self, replica: DesiredReplica) -> list[str]:
+    def command(self, launch: Launch) -> list[str]:
         """torchrun starts Python itself, so the interpreter is dropped."""
-        words = list(replica.command)
+        words = list(launch.replica.command)
         if not words:
             return []
         if not words[0].rsplit("/", 1)[-1].startswith("python"):

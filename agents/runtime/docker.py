@@ -162,6 +162,7 @@ class DockerRuntime:
                     container = self._matching_container(found, replica, devices, rendezvous)
                 except ImageAbsent as absent:
                     raise RuntimeFailure("vanished", "its image is gone from the node") from absent
+                self._recipe.write_launcher_files(replica, rendezvous)
                 self._networks.start(container, replica)
                 container.reload()
         self._copies.follow(container)
@@ -216,6 +217,7 @@ class DockerRuntime:
             options = self._options(replica, devices, meeting, image)
             require_allowed_env(image.attrs, options["environment"])
             self._recipe.make_workspace(replica)
+            self._recipe.write_launcher_files(replica, meeting)
             try:
                 return self.client.containers.create(name=name, **options)
             except APIError as error:

@@ -14,6 +14,7 @@ from docker.types import LogConfig, Mount, Ulimit
 from agents.admission.policy import NodePolicy
 from agents.contract.container_names import container_name
 from agents.contract.documents import DesiredReplica, Rendezvous
+from agents.launchers.launch import launch_command, launch_files, replica_environment
 from agents.launchers.registry import LAUNCHERS
 from agents.runtime.base import free_port
 from agents.runtime.docker_images import ChosenImage
@@ -21,8 +22,7 @@ from agents.runtime.docker_network import HOST
 from agents.runtime.grants import Grant, GrantProvider, VolumeMount
 from agents.runtime.image import image_folder, image_program
 from agents.runtime.injection import Injection
-from agents.runtime.launch import launch_command, replica_environment
-from agents.runtime.work_folders import make_workspace
+from agents.runtime.work_folders import make_workspace, write_launcher_files
 from agents.workspace.environment import start_folder
 from agents.workspace.folders import IN_CONTAINER, ReplicaFolders
 from agents.workspace.workspaces import Workspaces
@@ -69,7 +69,8 @@ class ContainerRecipe:
     ) -> dict[str, Any]:
         """The hardened container, except for its network. Users set none of these fields freely."""
         grant, user = self.grant(replica, devices), self.policy.user_of(replica)
-        program, folder = launch_command(replica), str(start_folder(replica, IN_CONTAINER))
+        program = launch_command(replica, rendezvous, IN_CONTAINER)
+        folder = str(start_folder(replica, IN_CONTAINER))
         if LAUNCHERS[replica.launcher].keeps_entrypoint:
             attrs = image.attrs
             program, folder = image_program(attrs, program), image_folder(attrs) or folder
@@ -78,7 +79,7 @@ class ContainerRecipe:
             "command": [*grant.wrapper, *program],
             "entrypoint": [],
             "environment": self.environment(replica, devices, rendezvous),
-            "mounts": [*self._workspace_mounts(replica), *_mounts(grant)],
+            "mounts": [*self._workspace_mounts(replica, rendezvous), *_mounts(grant)],
             "working_dir": folder,
             "labels": self._labels(replica, rendezvous) | {f"{LABEL}image": image.digest},
             **self.injection.options(devices),
@@ -115,13 +116,20 @@ class ContainerRecipe:
         """What the options mount. Raises RuntimeFailure."""
         return make_workspace(self.workspaces, replica, self.policy.user_of(replica))
 
-    def _workspace_mounts(self, replica: DesiredReplica) -> list[Mount]:
+    def write_launcher_files(self, replica: DesiredReplica, rendezvous: Rendezvous) -> None:
+        """Raises RuntimeFailure."""
+        texts = launch_files(replica, rendezvous, IN_CONTAINER)
+        write_launcher_files(self.workspaces, replica, texts)
+
+    def _workspace_mounts(self, replica: DesiredReplica, meeting: Rendezvous) -> list[Mount]:
         """PyTorch and Triton compile into TMPDIR and load from there, so nothing is noexec."""
         ours = self.workspaces.folders(replica.id)
         passwd, group = self.workspaces.account_files(replica.id)
         read_only = [(passwd, "/etc/passwd"), (group, "/etc/group")]
         if replica.code_tree:
             read_only.append((ours.code, str(IN_CONTAINER.code)))
+        if launch_files(replica, meeting, IN_CONTAINER):
+            read_only.append((ours.launcher, str(IN_CONTAINER.launcher)))
         pairs = [*zip(ours.writable, IN_CONTAINER.writable, strict=True)]
         pairs.append((ours.temporary, VAR_TMP))
         return [Mount(str(target), str(source), type="bind") for source, target in pairs] + [

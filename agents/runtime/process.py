@@ -24,6 +24,7 @@ from agents.contract.pulls import PullCause
 from agents.contract.registries import RegistryCredential
 from agents.facts.images import WantedImage
 from agents.host.private_files import make_private_folder
+from agents.launchers.launch import launch_command, launch_files, replica_environment
 from agents.runtime.base import (
     ContainerPhase,
     ContainerStatus,
@@ -34,8 +35,7 @@ from agents.runtime.child import write
 from agents.runtime.child_server import ChildServer
 from agents.runtime.grants import GrantProvider, no_grant
 from agents.runtime.image_pull import PullFailure, PullRequest
-from agents.runtime.launch import launch_command, replica_environment
-from agents.runtime.work_folders import WORK, make_workspace
+from agents.runtime.work_folders import WORK, make_workspace, write_launcher_files
 from agents.workspace.disk_usage import used_bytes
 from agents.workspace.environment import start_folder
 from agents.workspace.folders import ReplicaFolders
@@ -134,7 +134,9 @@ class ProcessRuntime:
         env |= {"CUDA_VISIBLE_DEVICES": ",".join(devices)}
         grant = self.grant(replica, devices)
         env |= grant.env
-        command = [*grant.wrapper, *launch_command(replica)]
+        command = [*grant.wrapper, *launch_command(replica, rendezvous, folders)]
+        texts = launch_files(replica, rendezvous, folders)
+        write_launcher_files(self.workspaces, replica, texts)
         go = {"command": command, "env": env, "cwd": str(start_folder(replica, folders))}
         write(home / "go.json", go)
         _open_gate(home)

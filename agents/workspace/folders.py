@@ -14,6 +14,8 @@ class ReplicaFolders:
     temporary: Path
     # The code of its job, read-only.
     code: Path
+    # Files of its launcher, such as a hostfile, read-only. Only replicas whose launcher has some.
+    launcher: Path
     # Collected when the replica ends.
     output: Path
     # Sent to the portal at each saved step.
@@ -35,6 +37,7 @@ IN_CONTAINER = ReplicaFolders(
     scratch=Path("/workspace"),
     temporary=Path("/tmp"),  # noqa: S108 - a folder of the replica alone
     code=Path("/code"),
+    launcher=Path("/launcher"),
     output=Path("/output"),
     checkpoint=Path("/checkpoint"),
     metrics=Path("/metrics"),
@@ -47,6 +50,7 @@ def folders_below(home: Path) -> ReplicaFolders:
         scratch=home / "scratch",
         temporary=home / "tmp",
         code=home / "code",
+        launcher=home / "launcher",
         output=home / "output",
         checkpoint=home / "checkpoint",
         metrics=home / "metrics",

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from agents.contract.documents import DesiredReplica
@@ -13,7 +13,7 @@ from agents.workspace.removal import empty_bin, remove_folder
 
 BIN = ".removed"
 PASSWD, GROUP = "passwd", "group"
-READABLE = 0o644
+READABLE, PROGRAM, READABLE_FOLDER = 0o644, 0o555, 0o755
 # In a container programs expect of /tmp that everyone may write there.
 OPEN, OPEN_TEMPORARY = 0o777, 0o1777
 
@@ -51,7 +51,7 @@ class Workspaces:
         home, folders = self.home(replica.id), self.folders(replica.id)
         make_private_folder(home)
         folders.code.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-        folders.code.chmod(0o755)
+        folders.code.chmod(READABLE_FOLDER)
         for folder in folders.writable:
             folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
             if user is not None:
@@ -62,6 +62,18 @@ class Workspaces:
             _write(passwd, passwd_entries(user, name))
             _write(group, group_entries(user, name))
         return folders
+
+    def write_launcher_files(self, replica: str, texts: Mapping[str, str]) -> None:
+        """The texts by their names, which are constants of launchers. The program can read and
+        execute them; only the agent replaces them. Raises OSError."""
+        folder = self.folders(replica).launcher
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        folder.chmod(READABLE_FOLDER)
+        for name, text in texts.items():
+            part = folder / f"{name}.part"
+            part.unlink(missing_ok=True)
+            _write(part, text, PROGRAM)
+            part.replace(folder / name)
 
     def remove(self, replica: str) -> None:
         """What cannot be removed now is tried again with the next start of the agent."""
@@ -86,6 +98,6 @@ def _give(folder: Path, user: int) -> None:
         folder.chmod(OPEN)
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, mode: int = READABLE) -> None:
     path.write_text(text, "utf-8")
-    path.chmod(READABLE)
+    path.chmod(mode)

@@ -33,6 +33,7 @@ NODE_CODES: dict[str, FailureCause] = {
     IMAGE_UNFIT: FailureCause.DRIVER_TOO_OLD,
     "image_program": FailureCause.COMMAND_MISSING,
     "backend": FailureCause.NODE_REFUSAL,
+    "launcher": FailureCause.NODE_REFUSAL,
     "processes": FailureCause.NODE_REFUSAL,
     "unreadable": FailureCause.NODE_REFUSAL,
     "volume": FailureCause.NODE_REFUSAL,

@@ -17,9 +17,10 @@ from agents.contract.documents import (
 )
 from agents.contract.environment import is_environment_name, is_reserved
 from agents.hardware import Hardware
+from agents.launchers.base import Launch
+from agents.launchers.launch import replica_environment
 from agents.launchers.registry import LAUNCHERS, SEVERAL, processes_refusal
 from agents.nvml.session import Nvml
-from agents.runtime.launch import launch_command, replica_environment
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
@@ -35,16 +36,21 @@ from tests.unit.cli.fake_rest import Rest, a_row
 
 FILES = Path(agents.launchers.__file__).parent
 # What is no launcher there.
-SHARED = {"__init__", "base", "nested", "registry"}
+SHARED = {"__init__", "__main__", "base", "launch", "nested", "preview", "registry"}
+SHARED |= {"request_file"}
 MEETING = Rendezvous("10.0.0.1", 29_500, ("10.0.0.1", "10.0.0.2"))
 EVERY = pytest.mark.parametrize("name", LauncherName)
 COMMAND = ("python", "train.py", "--lr", "1e-4")
 REQUEST = {"project": "p", "name": "n", "image": "i", "command": list(COMMAND)}
 
 
+def a_launch(**fields):
+    replica = a_replica(**{"processes": 1, "rank": 1, "world": 2} | fields)
+    return Launch(replica, MEETING)
+
+
 def own_environment(name):
-    replica = a_replica(launcher=name, processes=1, rank=1, world=2)
-    return LAUNCHERS[name].environment(replica, MEETING)
+    return LAUNCHERS[name].environment(a_launch(launcher=name))
 
 
 def test_every_launcher_has_the_file_of_its_name_and_every_file_is_one():
@@ -58,14 +64,17 @@ def test_its_variables_are_texts_that_no_user_may_set(name):
     env = own_environment(name)
     assert all(is_environment_name(key) and is_reserved(key) for key in env), env
     assert {type(value) for value in env.values()} == {str}
-    whole = replica_environment(a_replica(launcher=name), (), MEETING, IN_CONTAINER)
-    assert whole.items() >= LAUNCHERS[name].environment(a_replica(launcher=name), MEETING).items()
+    launch = a_launch(launcher=name)
+    whole = replica_environment(launch.replica, (), MEETING, IN_CONTAINER)
+    assert whole.items() >= env.items()
+    # Two that set the same would hide which one counts.
+    assert not whole.keys() & LAUNCHERS[name].sets
 
 
 @EVERY
 @pytest.mark.parametrize("command", [COMMAND, ("./train.sh", "a b"), ("python", "-u", "t.py")])
 def test_the_users_program_is_in_the_command_word_for_word(name, command):
-    words = launch_command(a_replica(launcher=name, command=command))
+    words = LAUNCHERS[name].command(a_launch(launcher=name, command=command))
     arguments = list(command[1:])
     assert words[-len(arguments) :] == arguments
     assert words[0] and all(type(word) is str for word in words)
@@ -73,7 +82,20 @@ def test_the_users_program_is_in_the_command_word_for_word(name, command):
 
 @EVERY
 def test_without_a_command_the_image_decides(name):
-    assert launch_command(a_replica(launcher=name, command=())) == []
+    assert LAUNCHERS[name].command(a_launch(launcher=name, command=())) == []
+
+
+@EVERY
+def test_its_files_have_constant_names_without_folders(name):
+    names = []
+    for rank in (0, 1):
+        files = LAUNCHERS[name].files(a_launch(launcher=name, rank=rank))
+        assert all(Path(file).name == file and type(text) is str for file, text in files.items())
+        elsewhere = Launch(a_replica(launcher=name, rank=rank), Rendezvous("10.9.9.9", 1))
+        assert LAUNCHERS[name].files(elsewhere).keys() == files.keys()
+        names.append(set(files))
+    whole = replica_environment(a_launch(launcher=name).replica, (), MEETING, IN_CONTAINER)
+    assert (whole.get("TESSERA_LAUNCHER_DIR") == "/launcher") is bool(names[1])
 
 
 @EVERY

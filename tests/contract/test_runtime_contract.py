@@ -6,6 +6,7 @@ import pytest
 
 from agents.contract.container_names import container_name
 from agents.contract.documents import Rendezvous
+from agents.launchers.none import NoLauncher
 from agents.runtime.base import ContainerPhase, Runtime, RuntimeFailure
 from agents.runtime.process import ProcessRuntime
 from tests.contract.replicas import (
@@ -89,6 +90,26 @@ def test_the_environment_is_the_users_with_ours_on_top(agent: Agent):
     go(runtime, replica, devices=(DEVICE,))
     watch.ended(replica)
     assert whole_log(runtime, replica.id).decode().split() == ["3", "0", "1", DEVICE]
+
+
+def place_file(launcher, launch):
+    return {"place": f"{launch.replica.rank} {launch.rendezvous.address}"}
+
+
+def test_the_files_of_its_launcher_are_told_and_cannot_be_changed(agent: Agent, monkeypatch):
+    monkeypatch.setattr(NoLauncher, "files", place_file)
+    runtime = agent()
+    watch = Watch(runtime)
+    program = """
+import os, pathlib
+file = pathlib.Path(os.environ["TESSERA_LAUNCHER_DIR"], "place")
+print(file.read_text(), os.environ["MASTER_ADDR"], oct(file.stat().st_mode & 0o222))
+"""
+    replica = a_replica(program)
+    go(runtime, replica)
+    assert watch.ended(replica).exit_code == 0, whole_log(runtime, replica.id)
+    rank, told, address, writable = whole_log(runtime, replica.id).decode().split()
+    assert (rank, told, writable) == ("0", address, "0o0")
 
 
 WRITE_EVERYWHERE = """

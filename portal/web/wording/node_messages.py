@@ -47,6 +47,7 @@ NODE_MESSAGES: dict[str, Promise] = {
     "mps_path": gettext_lazy("The directory of the MPS daemon cannot be used"),
     "mps_projects": gettext_lazy("Different projects cannot share a GPU under MPS"),
     "mps_refused": gettext_lazy("The MPS daemon refused"),
+    "launcher": gettext_lazy("The launcher cannot start the job like this"),
     "mps_timeout": gettext_lazy("The MPS daemon did not answer in time"),
     "name_taken": gettext_lazy("Another container already has this name"),
     "never_started": gettext_lazy("Stopped before it ran"),

@@ -10,13 +10,13 @@ from agents.contract.collectives import backend_refusal, too_many_processes
 from agents.contract.documents import CollectiveBackend, SliceKind
 from agents.contract.message import Message, constant
 from agents.contract.shares import too_few_threads
-from agents.launchers.nested import nested_launcher
-from agents.launchers.registry import LAUNCHERS, processes_refusal
+from agents.launchers.registry import LAUNCHERS
 from scheduler.core.model.snapshot import DeviceRequest, Priority
 from scheduler.core.request.arrays import read_array, read_sweep, refuse_array_combination
 from scheduler.core.request.choices import CHOICES
 from scheduler.core.request.conditions import read_after, read_begin, read_node_labels, read_notify
 from scheduler.core.request.device import read_device
+from scheduler.core.request.launch import refuse_launch
 from scheduler.core.request.placeholders import refuse_unknown_placeholders
 from scheduler.core.request.program import (
     read_code,
@@ -109,7 +109,7 @@ class RequestReader:
             if field.attribute:
                 self.values[field.attribute] = self._read(field)
         require_command(self.data.get("command"), self.values["launcher"], self.refuse)
-        self._refuse_nested()
+        refuse_launch(self.values, self.device.gpus, self.refuse)
         self._refuse_placeholders()
         self.values["begin_at"], self.values["begin_in"] = self._begin()
         self.values |= {"device": self.device, "limit_is_chosen": "time_limit" in self.data}
@@ -291,20 +291,7 @@ class RequestReader:
             )
         if device.mps_threads and (why := too_few_threads(device.mps_threads, processes)):
             self.refuse("processes", ProblemCode.COMBINATION, why)
-        if why := processes_refusal(self.values["launcher"], processes):
-            self.refuse("processes", ProblemCode.COMBINATION, why)
         return processes
-
-    def _refuse_nested(self) -> None:
-        values = self.values
-        nested = nested_launcher(
-            values["launcher"],
-            values["command"],
-            replicas=values["replicas"],
-            gpus=self.device.gpus,
-        )
-        if nested:
-            self.refuse("command", ProblemCode.COMBINATION, nested.why, nested.changes)
 
     def _refuse_placeholders(self) -> None:
         array, sweep = self.values["array"], self.values["sweep"]

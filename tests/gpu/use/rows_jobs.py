@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from agents.contract.documents import DesiredReplica, Device, Rendezvous
+from agents.launchers.launch import replica_environment
 from agents.runtime.base import free_port
-from agents.runtime.launch import replica_environment
 from agents.workspace.environment import usual_variables
 from agents.workspace.folders import ReplicaFolders, folders_below
 from tests.gpu.use.clients import running

@@ -3,8 +3,8 @@
 import pytest
 
 from agents.contract.documents import Rendezvous
+from agents.launchers.launch import launch_command, replica_environment
 from agents.runtime.image import image_program
-from agents.runtime.launch import launch_command, replica_environment
 from agents.workspace.environment import usual_variables
 from agents.workspace.folders import IN_CONTAINER
 from tests.unit.agents.documents import a_replica
@@ -15,6 +15,10 @@ MEETING = Rendezvous("10.0.0.1", 29_500, ("10.0.0.1", "10.0.0.2"))
 def rank_environment(devices=("MIG-1",), meeting=MEETING, **fields):
     replica = a_replica(**{"launcher": "none", "rank": 1, "world": 2} | fields)
     return replica_environment(replica, devices, meeting, IN_CONTAINER)
+
+
+def command_of(**fields):
+    return launch_command(a_replica(**fields), MEETING, IN_CONTAINER)
 
 
 def test_a_plain_rank_knows_its_place_and_where_the_gang_meets():
@@ -54,7 +58,7 @@ def test_the_command_is_the_arguments_of_an_image_that_is_run_as_it_is():
     env = rank_environment(launcher="entrypoint")
     assert (env["RANK"], env["WORLD_SIZE"]) == ("1", "2")
     attrs = {"Config": {"Entrypoint": ["/serve", "--all"], "Cmd": ["--help"]}}
-    words = launch_command(a_replica(launcher="entrypoint", command=("--model", "m")))
+    words = command_of(launcher="entrypoint", command=("--model", "m"))
     assert image_program(attrs, words) == ["/serve", "--all", "--model", "m"]
     assert image_program(attrs, []) == ["/serve", "--all", "--help"]
     assert image_program({"Config": {"Entrypoint": None, "Cmd": None}}, ["a"]) == ["a"]
@@ -116,10 +120,10 @@ def test_every_value_can_be_put_into_an_environment():
     ],
 )
 def test_torchrun_starts_the_users_program(words, executed):
-    assert launch_command(a_replica(launcher="torchrun", command=words)) == executed
-    assert launch_command(a_replica(launcher="none", command=words)) == list(words)
+    assert command_of(launcher="torchrun", command=words) == executed
+    assert command_of(launcher="none", command=words) == list(words)
 
 
 @pytest.mark.parametrize("launcher", ["none", "torchrun"])
 def test_without_a_command_the_image_decides(launcher):
-    assert launch_command(a_replica(launcher=launcher, command=())) == []
+    assert command_of(launcher=launcher, command=()) == []

@@ -3,7 +3,7 @@
 import pytest
 
 from agents.contract.documents import LauncherName
-from agents.launchers.base import launcher_call
+from agents.launchers.base import LaunchRequest, launcher_call
 from agents.launchers.nested import nested_launcher
 from agents.launchers.registry import LAUNCHERS, SEVERAL, processes_refusal
 from scheduler.core.request import InvalidRequest, RequestLimits, parse_request
@@ -12,7 +12,8 @@ TORCHRUN = LauncherName.TORCHRUN
 
 
 def mended(*command, replicas=1, gpus=4, launcher=TORCHRUN):
-    nested = nested_launcher(launcher, command, replicas=replicas, gpus=gpus)
+    asked = LaunchRequest(command, replicas=replicas, gpus=gpus)
+    nested = nested_launcher(launcher, asked)
     return nested and dict(nested.changes)
 
 

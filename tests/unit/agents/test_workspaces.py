@@ -35,6 +35,16 @@ def test_folders_belong_to_the_replicas_user_below_one_that_only_root_opens(work
     assert mode(passwd) == mode(group) == 0o644
 
 
+def test_files_of_a_launcher_are_read_and_executed_and_replaced_by_the_agent_alone(workspaces):
+    replica = a_replica()
+    folder = workspaces.make(replica).launcher
+    assert not folder.exists()
+    for text in ("one", "two", "two"):
+        workspaces.write_launcher_files(replica.id, {"hostfile": text})
+        assert [(each.name, each.read_text()) for each in folder.iterdir()] == [("hostfile", text)]
+    assert (mode(folder), mode(folder / "hostfile")) == (0o755, 0o555)
+
+
 def test_made_twice_they_keep_what_is_in_them(workspaces):
     replica = a_replica()
     kept = workspaces.make(replica).scratch / "kept"

@@ -1,20 +1,23 @@
-"""The environment and the command of a replica: its identity, rendezvous, devices and launcher.
+"""The start of a replica: its environment, its command, and the files of its launcher.
 
-The agent's variables are set last, so that neither an image nor a user can change them.
+The agent's variables are set last, so that neither an image nor a user can change them. Pure.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agents.contract.collectives import resolved_backend
 from agents.contract.documents import DesiredReplica, Rendezvous
+from agents.launchers.base import Launch
 from agents.launchers.registry import LAUNCHERS
 from agents.workspace.environment import folder_variables, usual_variables
 from agents.workspace.folders import ReplicaFolders
 
 BACKEND = "TESSERA_BACKEND"
 # The UUIDs of the replica's devices, in every runtime; empty without devices. NVIDIA's own variable
-# has them only where its toolkit reads them (see injection.py).
+# has them only where its toolkit reads them (see agents/runtime/injection.py).
 DEVICES = "TESSERA_DEVICES"
+# Where the launcher's files are, if it has any.
+LAUNCHER_FOLDER = "TESSERA_LAUNCHER_DIR"
 
 
 def replica_environment(
@@ -33,12 +36,27 @@ def replica_environment(
         "NNODES": str(replica.world),
         BACKEND: _backend(replica),
     }
-    return env | LAUNCHERS[replica.launcher].environment(replica, rendezvous)
+    if launch_files(replica, rendezvous, folders):
+        env |= {LAUNCHER_FOLDER: str(folders.launcher)}
+    return env | LAUNCHERS[replica.launcher].environment(_launch(replica, rendezvous, folders))
 
 
-def launch_command(replica: DesiredReplica) -> list[str]:
+def launch_command(
+    replica: DesiredReplica, rendezvous: Rendezvous, folders: ReplicaFolders
+) -> list[str]:
     """The user's command, under the requested launcher."""
-    return LAUNCHERS[replica.launcher].command(replica)
+    return LAUNCHERS[replica.launcher].command(_launch(replica, rendezvous, folders))
+
+
+def launch_files(
+    replica: DesiredReplica, rendezvous: Rendezvous, folders: ReplicaFolders
+) -> Mapping[str, str]:
+    """The texts of the launcher's files in `folders.launcher`, by their names; none for most."""
+    return LAUNCHERS[replica.launcher].files(_launch(replica, rendezvous, folders))
+
+
+def _launch(replica: DesiredReplica, meeting: Rendezvous, folders: ReplicaFolders) -> Launch:
+    return Launch(replica, meeting, folders.launcher)
 
 
 def _backend(replica: DesiredReplica) -> str:
