@@ -10,6 +10,7 @@ from pathlib import Path
 from agents.admission.policy import NodePolicy
 from agents.contract.boards import Board
 from agents.contract.documents import DesiredReplica, LauncherName, NodeFacts, RuntimeKind
+from agents.contract.rank_network import RankNetwork
 from agents.contract.topology import NodeTopology
 from agents.contract.version import VERSION
 from agents.doctor.machine import RealMachine
@@ -27,6 +28,7 @@ from agents.nvml.errors import NvmlFailure
 from agents.nvml.instance_readings import InstanceReadings
 from agents.nvml.profiles import ProfileDiscovery
 from agents.nvml.session import Nvml
+from agents.rank_network.facts import NodeNetworkFacts
 from agents.route.portal_route import PortalRoute
 from agents.runtime.base import ContainerStatus, Runtime
 from agents.state.journal import Journal
@@ -57,13 +59,15 @@ class Hardware:
         job_disk: JobDisk | None = None,
         volumes: VolumeRoots | None = None,
         caches: SharedCaches | None = None,
+        rank_network: Callable[[NodeTopology], RankNetwork] | None = None,
     ) -> None:
         """A node with a real driver gets a preflight; a simulated one only the `preflight` passed.
 
         `policy`: the node owner's rules, for the preflight, the reserve and the end of the lease.
         `route`: the way to the portal, for the preflight.
         `share_clients`: as in NodeFacts. `job_disk`: None if the node does not report disk for
-        jobs. `volumes`, `caches`: what the policy offers."""
+        jobs. `volumes`, `caches`: what the policy offers. `rank_network`: reads what the network of
+        this node offers ranks."""
         policy = policy or NodePolicy()
         self.nvml = nvml
         self.watch = watch or HealthWatch()
@@ -74,6 +78,7 @@ class Hardware:
         self.job_disk = job_disk or JobDisk()
         self.volumes, self.caches = volumes or VolumeRoots(()), caches or SharedCaches(())
         self.wiring = wiring
+        self._read_rank_network = rank_network
         self.topology = NodeTopology()
         # What they lack is reported at once, and not only by the next examination.
         examined = replace(policy, volumes=(), caches=())
@@ -130,6 +135,9 @@ class Hardware:
             self._publish(list(judged.gpus))
             if self.wiring is not None:
                 self.topology = self.wiring.current(tuple((g.uuid, g.mig_current) for g in gpus))
+            if self._read_rank_network is not None:
+                network = self._read_rank_network(self.topology)
+                self.facts = replace(self.facts, rank_network=network)
 
     def refresh_gpu(self, gpu_uuid: str) -> None:
         """Read the mode and the instances of one GPU again, after a change of them."""
@@ -179,6 +187,12 @@ class Hardware:
         well = {g.uuid for g in gpus if g.healthy}
         whole = {whole_gpu_key(g.uuid): g.uuid for g in gpus if not g.mig_current and g.healthy}
         return whole | {i.key: i.uuid for i in instances if i.uuid and i.gpu_uuid in well}
+
+    def network_facts(self) -> NodeNetworkFacts:
+        """What the variables of ranks are made of."""
+        with self._lock:
+            indexes = {gpu.uuid: gpu.index for gpu in self.gpus}
+        return NodeNetworkFacts(self.facts.rank_network or RankNetwork(), self.topology, indexes)
 
     def idle_devices(self) -> dict[DeviceKey, str]:
         """Those of `devices` without a foreign process: these can be given out now."""

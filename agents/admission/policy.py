@@ -4,6 +4,7 @@ A compromised portal must not be root on its nodes, so every replica is checked 
 """
 
 import os
+import re
 import tomllib
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from agents.contract.image_digest import is_local
 from agents.contract.image_reference import is_image_allowed, pattern_problem, pinned_image
 from agents.contract.lease import DEFAULT as DEFAULT_LEASE_END
 from agents.contract.lease import LeaseEnd
+from agents.contract.rank_network import MnnvlUse
 from agents.facts.images import WantedImage
 from agents.host.system_reserve import AUTO as AUTO_RESERVE
 from agents.host.system_reserve import HostCapacity, reserved_cpu_milli, reserved_memory_mib
@@ -32,7 +34,11 @@ CHOICES = {
     "numa": ("bind", "cpus", "off"),
     "on_lease_end": tuple(map(str, LeaseEnd)),
     "device_injection": (AUTO, "runtime", "cdi", "nvidia"),
+    "gdr_level": (AUTO, "LOC", "PIX", "PXB", "PHB", "SYS"),
+    "mnnvl": tuple(map(str, MnnvlUse)),
 }
+# Of the kernel: at most 15 characters.
+INTERFACE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,14}")
 
 RESERVES = {"cpu_reserve": reserved_cpu_milli, "memory_reserve": reserved_memory_mib}
 PATTERNS = ("images", "keep_images")
@@ -72,6 +78,18 @@ class NodePolicy:
     pids: int = 4_096
     # "job": a bridge for each job. "host": the host's network, for gangs over several engines.
     network: str = "job"
+    # With the host's network, the interface by which ranks reach those of other nodes; "auto": that
+    # of the default route.
+    fabric_interface: str = AUTO
+    # Gangs may use this machine's RDMA devices: each replica those of its own GPUs.
+    rdma: bool = False
+    # How far a GPU may be from an RDMA device that reaches its memory, in NCCL's words, where
+    # nvidia-peermem is loaded; "auto": NCCL decides.
+    gdr_level: str = AUTO
+    # The InfiniBand switches reduce (SHARP), and NCCL is to use that.
+    sharp: bool = False
+    # NVLinks between nodes: as NCCL finds them, required ("on") or not used ("off").
+    mnnvl: str = str(MnnvlUse.AUTO)
     # What happens to running work when the lease ends: "stop" it, or "keep" it running. The portal
     # knows it, and tries no job elsewhere that may still run here.
     on_lease_end: str = str(DEFAULT_LEASE_END)
@@ -138,6 +156,8 @@ class NodePolicy:
             return "CPU or memory is above this node's policy"
         if replica.disk_mib > self.max_disk_mib:
             return "disk is above this node's policy"
+        if replica.rdma and not self.rdma:
+            return "this node's policy does not offer RDMA to jobs"
         if why := volumes_refusal(replica, self.volumes):
             return why
         for name in replica.env:
@@ -200,6 +220,8 @@ def _value(path: Path, name: str, value: Any) -> Any:
             read_range(value)
         except ValueError as error:
             raise PolicyError(f"{path}: {name} {error}") from error
+    if name == "fabric_interface" and not INTERFACE_NAME.fullmatch(value):
+        raise PolicyError(f"{path}: {name} must be the name of an interface, or auto")
     if name == "image_cache":
         try:
             read_cache_limit(value)

@@ -37,16 +37,21 @@ def session() -> Iterator[Nvml]:
 
 def network_of(topology: GpuTopology, sysfs: Path | None = None) -> Network:
     """The NICs beside these GPUs: from `sysfs`, else as `sysfs_root` says. Raises OSError."""
-    state = simulated_driver()
-    root = sysfs or sysfs_root(sysfs_tree(state) if state else None)
+    root = sysfs or network_tree()
     return read_network(root, {gpu.index: gpu.pci_bus_id for gpu in topology.gpus})
+
+
+def network_tree() -> Path:
+    """The sysfs that has this node's cards: that of the simulated node, if it is one."""
+    state = simulated_driver()
+    return sysfs_root(sysfs_tree(state) if state else None)
 
 
 def read_numa_host(gpus: Iterable[GpuWiring], policy: NodePolicy) -> NumaHost:
     """The NUMA nodes with the CPUs and the memory that jobs may use. A simulated node has none."""
-    state, total = simulated_driver(), host_capacity()
-    kept = policy.reserve(total, simulated=state is not None)
-    root = sysfs_root(sysfs_tree(state) if state else None)
+    total = host_capacity()
+    kept = policy.reserve(total, simulated=simulated_driver() is not None)
+    root = network_tree()
     part = total.without(kept).memory_mib / total.memory_mib
     return numa_host(read_numa_nodes(root, frozenset(os.sched_getaffinity(0)), part), gpus)
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from agents.admission.policy import NodePolicy, PolicyError, read_policy
-from agents.commands.hardware import network_of, read_numa_host
+from agents.commands.hardware import network_of, network_tree, read_numa_host
 from agents.configuration.agent_settings import AgentVariables
 from agents.configuration.declaration import names_of
 from agents.configuration.names import misspelt_settings
@@ -42,6 +42,8 @@ from agents.portal.loop_calls import LoopCalls
 from agents.portal.portal_file_calls import PortalFileCalls
 from agents.portal.secret_calls import SecretCalls
 from agents.portal.sync import NodeRetired, PortalSession, enrol
+from agents.rank_network.grants import with_rank_network
+from agents.rank_network.reading import read_rank_network
 from agents.runtime.base import Runtime, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_recipe import LABEL
@@ -128,6 +130,13 @@ async def run_agent(settings: AgentSettings) -> None:
     grant = with_volumes(_grants(settings, policy, nvml, shares), volumes, settings.runtime)
     caches = SharedCaches(policy.caches)
     grant = with_caches(grant, caches, settings.runtime)
+    grant = with_rank_network(
+        grant,
+        lambda: hardware.network_facts(),
+        settings.runtime,
+        network_tree(),
+        lambda replica: folders_below(_work_folder(settings, identity.node_id) / replica),
+    )
     grant = secrets.grant(grant, settings.runtime)
     runtime = _runtime(settings, policy, identity.node_id, grant)
     if runtime.injection is not None:
@@ -145,6 +154,7 @@ async def run_agent(settings: AgentSettings) -> None:
         job_disk=JobDisk(settings.disk_folder or settings.var, settings.disk_reserve),
         volumes=volumes,
         caches=caches,
+        rank_network=partial(read_rank_network, policy, settings.runtime),
     )
     telemetry = _telemetry(settings)
     hardware.handle_owners.append(telemetry.without_handles)

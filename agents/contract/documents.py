@@ -26,6 +26,7 @@ from agents.contract.node_limits import (
 )
 from agents.contract.protocol import PROTOCOL, check_protocol
 from agents.contract.pulls import ObservedPull
+from agents.contract.rank_network import RankNetwork
 from agents.contract.topology import NodeTopology
 from agents.contract.volumes import MAX_ROOTS, MAX_VOLUMES, DesiredVolume, OfferedRoot
 from agents.contract.wire_messages import WireMessage
@@ -197,6 +198,8 @@ class DesiredReplica:
     image_digest: str = field(default="", metadata=omitted_by_default(max_length=MAX_DIGEST_LENGTH))
     # Of a gang over several nodes with an overlay.
     gang_network: GangNetwork | None = field(default=None, metadata=omitted_by_default())
+    # Its ranks reach those of other nodes by RDMA, as all nodes of the gang offer it.
+    rdma: bool = field(default=False, metadata=omitted_by_default())
     # What the agent could not read of it (`newer_documents`); the portal never sends it.
     unreadable: str = field(default="", metadata=omitted_by_default(max_length=512))
 
@@ -344,13 +347,12 @@ class NodeFacts:
     )
     # Reports the digest of its replicas' images, and runs the one that it is given.
     pins_images: bool = field(default=False, metadata=omitted_by_default())
-    # The roots of volumes that can be used now.
+    # Of its processors, in Docker's words: "amd64", "arm64".
+    architecture: str = field(default="", metadata=omitted_by_default(max_length=32))
+    # The roots of volumes, and the shared caches, that can be used now.
     volume_roots: tuple[OfferedRoot, ...] = field(
         default=(), metadata=omitted_by_default(max_length=MAX_ROOTS)
     )
-    # Of its processors, in Docker's words: "amd64", "arm64".
-    architecture: str = field(default="", metadata=omitted_by_default(max_length=32))
-    # The shared caches that can be used now.
     caches: tuple[OfferedCache, ...] = field(
         default=(), metadata=omitted_by_default(max_length=MAX_CACHES)
     )
@@ -358,6 +360,7 @@ class NodeFacts:
     address: str = field(default="", metadata=omitted_by_default(max_length=MAX_ADDRESS))
     # None if the gangs on it stay on its engine.
     overlay: NodeOverlay | None = field(default=None, metadata=omitted_by_default())
+    rank_network: RankNetwork | None = field(default=None, metadata=omitted_by_default())
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agents.contract.codec import rule
+from agents.contract.codec import omitted_by_default, rule
 from agents.contract.node_limits import MAX_GPUS, MAX_PAIRS
 
 INDEX = rule(minimum=0, maximum=255)
@@ -78,6 +78,12 @@ class ReportedNic:
     levels: tuple[str, ...] = field(default=(), metadata=rule(max_length=MAX_GPUS))
     # The GPUs that have no nearer card.
     rail_of: tuple[int, ...] = field(default=(), metadata=rule(max_length=MAX_GPUS))
+    # Of an RDMA device, the port that the other values are of.
+    port: int = field(default=1, metadata=omitted_by_default(minimum=0, maximum=255))
+    # Of that port, the address that RoCE v2 has on IPv4; None if it has none.
+    gid_index: int | None = field(
+        default=None, metadata=omitted_by_default(minimum=0, maximum=65_535)
+    )
 
 
 @dataclass(frozen=True, slots=True)

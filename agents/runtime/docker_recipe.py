@@ -96,10 +96,8 @@ class ContainerRecipe:
             "cpuset_mems": grant.memory_nodes,
             "oom_score_adj": OOM_SCORE,
             "shm_size": f"{replica.shm_mib}m",
-            "ulimits": [
-                Ulimit(name="nofile", soft=_open_files(), hard=_open_files()),
-                Ulimit(name="core", soft=0, hard=0),
-            ],
+            "devices": [f"{node}:{node}:rw" for node in grant.devices],
+            "ulimits": _limits(grant),
             "init": True,
             "log_config": LogConfig(type="json-file", config=LOG_ROTATION),
             "restart_policy": {"Name": "no"},
@@ -159,6 +157,16 @@ def _mounts(grant: Grant) -> list[Mount]:
         for source, target in grant.read_only_mounts
     ]
     return mounts + [_volume(each) for each in grant.volumes]
+
+
+def _limits(grant: Grant) -> list[Ulimit]:
+    """Its user is not root, so it locks memory by this limit; the capability would have no effect.
+    The container's limit of memory holds for what is locked, too."""
+    limits = [
+        Ulimit(name="nofile", soft=_open_files(), hard=_open_files()),
+        Ulimit(name="core", soft=0, hard=0),
+    ]
+    return [*limits, Ulimit(name="memlock", soft=-1, hard=-1)] if grant.locks_memory else limits
 
 
 def _volume(volume: VolumeMount) -> Mount:

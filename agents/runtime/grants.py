@@ -30,6 +30,10 @@ class Grant:
     cpus: str = ""
     memory_nodes: str = ""
     volumes: tuple[VolumeMount, ...] = ()
+    # Device nodes of the host, beside those of its GPUs.
+    devices: tuple[str, ...] = ()
+    # It may lock all of its memory, as RDMA does with what it sends from.
+    locks_memory: bool = False
 
 
 NO_GRANT = Grant()

@@ -18,6 +18,8 @@ from agents.simdriver.state import SimulatedNode
 from agents.simdriver.store import Store
 
 WINDOW = 8  # a host bridge begins so many buses before its first GPU's
+# Where mlx5 cards have the address of RoCE v2 on IPv4, and the beginning of such an address.
+ROCE_GID, IPV4_GID = "3", "0000:0000:0000:0000:0000:ffff:0a00"
 NIC_BUS = 4  # a NIC's bus comes so many after the GPU's whose place is the same
 Tree = tuple[int, int, int]
 
@@ -147,12 +149,16 @@ class _Buses:
 
 
 def _nic(root: Path, card: Path, nic: NicPlace, number: int) -> None:
-    """An RDMA device mlx5_N with one active port, and its interface."""
+    """An RDMA device mlx5_N with one active port, its device node, and its interface."""
     rdma, port = card / "infiniband" / f"mlx5_{number}", "ports/1"
     (rdma / port).mkdir(parents=True)
     _write(rdma / port / "state", "4: ACTIVE")
     _write(rdma / port / "rate", f"{nic.gbit_per_second} Gb/sec (4X)")
     _write(rdma / port / "link_layer", nic.link_layer)
+    (card / "infiniband_verbs" / f"uverbs{number}").mkdir(parents=True)
+    if nic.link_layer == "Ethernet":
+        _write_made(rdma / port / "gid_attrs" / "types" / ROCE_GID, "RoCE v2")
+        _write_made(rdma / port / "gids" / ROCE_GID, f"{IPV4_GID}:{number + 1:04x}")
     interface = card / "net" / nic.interface
     interface.mkdir(parents=True)
     _write(interface / "operstate", "up")
@@ -161,6 +167,11 @@ def _nic(root: Path, card: Path, nic: NicPlace, number: int) -> None:
     for device, kind in ((rdma, "infiniband"), (interface, "net")):
         _link(device / "device", card)
         _link(root / "class" / kind / device.name, device)
+
+
+def _write_made(path: Path, value: str) -> None:
+    path.parent.mkdir(parents=True)
+    _write(path, value)
 
 
 def _write(path: Path, value: str | int) -> None:

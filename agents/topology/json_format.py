@@ -81,6 +81,8 @@ def _nic(nic: Nic, topology: GpuTopology, network: Network) -> dict[str, Any]:
         "link_layer": nic.link_layer,
         "up": nic.up,
         "mb_per_second": nic.mb_per_second,
+        "port": nic.port,
+        "gid_index": nic.gid_index,
         "pci_bus_id": nic.place.bus_id,
         "pci_path": [nic.place.root, *nic.place.steps],
         "numa_node": nic.place.numa_node,

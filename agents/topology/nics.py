@@ -29,6 +29,9 @@ class Nic:
     # In one direction; 0 if the link is down or its rate unknown.
     mbit_per_second: int = 0
     up: bool = False
+    # Of an RDMA device, as in ReportedNic.
+    port: int = 1
+    gid_index: int | None = None
 
     @property
     def mb_per_second(self) -> int:

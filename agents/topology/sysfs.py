@@ -17,6 +17,8 @@ SETTING = "TESSERA_SYSFS"
 # ports/1/rate of an RDMA device: "400 Gb/sec (4X NDR)", "2.5 Gb/sec (1X SDR)".
 RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?) Gb/sec")
 ACTIVE = "4: ACTIVE"
+# gids/N of a port: an IPv4 address as an IPv6 one.
+IPV4_GID = re.compile(r"0000:0000:0000:0000:0000:ffff:[0-9a-f]{4}:[0-9a-f]{4}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class _Port:
     link_layer: str = ""
     mbit_per_second: int = 0
     up: bool = False
+    number: int = 1
+    gid_index: int | None = None
 
 
 def sysfs_root(simulated_tree: Path | None = None) -> Path:
@@ -67,6 +71,8 @@ def _rdma(root: Path) -> list[Nic]:
                 link_layer=port.link_layer,
                 mbit_per_second=port.mbit_per_second,
                 up=port.up,
+                port=port.number,
+                gid_index=port.gid_index,
             )
         )
     return found
@@ -107,7 +113,21 @@ def _port(port: Path) -> _Port:
     up = _text(port / "state") == ACTIVE
     rate = RATE.match(_text(port / "rate"))
     mbit = round(float(rate[1]) * 1000) if rate and up else 0
-    return _Port(_text(port / "link_layer"), mbit, up)
+    number = int(port.name) if port.name.isdecimal() else 1
+    return _Port(_text(port / "link_layer"), mbit, up, number, _roce_v2_gid(port))
+
+
+def _roce_v2_gid(port: Path) -> int | None:
+    """The index of its first RoCE v2 address on IPv4, which NCCL prefers."""
+    for kind in sorted(_entries(port / "gid_attrs" / "types"), key=_index):
+        gid = _text(port / "gids" / kind.name)
+        if _text(kind) == "RoCE v2" and IPV4_GID.fullmatch(gid):
+            return _index(kind)
+    return None
+
+
+def _index(path: Path) -> int:
+    return int(path.name) if path.name.isdecimal() else 0
 
 
 def _is_virtual_function(device: Path) -> bool:

@@ -65,6 +65,8 @@ def topology_report(topology: GpuTopology, network: Network) -> NodeTopology:
                 numa_node=nic.place.numa_node,
                 levels=tuple(str(network.level(gpu, nic) or "") for gpu in gpus),
                 rail_of=tuple(gpu for gpu in gpus if rails.get(gpu) == nic),
+                port=nic.port,
+                gid_index=nic.gid_index,
             )
             for nic in network.nics[:128]
         ),

@@ -35,6 +35,7 @@ NODE_CODES: dict[str, FailureCause] = {
     "backend": FailureCause.NODE_REFUSAL,
     "launcher": FailureCause.NODE_REFUSAL,
     "processes": FailureCause.NODE_REFUSAL,
+    "rdma": FailureCause.NODE_REFUSAL,
     "unreadable": FailureCause.NODE_REFUSAL,
     "volume": FailureCause.NODE_REFUSAL,
     "memory_kill": FailureCause.HOST_MEMORY,

@@ -65,6 +65,7 @@ NODE_MESSAGES: dict[str, Promise] = {
     "processes": gettext_lazy("There are more processes than GPUs"),
     "quarantined": gettext_lazy("The GPU is quarantined: operations failed for too long"),
     "reboot_required": gettext_lazy("The node must be rebooted"),
+    "rdma": gettext_lazy("The GPUs of the job have no RDMA device that is up"),
     "credential_unreadable": gettext_lazy("The portal cannot read the credential of a registry"),
     "reset_required": gettext_lazy("The GPU must be reset"),
     "secret_missing": gettext_lazy("A secret of the job was deleted"),

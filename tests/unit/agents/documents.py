@@ -24,6 +24,7 @@ from agents.contract.gang_network import GangNetwork, GangPeer, NodeOverlay, Ove
 from agents.contract.image_needs import ImageNeeds
 from agents.contract.job_secrets import DesiredSecret, SecretForm
 from agents.contract.pulls import ObservedPull
+from agents.contract.rank_network import RankNetwork
 from agents.contract.topology import (
     FabricClique,
     GpuGroup,
@@ -110,6 +111,7 @@ def an_observed(**fields):
             caches=(OfferedCache("models", "HF_HUB_CACHE", ("vision",)),),
             address="192.0.2.2",
             overlay=NodeOverlay("wireguard", 14_789, KEY, 1_350),
+            rank_network=RankNetwork("bond0", "InfiniBand", peermem=True, gdr_level="PXB"),
         ),
         "gpus": (ObservedGpu(GPU, 0, "NVIDIA H200", "H200-141GB", 143_771, GpuMode.MIG),),
         "slices": (ObservedSlice(**PLACE, uuid="MIG-1"),),

@@ -29,7 +29,7 @@ from scheduler.core.model.states import (
 )
 
 ROOT = Path(__file__).resolve().parents[3]
-PLACES = ("agents/contract", "portal", "scheduler")
+PLACES = ("agents/collectives", "agents/contract", "agents/rank_network", "portal", "scheduler")
 # They answer programs, in English.
 PROGRAMS = (*("agents/contract/codec.py", "portal/api", "portal/cli", "scheduler/replay"),)
 # Who takes a sentence, by name, and at which place.

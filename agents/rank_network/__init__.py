@@ -1,0 +1,1 @@
+"""What the ranks of a replica get of this node's network: its interface and its RDMA devices."""
