@@ -2,7 +2,6 @@
 
 Container names are deterministic, so preparing a replica twice adopts its container."""
 
-import socket
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -157,10 +156,3 @@ class Runtime(Protocol):
 
     def close(self) -> None:
         """Release the engine; containers keep running."""
-
-
-def free_port(address: str) -> int:
-    """A port that is free now at `address` (empty: at all addresses), for rank 0 to listen on."""
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return int(probe.getsockname()[1])

@@ -34,12 +34,13 @@ from agents.runtime.docker_images import ChosenImage, DockerImages
 from agents.runtime.docker_log_copies import LogCopies
 from agents.runtime.docker_network import HOST, Networks
 from agents.runtime.docker_pull import DockerPull
-from agents.runtime.docker_recipe import LABEL, ContainerRecipe
+from agents.runtime.docker_recipe import LABEL, PORT, ContainerRecipe
 from agents.runtime.docker_start import ServingSince, read_engine_time
 from agents.runtime.grants import GrantProvider, no_grant
 from agents.runtime.image import require_allowed_env
 from agents.runtime.image_pull import ImageAbsent
 from agents.runtime.injection import choose_injection
+from agents.runtime.port_offers import PortOffers
 from agents.runtime.work_folders import WORK
 from agents.workspace.disk_usage import used_bytes
 from agents.workspace.folders import ReplicaFolders
@@ -81,6 +82,7 @@ class DockerRuntime:
         self.workspaces = Workspaces(work or home.parent / WORK)
         self._recipe = ContainerRecipe(node, policy, self.injection, grant, self.workspaces)
         self._networks = Networks(self.client, node, on_host=policy.network == HOST)
+        self._ports = PortOffers("")
         self._serving = ServingSince(self.client)
         # By container id, the state of those that have ended.
         self._ended: dict[str, dict[str, Any]] = {}
@@ -145,7 +147,8 @@ class DockerRuntime:
                 with contextlib.suppress(NotFound):
                     self.client.api.remove_container(container)
             if len(stale) == len(summaries):
-                self._create(replica, devices, self._recipe.expected_rendezvous(replica))
+                meeting = self._recipe.expected_rendezvous(replica, self._port_for(replica))
+                self._create(replica, devices, meeting)
 
     def start(
         self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous
@@ -190,6 +193,7 @@ class DockerRuntime:
         return self._recipe.make_workspace(replica)
 
     def keep(self, replicas: Collection[str]) -> None:
+        self._ports.keep(replicas)
         self.workspaces.keep(replicas)
 
     def used_disk_bytes(self, replica_id: str, limit: int) -> int:
@@ -207,6 +211,14 @@ class DockerRuntime:
         self._changed = lambda: None
         self._copies.close()
         self.client.close()
+
+    def _port_for(self, replica: DesiredReplica) -> int:
+        """Where it is to listen as rank 0. Only the host's network is shared with other gangs."""
+        if self.policy.network != HOST:
+            return PORT
+        # Also those of other agents on the engine.
+        found = self.client.api.containers(all=True, filters={"label": f"{LABEL}port"})
+        return self._ports.offer(replica.id, {int(c["Labels"][f"{LABEL}port"]) for c in found})
 
     def _create(
         self, replica: DesiredReplica, devices: Sequence[str], meeting: Rendezvous

@@ -16,7 +16,6 @@ from agents.contract.container_names import container_name
 from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.launchers.launch import launch_command, launch_files, replica_environment
 from agents.launchers.registry import LAUNCHERS
-from agents.runtime.base import free_port
 from agents.runtime.docker_images import ChosenImage
 from agents.runtime.docker_network import HOST
 from agents.runtime.grants import Grant, GrantProvider, VolumeMount
@@ -53,10 +52,10 @@ class ContainerRecipe:
     grant: GrantProvider
     workspaces: Workspaces
 
-    def expected_rendezvous(self, replica: DesiredReplica) -> Rendezvous:
-        """Where this gang meets if rank 0 is on this engine."""
+    def expected_rendezvous(self, replica: DesiredReplica, port: int = PORT) -> Rendezvous:
+        """Where this gang meets if rank 0 is on this engine. `port`: on the host's network."""
         if self.policy.network == HOST:
-            return Rendezvous(address=os.uname().nodename, port=free_port(""))
+            return Rendezvous(address=os.uname().nodename, port=port)
         names = [container_name(replica.job, replica.attempt, i) for i in range(replica.world)]
         return Rendezvous(address=names[0], port=PORT, peers=tuple(names))
 

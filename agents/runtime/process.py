@@ -29,12 +29,12 @@ from agents.runtime.base import (
     ContainerPhase,
     ContainerStatus,
     RuntimeFailure,
-    free_port,
 )
 from agents.runtime.child import write
 from agents.runtime.child_server import ChildServer
 from agents.runtime.grants import GrantProvider, no_grant
 from agents.runtime.image_pull import PullFailure, PullRequest
+from agents.runtime.port_offers import PortOffers
 from agents.runtime.work_folders import WORK, make_workspace, write_launcher_files
 from agents.workspace.disk_usage import used_bytes
 from agents.workspace.environment import start_folder
@@ -63,6 +63,7 @@ class ProcessRuntime:
         self.workspaces = Workspaces(work or home.parent / WORK)
         make_private_folder(self.home)
         self._server = ChildServer(self.home)
+        self._ports = PortOffers(LOOPBACK)
         self._changed: Callable[[], None] = lambda: None
         self._watched: set[str] = set()
         self._lock = threading.Lock()
@@ -114,7 +115,8 @@ class ProcessRuntime:
             pid = self._server.start_parent(home)
         except OSError as error:
             raise RuntimeFailure("runtime", f"no process can be started: {error}") from error
-        write(home / "identity.json", _identity(replica, pid))
+        port = self._ports.offer(replica.id, self._offered_ports())
+        write(home / "identity.json", _identity(replica, pid, port))
         self._follow(replica.id)
 
     def start(
@@ -162,6 +164,7 @@ class ProcessRuntime:
         return make_workspace(self.workspaces, replica)
 
     def keep(self, replicas: Collection[str]) -> None:
+        self._ports.keep(replicas)
         self.workspaces.keep(replicas)
 
     def used_disk_bytes(self, replica_id: str, limit: int) -> int:
@@ -181,6 +184,11 @@ class ProcessRuntime:
     def close(self) -> None:
         self._changed = lambda: None
         self._server.close()
+
+    def _offered_ports(self) -> set[int]:
+        """To the replicas that are here, by this agent or an earlier one."""
+        found = (_read(path / "identity.json") for path in self.home.iterdir())
+        return {int(identity["port"]) for identity in found if identity}
 
     def _status(self, home: Path, identity: dict[str, Any]) -> ContainerStatus:
         ended = _read(home / "exit.json")
@@ -238,7 +246,7 @@ class ProcessRuntime:
         self._changed()
 
 
-def _identity(replica: DesiredReplica, pid: int) -> dict[str, Any]:
+def _identity(replica: DesiredReplica, pid: int, port: int) -> dict[str, Any]:
     return {
         "replica": replica.id,
         "job": replica.job,
@@ -246,7 +254,7 @@ def _identity(replica: DesiredReplica, pid: int) -> dict[str, Any]:
         "rank": replica.rank,
         "fence": replica.fence,
         "name": container_name(replica.job, replica.attempt, replica.rank),
-        "port": free_port(LOOPBACK),
+        "port": port,
         "pid": pid,
         "started": _start_ticks(pid),
     }
