@@ -11,8 +11,9 @@ from agents.contract.message import Message
 from portal.audit.transitions import advance
 from portal.diagnosis.services import due_attempts, due_jobs
 from portal.inventory.models import HelloNonce
+from portal.jobs.absent_ranks import unjoined_gangs_stop, unready_gangs_stop
 from portal.jobs.lifecycle import job_rollup, job_stop
-from portal.jobs.models import Attempt, Dependency, Job, StopReason
+from portal.jobs.models import Dependency, Job, StopReason
 from portal.jobs.querysets import values_of
 from portal.live.bell import ring, ring_diagnoses, ring_plan
 from portal.planning.changes import changes_purge
@@ -82,17 +83,10 @@ def _deadlines(now: datetime) -> None:
         _stop(pk, JobStatus.RUNNING, StopReason.TIMED_OUT, Message("it reached its time limit"))
 
 
-def _unprepared(now: datetime) -> None:
-    """Stop gangs that did not become ready in time; their devices are released and they retry.
-
-    The time counts from the start of the attempt, and again from each step of a pull or of a
-    fetch of its files: both may be large, and slow."""
-    since = now - timedelta(seconds=settings.PLATFORM.prepare_timeout_seconds)
-    early = [JobStatus.PLACED, JobStatus.PREPARING]
-    late = Attempt.objects.open().filter(job__status__in=early, created_at__lt=since)
-    late = late.exclude(replicas__pull_moved_at__gte=since)
-    for pk, status in late.values_list("job_id", "job__status"):
-        _stop(pk, JobStatus(status), StopReason.FAILED, Message("it was not ready in time"))
+def _absent_ranks(now: datetime) -> None:
+    limits = settings.PLATFORM
+    unready_gangs_stop(now=now, limit_seconds=limits.prepare_timeout_seconds)
+    unjoined_gangs_stop(now=now, limit_seconds=limits.rendezvous_timeout_seconds)
 
 
 def _stop(pk: int, status: JobStatus, stop_reason: StopReason, message: Message) -> None:
@@ -121,7 +115,7 @@ def _tidy(now: datetime) -> None:
 STEPS = (
     sites_observe,
     _deadlines,
-    _unprepared,
+    _absent_ranks,
     _rollups,
     _dependencies,
     sites_drive,

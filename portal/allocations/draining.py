@@ -19,11 +19,12 @@ from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.inventory.models import Node
 from portal.inventory.services import node_cordon
+from portal.jobs.first_failures import imposed_failure
 from portal.jobs.lifecycle import job_stop
 from portal.jobs.models import Job, Replica, StopReason
 from portal.live.bell import ring
 from portal.text import single_line
-from scheduler.core.model.states import JOB_ALLOCATED, JobStatus
+from scheduler.core.model.states import JOB_ALLOCATED, JobStatus, ReplicaStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +117,9 @@ def _stop(job: Job, node: Node, by: User) -> bool:
             return False
         if not row.preemptible:
             attempt = row.attempts.latest("number")
-            attempt.first_failure = {
-                "rank": 0,
-                "status": "lost",
-                "exit_code": None,
-                "code": StopReason.DRAINED,
-                "sentence": message.text,
-                "said": message.as_dict(),
-            }
+            attempt.first_failure = imposed_failure(
+                rank=0, status=ReplicaStatus.LOST, code=StopReason.DRAINED, message=message
+            )
             attempt.save(update_fields=["first_failure"])
         stop_reason = StopReason.PREEMPTED if row.preemptible else StopReason.DRAINED
         job_stop(job=row, stop_reason=stop_reason, message=message, actor=by.username)

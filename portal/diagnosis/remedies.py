@@ -291,6 +291,9 @@ REMEDIES: dict[FailureCause, Remedy] = {
     FailureCause.NOT_READY: Remedy(
         Message("Its containers were not ready in time: try again"), RemedyAction.RETRY, _RETRY
     ),
+    FailureCause.RANK_ABSENT: Remedy(
+        Message("The node of that rank did not start it: try again"), RemedyAction.RETRY, _RETRY
+    ),
     FailureCause.DRAINED: Remedy(
         Message("An admin emptied its node: try again"), RemedyAction.RETRY, _RETRY
     ),

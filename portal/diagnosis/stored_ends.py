@@ -9,7 +9,7 @@ from agents.contract.image_needs import IMAGE_UNFIT
 from agents.contract.message import Message
 from agents.contract.pulls import CAUSE_SENTENCES, PullCause
 from portal.diagnosis.values import AttemptEnd, FailureFinding
-from portal.jobs.failure_causes import Confidence, FailureCause
+from portal.jobs.failure_causes import Confidence, FailureCause, GangFailure
 
 # Words of nodes that name the cause by themselves.
 NODE_CODES: dict[str, FailureCause] = {
@@ -39,6 +39,9 @@ NODE_CODES: dict[str, FailureCause] = {
     "unreadable": FailureCause.NODE_REFUSAL,
     "volume": FailureCause.NODE_REFUSAL,
     "memory_kill": FailureCause.HOST_MEMORY,
+    # Of the portal itself.
+    GangFailure.NOT_READY: FailureCause.NOT_READY,
+    GangFailure.NEVER_JOINED: FailureCause.RANK_ABSENT,
 }
 STOP_REASONS: dict[str, FailureCause] = {
     "timed_out": FailureCause.TIME_LIMIT,

@@ -55,6 +55,7 @@ class FailureCause(StrEnum):
     ENGINE = "engine"
     NODE_REFUSAL = "node_refusal"
     NOT_READY = "not_ready"
+    RANK_ABSENT = "rank_absent"
     DRAINED = "drained"
     # It never ran.
     DEPENDENCY = "dependency"
@@ -65,6 +66,13 @@ class FailureCause(StrEnum):
     def label(self) -> str:
         """In English; pages translate it."""
         return CAUSE_LABELS[self]
+
+
+class GangFailure(StrEnum):
+    """What the portal itself finds wrong with a gang: codes of `Attempt.first_failure`."""
+
+    NOT_READY = "not_ready"
+    NEVER_JOINED = "never_joined"
 
 
 class Confidence(StrEnum):
@@ -113,6 +121,7 @@ CAUSE_LABELS: dict[FailureCause, str] = {
     FailureCause.ENGINE: "Container engine refused",
     FailureCause.NODE_REFUSAL: "Refused by the node",
     FailureCause.NOT_READY: "Not ready in time",
+    FailureCause.RANK_ABSENT: "A rank did not start",
     FailureCause.DRAINED: "Node drained",
     FailureCause.DEPENDENCY: "An earlier job failed",
     FailureCause.REFUSED: "Not approved",

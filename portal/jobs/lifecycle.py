@@ -13,14 +13,13 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from agents.contract.end_causes import END_CAUSES
 from agents.contract.message import Message
 from portal.audit.codes import EventCode
-from portal.audit.models import Event
 from portal.audit.transitions import SYSTEM, Transitions, event_record
 from portal.database.intervals import SECOND
 from portal.database.kept_queries import KeptSelect, ListOf
 from portal.jobs.failures import failure_message
+from portal.jobs.first_failures import cause_of_end, first_failure
 from portal.jobs.images import with_other_image
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
 from portal.live.bell import ring, ring_diagnoses, ring_drive, ring_plan, ring_site
@@ -224,61 +223,11 @@ def _fail(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Tran
         # Of a short program, the first that is reported may be its end.
         _prepared(job, transitions)
         _running(job, replicas, transitions)
-    first = _first_failure(replicas, transitions)
+    first = first_failure(replicas, transitions)
     transitions.set_columns(attempt, first_failure=first)
     is_lost = first["status"] == ReplicaStatus.LOST
     stop_reason = StopReason.LOST if is_lost else StopReason.FAILED
     _stop(job, attempt, replicas, transitions, stop_reason, failure_message(first))
-
-
-def _cause_of_end(
-    attempt: Attempt, replicas: list[Replica], transitions: Transitions
-) -> dict[str, Any] | None:
-    """The first failure; but if a program failed first, and then the node of another rank reports
-    that it ended that rank, the latter: the ranks that are left fail as soon as one is gone, and
-    report it before a node that has to boot first."""
-    first: dict[str, Any] | None = attempt.first_failure
-    ended = [r for r in replicas if _was_ended_by_node(r)]
-    is_program = first is not None and first.get("status") == ReplicaStatus.EXITED
-    return _failure(_earliest(ended), transitions) if is_program and ended else first
-
-
-def _was_ended_by_node(replica: Replica) -> bool:
-    return replica.status == ReplicaStatus.LOST or (
-        replica.status == ReplicaStatus.FAILED and replica.code in END_CAUSES
-    )
-
-
-def _first_failure(replicas: list[Replica], transitions: Transitions) -> dict[str, Any]:
-    failed = [
-        r
-        for r in replicas
-        if r.status in (ReplicaStatus.FAILED, ReplicaStatus.LOST)
-        or (r.status == ReplicaStatus.EXITED and r.exit_code != 0)
-    ]
-    return _failure(_earliest(failed), transitions)
-
-
-def _earliest(failed: list[Replica]) -> Replica:
-    latest = timezone.now() + timedelta(days=1)
-    return min(failed, key=lambda r: (r.finished_at or latest, r.rank))
-
-
-def _failure(first: Replica, transitions: Transitions) -> dict[str, Any]:
-    """How a replica failed, as `Attempt.first_failure` keeps it."""
-    # It may have failed a moment ago, in these.
-    transitions.write()
-    # What the sentence was made of, for other languages.
-    written = Event.objects.filter(noun=first.NOUN, noun_id=str(first.pk), new=first.status)
-    data = written.order_by("-id").values_list("data", flat=True).first() or {}
-    parts = {"said": data["said"]} if "said" in data else {}
-    return parts | {
-        "rank": first.rank,
-        "status": first.status,
-        "exit_code": first.exit_code,
-        "code": first.code,
-        "sentence": first.sentence or f"rank {first.rank} ended with exit code {first.exit_code}",
-    }
 
 
 def _replica_stop(replica: Replica, transitions: Transitions) -> None:
@@ -327,7 +276,7 @@ def _end(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Trans
     now = timezone.now()
     for replica in replicas:
         transitions.set_columns(replica, desired_state=DesiredState.GONE)
-    cause = _cause_of_end(attempt, replicas, transitions)
+    cause = cause_of_end(attempt, replicas, transitions)
     transitions.set_columns(attempt, ended_at=now, outcome=job.stop_reason, first_failure=cause)
     if not _requeue(job, attempt, transitions):
         end = FINAL_STATUS.get(job.stop_reason, JobStatus.FAILED)

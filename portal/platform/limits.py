@@ -67,6 +67,12 @@ class LimitSettings:
     prepare_timeout_seconds: int = setting(
         900, "A gang that is not ready by then is stopped and placed again.", readers=WORKER
     )
+    rendezvous_timeout_seconds: int = setting(
+        300,
+        "Once one rank of a gang has started, the others have this long; then it is placed again.",
+        kind=whole_number(1),
+        readers=WORKER,
+    )
     partition_dwell_seconds: int = setting(
         30,
         "A GPU keeps its idle slices this long after it was carved or merged.",
