@@ -91,6 +91,14 @@ class LauncherName(StrEnum):
     NONE = "none"
     TORCHRUN = "torchrun"
     ENTRYPOINT = "entrypoint"
+    JAX = "jax"
+    TENSORFLOW = "tensorflow"
+    MINDSPORE = "mindspore"
+    RAY = "ray"
+    VLLM = "vllm"
+    SGLANG = "sglang"
+    TGI = "tgi"
+    OLLAMA = "ollama"
 
 
 # The launchers of agents that report none.

@@ -111,6 +111,8 @@ class Launcher(ABC):
     programs: ClassVar[frozenset[str]] = frozenset()
     """Programs, with a subcommand if they have several ("accelerate launch"), and Python modules
     by which people start it themselves."""
+    variables: ClassVar[frozenset[str]] = frozenset()
+    """Variables of its environment that a request may set under other launchers, but not here."""
     sets: ClassVar[frozenset[str]] = frozenset()
     """Variables that its program sets in each process, so that nothing here sets them; beside
     MASTER_ADDR and MASTER_PORT, which every replica has."""
@@ -118,7 +120,7 @@ class Launcher(ABC):
     @abstractmethod
     def environment(self, launch: Launch) -> dict[str, str]:
         """Its variables, beside those that every replica gets (`agents.launchers.launch`). Their
-        names are reserved in `agents.contract.environment`."""
+        names are in `variables`, or reserved in `agents.contract.environment`."""
 
     @abstractmethod
     def command(self, launch: Launch) -> list[str]:

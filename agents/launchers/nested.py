@@ -61,6 +61,8 @@ def _without_program(launcher: LauncherName, call: LauncherCall, gpus: int) -> d
     have such a program, the request's own goes on."""
     owners = [each for each in LAUNCHERS.values() if call.program in each.programs]
     owner = LAUNCHERS[launcher] if LAUNCHERS[launcher] in owners else next(iter(owners), None)
+    if owner and owner.keeps_command:
+        return {"launcher": str(owner.name), "processes": 1}
     launched = owner.launched_program(call) if owner else None
     if owner is None or launched is None or _nested_call(launched.command):
         return {}

@@ -36,4 +36,9 @@ def launch_refusal(name: LauncherName, request: LaunchRequest) -> LaunchRefusal 
     """Why this launcher cannot start such a request; None if it can."""
     if why := processes_refusal(name, request.processes):
         return LaunchRefusal("processes", why)
+    for variable in sorted(LAUNCHERS[name].variables & request.env.keys()):
+        why = Message(
+            "%(name)s is set by launcher %(launcher)s: remove it", name=variable, launcher=str(name)
+        )
+        return LaunchRefusal(f"env.{variable}", why)
     return LAUNCHERS[name].request_refusal(request)

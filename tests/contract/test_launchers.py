@@ -17,9 +17,10 @@ from agents.contract.documents import (
 )
 from agents.contract.environment import is_environment_name, is_reserved
 from agents.hardware import Hardware
-from agents.launchers.base import Launch
+from agents.launchers.base import Launch, LaunchRequest
 from agents.launchers.launch import replica_environment
-from agents.launchers.registry import LAUNCHERS, SEVERAL, processes_refusal
+from agents.launchers.registry import LAUNCHERS, SEVERAL, launch_refusal, processes_refusal
+from agents.launchers.request_file import read_request
 from agents.nvml.session import Nvml
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.state import new_node
@@ -37,7 +38,7 @@ from tests.unit.cli.fake_rest import Rest, a_row
 FILES = Path(agents.launchers.__file__).parent
 # What is no launcher there.
 SHARED = {"__init__", "__main__", "base", "launch", "nested", "preview", "registry"}
-SHARED |= {"request_file"}
+SHARED |= {"command_options", "endpoints", "model_servers", "ray_gang", "request_file"}
 MEETING = Rendezvous("10.0.0.1", 29_500, ("10.0.0.1", "10.0.0.2"))
 EVERY = pytest.mark.parametrize("name", LauncherName)
 COMMAND = ("python", "train.py", "--lr", "1e-4")
@@ -47,6 +48,12 @@ REQUEST = {"project": "p", "name": "n", "image": "i", "command": list(COMMAND)}
 def a_launch(**fields):
     replica = a_replica(**{"processes": 1, "rank": 1, "world": 2} | fields)
     return Launch(replica, MEETING)
+
+
+def request_command(name):
+    """One that this launcher starts."""
+    golden = Path(__file__).parents[1] / "unit" / "agents" / "launchers" / "golden" / f"{name}.yaml"
+    return tuple(read_request(golden)["command"]) if golden.exists() else COMMAND
 
 
 def own_environment(name):
@@ -62,8 +69,13 @@ def test_every_launcher_has_the_file_of_its_name_and_every_file_is_one():
 @EVERY
 def test_its_variables_are_texts_that_no_user_may_set(name):
     env = own_environment(name)
-    assert all(is_environment_name(key) and is_reserved(key) for key in env), env
-    assert {type(value) for value in env.values()} == {str}
+    own = LAUNCHERS[name].variables
+    assert all(is_environment_name(key) and (is_reserved(key) or key in own) for key in env), env
+    for variable in own:
+        refusal = launch_refusal(name, LaunchRequest(request_command(name), {variable: "x"}))
+        assert refusal and refusal.field == f"env.{variable}"
+        assert not launch_refusal(LauncherName.NONE, LaunchRequest(COMMAND, {variable: "x"}))
+    assert {type(value) for value in env.values()} <= {str}
     launch = a_launch(launcher=name)
     whole = replica_environment(launch.replica, (), MEETING, IN_CONTAINER)
     assert whole.items() >= env.items()
@@ -106,7 +118,8 @@ def test_the_processes_that_it_starts_by_default_are_ones_that_it_can_start(name
     assert not processes_refusal(name, processes)
     assert bool(processes_refusal(name, 2)) is not LAUNCHERS[name].starts_several
     device = {"gpus": gpus} if gpus else {"mig": "1g.10gb"}
-    request = parse_request(REQUEST | {"device": device, "launcher": name}, RequestLimits())
+    asked = {"device": device, "launcher": name, "command": list(request_command(name))}
+    request = parse_request(REQUEST | asked, RequestLimits())
     assert (request.launcher, request.processes) == (name, processes)
     assert request_as_dict(request)["launcher"] == str(name)
 

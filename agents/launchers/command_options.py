@@ -1,0 +1,35 @@
+"""The options in the words of a command, as argparse and clap read them."""
+
+from collections.abc import Collection, Sequence
+
+
+def option_name(word: str) -> str:
+    """`--node_rank=1` and `--node-rank` are the same option; "" for a word that is none."""
+    return word.partition("=")[0].replace("_", "-") if word.startswith("-") else ""
+
+
+def option_value(words: Sequence[str], names: Collection[str]) -> str | None:
+    """What the last of the spellings `names` is given; None if there is none of them."""
+    value = None
+    for index, word in enumerate(words):
+        if option_name(word) in names:
+            _, has_value, text = word.partition("=")
+            value = text if has_value else "".join(words[index + 1 : index + 2])
+    return value
+
+
+def without_options(
+    words: Sequence[str], names: Collection[str], flags: Collection[str] = ()
+) -> list[str]:
+    """The words without these options; those of `flags` have no value."""
+    kept: list[str] = []
+    at = 0
+    while at < len(words):
+        name = option_name(words[at])
+        if name in names:
+            at += 1 if "=" in words[at] else 2
+            continue
+        if name not in flags:
+            kept.append(words[at])
+        at += 1
+    return kept
