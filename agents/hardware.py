@@ -9,7 +9,8 @@ from pathlib import Path
 
 from agents.admission.policy import NodePolicy
 from agents.contract.boards import Board
-from agents.contract.documents import DesiredReplica, LauncherName, NodeFacts, RuntimeKind
+from agents.contract.documents import DesiredReplica, NodeFacts, RuntimeKind
+from agents.contract.launcher_names import LauncherName
 from agents.contract.rank_network import RankNetwork
 from agents.contract.topology import NodeTopology
 from agents.contract.version import VERSION

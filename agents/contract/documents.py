@@ -16,6 +16,7 @@ from agents.contract.gang_network import MAX_ADDRESS, GangNetwork, NodeOverlay
 from agents.contract.image_digest import MAX_DIGEST_LENGTH
 from agents.contract.image_needs import ImageNeeds
 from agents.contract.job_secrets import MAX_SECRETS, DesiredSecret
+from agents.contract.launcher_names import FIRST_LAUNCHERS, LauncherName
 from agents.contract.lease import DEFAULT as DEFAULT_LEASE_END
 from agents.contract.node_limits import (
     MAX_DEVICES,
@@ -83,26 +84,6 @@ class CollectiveBackend(StrEnum):
     AUTO = "auto"
     NCCL = "nccl"
     GLOO = "gloo"
-
-
-class LauncherName(StrEnum):
-    """How the processes of a replica are started. Each has its file in `agents/launchers/`."""
-
-    NONE = "none"
-    TORCHRUN = "torchrun"
-    ENTRYPOINT = "entrypoint"
-    JAX = "jax"
-    TENSORFLOW = "tensorflow"
-    MINDSPORE = "mindspore"
-    RAY = "ray"
-    VLLM = "vllm"
-    SGLANG = "sglang"
-    TGI = "tgi"
-    OLLAMA = "ollama"
-
-
-# The launchers of agents that report none.
-FIRST_LAUNCHERS = (str(LauncherName.NONE), str(LauncherName.TORCHRUN))
 
 
 class RuntimeKind(StrEnum):

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from agents.contract.documents import LauncherName, Rendezvous
+from agents.contract.documents import Rendezvous
+from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import LaunchRequest
 from agents.launchers.nested import nested_launcher
 from agents.launchers.preview import (

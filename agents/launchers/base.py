@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agents.contract.documents import DesiredReplica, LauncherName, Rendezvous, SliceKind
+from agents.contract.documents import DesiredReplica, Rendezvous, SliceKind
+from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
 from agents.workspace.folders import IN_CONTAINER
 

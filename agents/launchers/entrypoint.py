@@ -1,6 +1,6 @@
 """The image's own program: its entrypoint, with the command as the arguments."""
 
-from agents.contract.documents import LauncherName
+from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import Launch, Launcher
 from agents.launchers.none import LAUNCHER as NO_LAUNCHER
 

@@ -5,7 +5,7 @@ distributed.py, 0.10). It has no variables for the number of processes and the o
 pass JAX_NUM_PROCESSES and JAX_PROCESS_ID on, which Kubeflow's trainer sets as well.
 """
 
-from agents.contract.documents import LauncherName
+from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import Launch, Launcher
 from agents.launchers.endpoints import meeting_endpoint
 from agents.launchers.none import LAUNCHER as NO_LAUNCHER

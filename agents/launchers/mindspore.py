@@ -7,7 +7,7 @@ of the workers in files and puts their command through a shell without quotes.
 
 from collections.abc import Mapping
 
-from agents.contract.documents import LauncherName
+from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import Launch, Launcher
 
 PROGRAM = "mindspore.sh"

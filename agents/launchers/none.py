@@ -1,6 +1,6 @@
 """No launcher: the command runs once in each replica, as it is."""
 
-from agents.contract.documents import LauncherName
+from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import Launch, Launcher
 
 

@@ -4,7 +4,7 @@ Its default address is that of its own machine, 127.0.0.1 (envconfig/config.go).
 image find it by the same variable. It loads a model on one GPU if it fits there, else on all.
 """
 
-from agents.contract.documents import LauncherName
+from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
 from agents.launchers.base import Launch, Launcher, LaunchRefusal, LaunchRequest
 

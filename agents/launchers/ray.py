@@ -7,7 +7,7 @@ with several, waits 30 s for the others, and ends every Ray of the machine with 
 from collections.abc import Mapping
 from pathlib import Path
 
-from agents.contract.documents import LauncherName
+from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
 from agents.launchers.base import Launch, Launcher, LaunchRefusal, LaunchRequest, launcher_call
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from importlib import import_module
 
-from agents.contract.documents import LauncherName
+from agents.contract.launcher_names import LauncherName
 from agents.contract.message import NO_MESSAGE, Message
 from agents.launchers.base import Launcher, LaunchRefusal, LaunchRequest
 

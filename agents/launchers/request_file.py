@@ -9,13 +9,8 @@ from typing import Any
 
 import yaml
 
-from agents.contract.documents import (
-    CollectiveBackend,
-    DesiredReplica,
-    Device,
-    LauncherName,
-    SliceKind,
-)
+from agents.contract.documents import CollectiveBackend, DesiredReplica, Device, SliceKind
+from agents.contract.launcher_names import LauncherName
 from agents.launchers.registry import LAUNCHERS
 
 KINDS = {"mig": SliceKind.MIG, "memory": SliceKind.MIG, "mps": SliceKind.MPS}

@@ -3,7 +3,7 @@
 Source of the options: SGLang's manual, "Server Arguments" and "Multi-node deployment".
 """
 
-from agents.contract.documents import LauncherName
+from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import Launch
 from agents.launchers.command_options import option_value
 from agents.launchers.endpoints import meeting_endpoint

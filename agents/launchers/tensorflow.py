@@ -6,7 +6,7 @@ Source of TF_CONFIG: tf.distribute.cluster_resolver.TFConfigClusterResolver. Wor
 
 import json
 
-from agents.contract.documents import LauncherName
+from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import Launch, Launcher
 from agents.launchers.endpoints import rank_endpoints
 from agents.launchers.none import LAUNCHER as NO_LAUNCHER

@@ -4,7 +4,7 @@ Source of the options: Hugging Face's manual, "Text-generation-launcher argument
 HOSTNAME and PORT, too, which containers and images set for other ends: both are written out.
 """
 
-from agents.contract.documents import LauncherName
+from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import Launch
 from agents.launchers.command_options import option_value
 from agents.launchers.model_servers import ModelServer

@@ -4,7 +4,7 @@ Source of its options and of PET_*: `torch.distributed.run` and its manual, "tor
 Launch)".
 """
 
-from agents.contract.documents import LauncherName
+from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import Launch, LaunchedProgram, Launcher, LauncherCall
 
 MODULE = "torch.distributed.run"

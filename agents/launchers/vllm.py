@@ -4,7 +4,7 @@ Source of the options of several nodes: `vllm serve --help=ParallelConfig`, from
 not needed for them; who wants it takes launcher ray.
 """
 
-from agents.contract.documents import LauncherName
+from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
 from agents.launchers.base import Launch, LaunchRefusal, LaunchRequest
 from agents.launchers.command_options import option_value

@@ -17,9 +17,10 @@ from typing import Any
 from uuid import UUID
 
 from agents.contract.codec import decode
-from agents.contract.documents import FIRST_LAUNCHERS, GpuMode, SliceKind
+from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.errors import ContractError
 from agents.contract.image_needs import NodeFit
+from agents.contract.launcher_names import FIRST_LAUNCHERS
 from agents.contract.topology import NodeTopology
 from portal.inventory.boards import profiles_of
 from portal.planning.node_rows import read_gpus, read_nodes, read_slices, read_sums

@@ -18,8 +18,8 @@ from uuid import UUID
 
 from django.db.models import F, QuerySet
 
-from agents.contract.documents import LauncherName
 from agents.contract.image_needs import ImageNeeds
+from agents.contract.launcher_names import LauncherName
 from portal.database.intervals import NextSecond, ThisSecond
 from portal.images.needs_cache import needs_of
 from portal.job_secrets.selectors import known_secrets

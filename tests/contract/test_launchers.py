@@ -8,14 +8,9 @@ from django.utils.translation import override
 
 import agents.launchers
 from agents.contract.codec import decode, encode
-from agents.contract.documents import (
-    FIRST_LAUNCHERS,
-    DesiredReplica,
-    LauncherName,
-    NodeFacts,
-    Rendezvous,
-)
+from agents.contract.documents import DesiredReplica, NodeFacts, Rendezvous
 from agents.contract.environment import is_environment_name, is_reserved
+from agents.contract.launcher_names import FIRST_LAUNCHERS, LauncherName
 from agents.hardware import Hardware
 from agents.launchers.base import Launch, LaunchRequest
 from agents.launchers.launch import replica_environment

@@ -10,7 +10,6 @@ from django.utils import timezone
 from agents.contract.boards import known_boards
 from agents.contract.caches import OfferedCache
 from agents.contract.documents import (
-    FIRST_LAUNCHERS,
     DesiredDocument,
     DesiredReplica,
     DesiredReplicaState,
@@ -26,6 +25,7 @@ from agents.contract.documents import (
     read_desired,
 )
 from agents.contract.image_needs import NO_FIT, NodeFit
+from agents.contract.launcher_names import FIRST_LAUNCHERS
 from agents.contract.volumes import OfferedRoot
 from portal.accounts.models import Membership, Project, Role, User
 from portal.agentapi.node_report import node_report

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agents.contract.boards import Profile
-from agents.contract.documents import FIRST_LAUNCHERS, GpuMode, LauncherName, SliceKind
+from agents.contract.documents import GpuMode, SliceKind
 from agents.contract.image_needs import NO_FIT, NO_NEEDS, ImageNeeds, NodeFit
+from agents.contract.launcher_names import FIRST_LAUNCHERS, LauncherName
 from scheduler.core.model.decisions import ReplicaPlacement
 from scheduler.core.model.links import UNKNOWN, Links
 

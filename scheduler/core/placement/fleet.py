@@ -10,7 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
-from agents.contract.documents import LauncherName, SliceKind
+from agents.contract.documents import SliceKind
+from agents.contract.launcher_names import LauncherName
 from agents.contract.layouts import layout_table
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.devices.options import DeviceOption, device_options

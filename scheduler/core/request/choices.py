@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
-from agents.contract.documents import CollectiveBackend, LauncherName
+from agents.contract.documents import CollectiveBackend
+from agents.contract.launcher_names import LauncherName
 from scheduler.core.model.snapshot import Isolation, Priority, Topology
 from scheduler.core.request.values import JobKind
 from scheduler.core.request_fields import RequestField

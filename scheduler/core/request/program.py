@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from agents.contract.documents import LauncherName
 from agents.contract.environment import is_environment_name, is_reserved
 from agents.contract.image_reference import ImageReferenceError, is_image_allowed, read_image
+from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
 from agents.launchers.registry import LAUNCHERS
 from scheduler.core.request.values import ProblemCode, Refuse

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from agents.contract.documents import CollectiveBackend, LauncherName
+from agents.contract.documents import CollectiveBackend
+from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.contract.documents import LauncherName
+from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import LaunchRequest, launcher_call
 from agents.launchers.nested import nested_launcher
 from agents.launchers.registry import LAUNCHERS, SEVERAL, processes_refusal

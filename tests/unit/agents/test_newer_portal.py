@@ -12,10 +12,10 @@ from agents.contract.documents import (
     DesiredDocument,
     DesiredReplica,
     DesiredReplicaState,
-    LauncherName,
     read_desired,
 )
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.launcher_names import LauncherName
 from agents.contract.newer_documents import read_newer_desired
 from agents.portal.client import PortalClient
 from agents.route.portal_route import PortalRoute

@@ -7,11 +7,11 @@ from agents.contract.collectives import backend_refusal
 from agents.contract.documents import (
     CollectiveBackend,
     DesiredReplicaState,
-    LauncherName,
     ReplicaState,
     SliceKind,
 )
 from agents.contract.image_needs import ImageNeeds
+from agents.contract.launcher_names import LauncherName
 from agents.contract.wire_messages import to_wire
 from agents.runtime.base import ContainerPhase, RuntimeFailure
 from tests.unit.agents.nodes import a_document, obey, on_it

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agents.contract.documents import FIRST_LAUNCHERS, LauncherName
+from agents.contract.launcher_names import FIRST_LAUNCHERS, LauncherName
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.pass_cache import PassCache

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from agents.contract.codec import decode, encode
-from agents.contract.documents import CollectiveBackend, DesiredReplica, LauncherName
+from agents.contract.documents import CollectiveBackend, DesiredReplica
+from agents.contract.launcher_names import LauncherName
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 from scheduler.core.request import (
     JobKind,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.contract.documents import LauncherName
+from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import Launch
 from agents.launchers.preview import assumed_rendezvous
 from agents.launchers.registry import LAUNCHERS

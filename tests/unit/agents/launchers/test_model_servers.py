@@ -2,7 +2,8 @@
 
 import pytest
 
-from agents.contract.documents import LauncherName, Rendezvous, SliceKind
+from agents.contract.documents import Rendezvous, SliceKind
+from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import Launch, LaunchRequest
 from agents.launchers.nested import nested_launcher
 from agents.launchers.registry import LAUNCHERS

@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from agents.contract.documents import LauncherName, Rendezvous
+from agents.contract.documents import Rendezvous
+from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import Launch
 from agents.launchers.registry import LAUNCHERS
 from tests.unit.agents.documents import a_replica
