@@ -61,6 +61,7 @@ class Hardware:
         volumes: VolumeRoots | None = None,
         caches: SharedCaches | None = None,
         rank_network: Callable[[NodeTopology], RankNetwork] | None = None,
+        address: str = "",
     ) -> None:
         """A node with a real driver gets a preflight; a simulated one only the `preflight` passed.
 
@@ -68,7 +69,7 @@ class Hardware:
         `route`: the way to the portal, for the preflight.
         `share_clients`: as in NodeFacts. `job_disk`: None if the node does not report disk for
         jobs. `volumes`, `caches`: what the policy offers. `rank_network`: reads what the network of
-        this node offers ranks."""
+        this node offers ranks. `address`: of the node for other nodes."""
         policy = policy or NodePolicy()
         self.nvml = nvml
         self.watch = watch or HealthWatch()
@@ -87,7 +88,13 @@ class Hardware:
             None
             if simulated
             else lambda: RealMachine(
-                var, runtime.kind, nvml, simulated=False, policy=examined, route=route
+                var,
+                runtime.kind,
+                nvml,
+                simulated=False,
+                policy=examined,
+                route=route,
+                address=address,
             ),
             accepted=frozenset(policy.accepted_checks),
         )
@@ -100,6 +107,8 @@ class Hardware:
             _facts(nvml, runtime, var, policy, simulated=simulated),
             share_clients=share_clients,
             on_lease_end=policy.on_lease_end,
+            address=address,
+            overlay=runtime.overlay(),
         )
         self.gpus: list[GpuFacts] = []
         self.instances: list[InstanceFacts] = []

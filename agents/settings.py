@@ -6,6 +6,7 @@ import re
 import ssl
 import sys
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 from agents.configuration.agent_settings import AgentVariables
@@ -53,6 +54,8 @@ class AgentSettings:
     # Where jobs write; None for the agent's folder.
     disk_folder: Path | None = None
     disk_reserve: DiskReserve = DEFAULT_RESERVE
+    # The node's for other nodes; empty for that of its way to the portal.
+    address: str = ""
     # Of the log: json, text, or empty for text on a terminal and JSON elsewhere.
     log_format: str = ""
 
@@ -97,6 +100,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     _add_place(run)
     _add_disk(run)
     _add_policy(run)
+    _add_address(run)
     run.add_argument(
         "--join-token-file",
         type=Path,
@@ -175,6 +179,24 @@ def _add_policy(command: argparse.ArgumentParser) -> None:
     command.add_argument("--policy", type=Path, help="the root-owned policy file of this node")
 
 
+def _add_address(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--address",
+        type=node_address,
+        default=_variables().agent_address,
+        metavar="IP",
+        help="this node's address for other nodes (default: that of its way to the portal)",
+    )
+
+
+def node_address(text: str) -> str:
+    """Raises ArgumentTypeError."""
+    try:
+        return str(ip_address(text)) if text else ""
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no IP address of this machine") from error
+
+
 def _add_place(command: argparse.ArgumentParser) -> None:
     """The agent's folder and its runtime."""
     folder = _variables().agent_var or "var/agent"
@@ -220,6 +242,7 @@ def _add_doctor(doctor: argparse.ArgumentParser) -> None:
         "--smoke-image", default=SMOKE_IMAGE, help="their image, which needs sh and glibc"
     )
     _add_policy(doctor)
+    _add_address(doctor)
     _add_place(doctor)
     _add_route(doctor)
 
@@ -270,6 +293,7 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
         metrics=options.metrics,
         disk_folder=options.disk_folder,
         disk_reserve=options.disk_reserve,
+        address=options.address,
         log_format=_variables().log_format,
     )
 
@@ -312,6 +336,8 @@ def run_arguments(settings: AgentSettings, *, allow_plain_http: bool) -> list[st
         found += ["--disk-folder", str(settings.disk_folder.absolute())]
     if settings.disk_reserve != DEFAULT_RESERVE:
         found += ["--disk-reserve", str(settings.disk_reserve)]
+    if settings.address:
+        found += ["--address", settings.address]
     found += ["--telemetry-seconds", f"{settings.telemetry_seconds:g}"]
     if settings.metrics is not None:
         found += ["--metrics", str(settings.metrics)]

@@ -5,12 +5,15 @@ MPS shares are checked by `agents.mps.refusals`, partitions by `agents.partition
 
 from collections.abc import Collection, Container, Iterable
 
+from agents.admission.gang_networks import gang_network_refusal
 from agents.admission.policy import NodePolicy
 from agents.contract.collectives import backend_refusal, too_many_processes
-from agents.contract.documents import DesiredReplica, RuntimeKind, SliceKind
+from agents.contract.documents import DesiredReplica, NodeFacts, RuntimeKind, SliceKind
 from agents.facts.failures import ReplicaFailure
 from agents.launchers.base import LaunchRequest
 from agents.launchers.registry import LAUNCHERS, launch_refusal
+
+NO_FACTS = NodeFacts()
 
 
 def local_refusal(
@@ -39,12 +42,17 @@ def local_refusals(
     begun: Container[str],
     policy: NodePolicy,
     runtime: RuntimeKind,
+    facts: NodeFacts = NO_FACTS,
 ) -> dict[str, ReplicaFailure]:
     """The replicas, by id, that this node will not run. Pure. `begun`: ids of those that have
-    started here."""
+    started here. `facts`: of this node, for gangs that it shares with others."""
     readable = [replica for replica in replicas if not replica.unreadable]
     judged = {replica.id: local_refusal(replica, policy, runtime) for replica in readable}
     refused = {replica: why for replica, why in judged.items() if why}
+    new_gangs = [each for each in readable if each.gang_network and each.id not in begun]
+    for replica in new_gangs:
+        if why := gang_network_refusal(replica, facts.overlay, facts.address):
+            refused.setdefault(replica.id, ReplicaFailure("gang_network", why))
     return refused | unreadable_refusals(replicas, begun)
 
 

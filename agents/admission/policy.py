@@ -17,6 +17,7 @@ from agents.admission.shared_caches import SharedCache, read_shared_caches
 from agents.admission.volume_roots import VolumeRoot, read_volume_roots, volumes_refusal
 from agents.contract.documents import DesiredReplica, RuntimeKind, SliceKind
 from agents.contract.environment import is_environment_name, is_reserved
+from agents.contract.gang_network import OverlayKind
 from agents.contract.image_digest import is_local
 from agents.contract.image_reference import is_image_allowed, pattern_problem, pinned_image
 from agents.contract.lease import DEFAULT as DEFAULT_LEASE_END
@@ -36,6 +37,7 @@ CHOICES = {
     "device_injection": (AUTO, "runtime", "cdi", "nvidia"),
     "gdr_level": (AUTO, "LOC", "PIX", "PXB", "PHB", "SYS"),
     "mnnvl": tuple(map(str, MnnvlUse)),
+    "overlay_kind": (AUTO, *map(str, OverlayKind)),
 }
 # Of the kernel: at most 15 characters.
 INTERFACE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,14}")
@@ -47,6 +49,9 @@ TABLES: Mapping[str, Callable[[Any], object]] = {
     "caches": read_shared_caches,
 }
 PATHS = ("cdi_spec", "nvidia_ctk", "nvidia_smi")
+OVERLAY_OFF = "off"
+OVERLAY_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,31}")
+MAX_NUMBERS = {"overlay_port": 65_535, "overlay_device_mtu": 65_535}
 
 
 class PolicyError(Exception):
@@ -76,7 +81,7 @@ class NodePolicy:
     project_users: str = DEFAULT_RANGE
     user: int = 65_534
     pids: int = 4_096
-    # "job": a bridge for each job. "host": the host's network, for gangs over several engines.
+    # "job": a network for each job. "host": the host's network, without isolation between jobs.
     network: str = "job"
     # With the host's network, the interface by which ranks reach those of other nodes; "auto": that
     # of the default route.
@@ -90,6 +95,13 @@ class NodePolicy:
     sharp: bool = False
     # NVLinks between nodes: as NCCL finds them, required ("on") or not used ("off").
     mnnvl: str = str(MnnvlUse.AUTO)
+    # Gangs over several engines: nodes whose overlay has this name reach each other; or "off". Its
+    # kind, with "auto" WireGuard where the kernel has it, else VXLAN in the clear; its UDP port;
+    # and the packet size of the network between the nodes, 0 for that of the node's device.
+    overlay: str = OVERLAY_OFF
+    overlay_kind: str = AUTO
+    overlay_port: int = 14_789
+    overlay_device_mtu: int = 0
     # What happens to running work when the lease ends: "stop" it, or "keep" it running. The portal
     # knows it, and tries no job elsewhere that may still run here.
     on_lease_end: str = str(DEFAULT_LEASE_END)
@@ -211,6 +223,10 @@ def _value(path: Path, name: str, value: Any) -> Any:
         raise PolicyError(f"{path}: {name} must be of type {type(default).__name__}")
     if isinstance(value, int) and value < 0:
         raise PolicyError(f"{path}: {name} must not be below 0")
+    if name in MAX_NUMBERS and value > MAX_NUMBERS[name]:
+        raise PolicyError(f"{path}: {name} must not be above {MAX_NUMBERS[name]}")
+    if name == "overlay" and not OVERLAY_NAME.fullmatch(value):
+        raise PolicyError(f"{path}: {name} must be a short name of small letters and digits")
     if name in PATHS and not value.startswith("/"):
         raise PolicyError(f"{path}: {name} must be an absolute path")
     if name in CHOICES and value not in CHOICES[name]:

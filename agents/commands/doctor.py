@@ -40,6 +40,7 @@ def main(options: argparse.Namespace) -> int:
             simulated=simulated is not None,
             policy=policy,
             route=route,
+            address=options.address,
         )
         findings = examine(machine)
         smoke = smoke_test(machine, options.smoke_image) if options.smoke else ()

@@ -37,6 +37,9 @@ from agents.mps.shares import NodeShares
 from agents.mps.support import control_program, mps_support
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.session import Nvml
+from agents.overlay.gang_links import NodeEnd
+from agents.overlay.interfaces import address_towards
+from agents.overlay.offer import OverlayUnavailable, overlay_offer, overlay_rules
 from agents.portal.client import PortalClient
 from agents.portal.loop_calls import LoopCalls
 from agents.portal.portal_file_calls import PortalFileCalls
@@ -138,7 +141,8 @@ async def run_agent(settings: AgentSettings) -> None:
         lambda replica: folders_below(_work_folder(settings, identity.node_id) / replica),
     )
     grant = secrets.grant(grant, settings.runtime)
-    runtime = _runtime(settings, policy, identity.node_id, grant)
+    address = settings.address or address_towards(settings.route.addresses)
+    runtime = _runtime(settings, policy, identity.node_id, grant, address)
     if runtime.injection is not None:
         logging.getLogger("agents").info("device_injection", extra=asdict(runtime.injection))
     portal_session = PortalSession(client, identity, journal, runtime, secrets)
@@ -155,6 +159,7 @@ async def run_agent(settings: AgentSettings) -> None:
         volumes=volumes,
         caches=caches,
         rank_network=partial(read_rank_network, policy, settings.runtime),
+        address=address,
     )
     telemetry = _telemetry(settings)
     hardware.handle_owners.append(telemetry.without_handles)
@@ -251,13 +256,31 @@ def _telemetry(settings: AgentSettings) -> Telemetry:
 
 
 def _runtime(
-    settings: AgentSettings, policy: NodePolicy, node_id: str, grant: GrantProvider
+    settings: AgentSettings, policy: NodePolicy, node_id: str, grant: GrantProvider, address: str
 ) -> Runtime:
     work = _work_folder(settings, node_id)
     if settings.runtime is RuntimeKind.PROCESS:
         return ProcessRuntime(settings.var / "replicas", grant, work)
     records = ImageRecords(settings.var / "images.json")
-    return DockerRuntime(settings.var / "logs", node_id, policy, grant, work, records)
+    end = _overlay_end(settings, policy, node_id, address)
+    logs = settings.var / "logs"
+    return DockerRuntime(logs, node_id, policy, grant, work, records, address, end)
+
+
+def _overlay_end(
+    settings: AgentSettings, policy: NodePolicy, node_id: str, address: str
+) -> NodeEnd | None:
+    """None, with a line in the log, where gangs stay on this node's engine."""
+    rules = overlay_rules(policy)
+    if rules is None:
+        return None
+    try:
+        offer = overlay_offer(rules, address, settings.var)
+    except OverlayUnavailable as unavailable:
+        extra = {"why": unavailable.why, "mend": unavailable.mend}
+        logging.getLogger("agents").warning("no_overlay", extra=extra)
+        return None
+    return NodeEnd(node_id, rules.name, address, offer, settings.var)
 
 
 def _grants(

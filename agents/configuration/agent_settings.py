@@ -43,6 +43,12 @@ class AgentVariables:
         "`--var`",
         readers=AGENT,
     )
+    agent_address: str = setting(
+        "",
+        "The node's IP address for other nodes, whose gangs it shares. Empty: that of its way to "
+        "the portal. `--address`",
+        readers=AGENT,
+    )
     runtime: str = setting("docker", "`docker` or `process`. `--runtime`", readers=AGENT)
     agent_disk_folder: str = setting(
         "", "Where jobs write. Empty: the agent's folder. `--disk-folder`", readers=AGENT

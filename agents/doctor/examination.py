@@ -1,7 +1,7 @@
 """Runs all checks, in the order in which an administrator would fix them."""
 
 from agents.contract.documents import RuntimeKind
-from agents.doctor import driver, engine, fabric, host, portal, runc, toolkit
+from agents.doctor import driver, engine, fabric, gangs, host, portal, runc, toolkit
 from agents.doctor.checks import Check, CheckResult, DoctorVerdict, Finding, ok, unknown
 from agents.doctor.machine import Machine
 
@@ -12,6 +12,7 @@ CHECKS: tuple[Check, ...] = (
     *toolkit.CHECKS,
     *fabric.CHECKS,
     *host.CHECKS,
+    *gangs.CHECKS,
     *portal.CHECKS,
 )
 

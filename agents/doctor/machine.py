@@ -21,6 +21,8 @@ from agents.host.system_reserve import HostCapacity, host_capacity
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.processes import is_persistent
 from agents.nvml.session import Nvml
+from agents.overlay.interfaces import address_towards
+from agents.overlay.offer import OverlayCapability, overlay_capability, overlay_rules
 from agents.route.portal_route import PortalRoute
 from agents.route.reading import AddressReading, read_route
 from agents.runtime.base import RuntimeFailure
@@ -127,6 +129,10 @@ class Machine(Protocol):
     def driver(self) -> DriverFacts | None: ...
 
     @property
+    def overlay(self) -> OverlayCapability | None:
+        """What it can do for gangs over several nodes; None if the policy wants nothing of it."""
+
+    @property
     def portal(self) -> tuple[AddressReading, ...]:
         """The portal by each of its addresses; empty if none is set."""
 
@@ -143,7 +149,9 @@ class RealMachine(FileTree):
         simulated: bool,
         policy: NodePolicy | None = None,
         route: PortalRoute | None = None,
+        address: str = "",
     ) -> None:
+        """`address`: the node's for other nodes; empty for that of its way to the portal."""
         super().__init__(Path("/"))
         self.home, self.user = str(home.absolute()), os.geteuid()
         self.runtime = runtime
@@ -151,6 +159,7 @@ class RealMachine(FileTree):
         self.policy = policy or NodePolicy()
         self._nvml = nvml
         self._route = route
+        self._address = address
         self._outputs: dict[ProbeCommand, CommandOutput | None] = {}
 
     def output(self, command: ProbeCommand) -> CommandOutput | None:
@@ -205,6 +214,13 @@ class RealMachine(FileTree):
     @cached_property
     def portal(self) -> tuple[AddressReading, ...]:
         return read_route(self._route) if self._route and self._route.addresses else ()
+
+    @cached_property
+    def overlay(self) -> OverlayCapability | None:
+        if (rules := overlay_rules(self.policy)) is None:
+            return None
+        urls = self._route.addresses if self._route else ()
+        return overlay_capability(rules, self._address or address_towards(urls))
 
     @property
     def capacity(self) -> HostCapacity:

@@ -1,6 +1,6 @@
 """A container engine in memory that outlives its agents, with faults on demand."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from agents.contract.container_names import container_name
@@ -54,6 +54,12 @@ class MemoryEngine:
 
     def fabric(self) -> str:
         return "memory"
+
+    def overlay(self) -> None:
+        """It has one engine."""
+
+    def connect(self, replicas: Iterable[DesiredReplica]) -> None:
+        """Nothing is to be joined."""
 
     def serving_since(self) -> float:
         self._require()

@@ -25,12 +25,14 @@ def program_failure(seconds: float, program: str, *arguments: str) -> str:
     return run_program(seconds, program, *arguments).failure
 
 
-def run_program(seconds: float, program: str, *arguments: str) -> ProgramResult:
-    """As `program_failure`, with what it printed to its standard output."""
+def run_program(
+    seconds: float, program: str, *arguments: str, input_text: str = ""
+) -> ProgramResult:
+    """As `program_failure`, with what it printed. `input_text`: its standard input."""
     try:
         done = subprocess.run(  # noqa: S603 - a path of the node's policy, an argument list
             [program, *arguments],
-            stdin=subprocess.DEVNULL,
+            input=input_text.encode(),
             capture_output=True,
             timeout=seconds,
             env=ENVIRONMENT,

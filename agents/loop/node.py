@@ -185,6 +185,7 @@ class NodeLoop:
         self.rounds += 1
         desired, seen = self.desired, self._settled_containers()
         self.hardware.apply_health(desired.replicas, seen, self.journal)
+        self.runtime.connect(desired.replicas)
         # First: an unneeded MPS daemon keeps its instance open, which then cannot be deleted.
         self._share(ReplicaView(desired, seen, frozenset(self.journal.failures())))
         self._partition(desired, seen)
@@ -271,9 +272,10 @@ class NodeLoop:
         given = self.carver.available_devices(self.hardware.idle_devices())
         shipped = self.journal.shipped_offsets()
         begun = {k for k, seen in containers.items() if seen.phase is not ContainerPhase.CREATED}
-        refusals = local_refusals(desired.replicas, begun, self.policy, self.runtime.kind)
+        facts, kind = self.hardware.facts, self.runtime.kind
+        refusals = local_refusals(desired.replicas, begun, self.policy, kind, facts)
         wanted = [r for r in desired.replicas if r.id not in failures and r.id not in refusals]
-        short = disk_refusals(wanted, containers, self.hardware.facts.disk_mib)
+        short = disk_refusals(wanted, containers, facts.disk_mib)
         return LocalState(
             containers=containers,
             fences=self.journal.fences(),

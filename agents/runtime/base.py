@@ -2,12 +2,13 @@
 
 Container names are deterministic, so preparing a replica twice adopts its container."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.contract.gang_network import NodeOverlay
 from agents.contract.image_needs import ImageNeeds
 from agents.contract.message import NO_MESSAGE, Message
 from agents.contract.registries import RegistryCredential
@@ -99,6 +100,13 @@ class Runtime(Protocol):
 
     def fabric(self) -> str:
         """Names the network that the runtime's replicas share."""
+
+    def overlay(self) -> NodeOverlay | None:
+        """What it offers gangs over several engines; None if they stay on this one."""
+
+    def connect(self, replicas: Iterable[DesiredReplica]) -> None:
+        """Replicas that are here reach their gangs on other nodes, as these are now. What fails is
+        logged, and tried again with the next call."""
 
     def serving_since(self) -> float:
         """Since when, by the clock of `finished_at`, no stop of the engine can have ended a

@@ -5,7 +5,7 @@ Labels mark the containers and networks of this node's agent; it never touches a
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +15,24 @@ from docker.models.containers import Container
 from agents.admission.policy import NodePolicy
 from agents.contract.container_names import container_name
 from agents.contract.documents import DesiredReplica, Rendezvous, RuntimeKind
+from agents.contract.gang_network import NodeOverlay
 from agents.contract.image_needs import ImageNeeds
 from agents.contract.registries import RegistryCredential
 from agents.facts.images import WantedImage
 from agents.host.container_toolkit import read_container_toolkit
 from agents.host.files import FileTree
 from agents.images.records import ImageRecords
+from agents.overlay.gang_links import NodeEnd
 from agents.runtime.base import (
     ContainerPhase,
     ContainerStatus,
     EngineUnreachable,
     RuntimeFailure,
 )
+from agents.runtime.docker_candidates import has_environment, is_stale, set_aside
 from agents.runtime.docker_engine import connect_engine
 from agents.runtime.docker_errors import engine_errors
+from agents.runtime.docker_gang_networks import gang_networks
 from agents.runtime.docker_image_cache import DockerImageCache
 from agents.runtime.docker_images import ChosenImage, DockerImages
 from agents.runtime.docker_log_copies import LogCopies
@@ -58,7 +62,8 @@ SHORT_ID = 12
 class DockerRuntime:
     """The containers of one node on one engine. Their logs are copied into `home` as they grow.
 
-    `work`: where the replicas work; by default beside `home`. `records`: of the images."""
+    `work`: where the replicas work; by default beside `home`. `records`: of the images. `address`:
+    of the node for other nodes. `end`: of its overlay, which is used if the engine is here."""
 
     kind = RuntimeKind.DOCKER
 
@@ -70,6 +75,8 @@ class DockerRuntime:
         grant: GrantProvider = no_grant,
         work: Path | None = None,
         records: ImageRecords | None = None,
+        address: str = "",
+        end: NodeEnd | None = None,
     ) -> None:
         self.node = node
         self.policy = policy
@@ -80,8 +87,12 @@ class DockerRuntime:
         toolkit = read_container_toolkit(FileTree(Path("/")), policy.nvidia_ctk)
         self.injection = choose_injection(policy, self.info, toolkit)
         self.workspaces = Workspaces(work or home.parent / WORK)
-        self._recipe = ContainerRecipe(node, policy, self.injection, grant, self.workspaces)
-        self._networks = Networks(self.client, node, on_host=policy.network == HOST)
+        self._recipe = ContainerRecipe(
+            node, policy, self.injection, grant, self.workspaces, address
+        )
+        on_host = policy.network == HOST
+        self.gangs = None if on_host else gang_networks(engine, end)
+        self._networks = Networks(self.client, node, on_host=on_host, gangs=self.gangs)
         self._ports = PortOffers("")
         self._serving = ServingSince(self.client)
         # By container id, the state of those that have ended.
@@ -97,9 +108,19 @@ class DockerRuntime:
 
     def fabric(self) -> str:
         """A job's own bridge spans one engine; the host's network spans all hosts."""
+        if self.gangs:
+            return self.gangs.links.end.fabric
         if self.policy.network == HOST:
             return "host-network"
         return f"docker:{self.info.get('ID', '')}"
+
+    def overlay(self) -> NodeOverlay | None:
+        return self.gangs.links.end.overlay if self.gangs else None
+
+    def connect(self, replicas: Iterable[DesiredReplica]) -> None:
+        if self.gangs and any(each.gang_network for each in replicas):
+            with self._create_lock:
+                self.gangs.connect(replicas)
 
     def serving_since(self) -> float:
         with self._engine_answers("show its networks"):
@@ -142,7 +163,7 @@ class DockerRuntime:
         """Creates it with the rendezvous that rank 0 will have; on a job's bridge it is known."""
         with engine_errors("prepare"):
             summaries = self._summaries(replica.id)
-            stale = [s["Id"] for s in summaries if _is_stale(s, replica.image_digest)]
+            stale = [s["Id"] for s in summaries if is_stale(s, replica.image_digest)]
             for container in stale:
                 with contextlib.suppress(NotFound):
                     self.client.api.remove_container(container)
@@ -258,7 +279,10 @@ class DockerRuntime:
         image: ChosenImage,
     ) -> dict[str, Any]:
         options = self._recipe.options(replica, devices, meeting, image)
-        return options | {"network": self._networks.network_for(replica)}
+        options |= {"network": self._networks.network_for(replica)}
+        if replica.gang_network and self.gangs:
+            options |= self.gangs.endpoint(replica.gang_network, self.api.used)
+        return options
 
     def _matching_container(
         self,
@@ -271,11 +295,11 @@ class DockerRuntime:
 
         The others are removed afterwards: a replica without any container counts as vanished."""
         env = self._recipe.environment(replica, devices, meeting)
-        old = [container for container in candidates if not _has_environment(container, env)]
+        old = [container for container in candidates if not has_environment(container, env)]
         right = [container for container in candidates if container not in old]
         if not right:
             for container in old:
-                _set_aside(container)
+                set_aside(container)
             right = [self._create(replica, devices, meeting)]
         for container in old + right[1:]:
             container.remove()
@@ -367,21 +391,3 @@ class DockerRuntime:
             finished_at=read_engine_time(state.get("FinishedAt", "")) if has_ended else None,
             image_digest=labels.get("image", ""),
         )
-
-
-def _is_stale(summary: dict[str, Any], digest: str) -> bool:
-    """Whether a container never ran, and its image does not have the digest that it has to."""
-    is_other = digest and summary["Labels"].get(f"{LABEL}image") != digest
-    return bool(is_other) and summary["State"] == "created"
-
-
-def _has_environment(container: Container, env: dict[str, str]) -> bool:
-    """Whether the container was created with this environment, devices included."""
-    return {f"{name}={value}" for name, value in env.items()} <= {*container.attrs["Config"]["Env"]}
-
-
-def _set_aside(container: Container) -> None:
-    """Free its name for another container."""
-    aside = f"-{container.short_id}"
-    if not (container.name or "").endswith(aside):
-        container.rename(f"{container.name}{aside}")

@@ -9,6 +9,7 @@ from docker.models.containers import Container
 from docker.models.networks import Network
 
 from agents.contract.documents import DesiredReplica
+from agents.runtime.docker_gang_networks import GangNetworks
 
 HOST = "host"
 # Labels of ours, on networks and containers.
@@ -27,16 +28,27 @@ class Networks:
     Not thread-safe: the runtime creates and removes containers one at a time.
     """
 
-    def __init__(self, client: DockerClient, node: str, *, on_host: bool) -> None:
+    def __init__(
+        self,
+        client: DockerClient,
+        node: str,
+        *,
+        on_host: bool,
+        gangs: GangNetworks | None = None,
+    ) -> None:
+        """`gangs`: over several engines; None if this node carries none."""
         self.client = client
         self.node = node
         self.on_host = on_host
+        self.gangs = gangs
         self._lanes: set[str] = set()
 
     def network_for(self, replica: DesiredReplica) -> str:
         """The name of the replica's network, which is created if it does not exist."""
         if self.on_host:
             return HOST
+        if replica.gang_network and self.gangs:
+            return self.gangs.network_for(replica.gang_network)
         return self._of_job(replica.job) if replica.world > 1 else self._lane()
 
     def start(self, container: Container, replica: DesiredReplica) -> None:
@@ -76,6 +88,8 @@ class Networks:
 
         Decided by containers, not by the engine: it would remove the network of a container that
         was not started yet."""
+        if self.gangs:
+            self.gangs.sweep()
         # Networks are listed first: if a container is created meanwhile, its network is needed.
         networks = self._labelled(JOB)
         filters = {"label": JOB}

@@ -51,11 +51,13 @@ class ContainerRecipe:
     # What a replica gets beside its devices.
     grant: GrantProvider
     workspaces: Workspaces
+    # The node's address for other nodes; empty if it is not known.
+    address: str = ""
 
     def expected_rendezvous(self, replica: DesiredReplica, port: int = PORT) -> Rendezvous:
         """Where this gang meets if rank 0 is on this engine. `port`: on the host's network."""
         if self.policy.network == HOST:
-            return Rendezvous(address=os.uname().nodename, port=port)
+            return Rendezvous(address=self._host_address(), port=port)
         names = [container_name(replica.job, replica.attempt, i) for i in range(replica.world)]
         return Rendezvous(address=names[0], port=PORT, peers=tuple(names))
 
@@ -83,6 +85,7 @@ class ContainerRecipe:
             "labels": self._labels(replica, rendezvous) | {f"{LABEL}image": image.digest},
             **self.injection.options(devices),
             "hostname": container_name(replica.job, replica.attempt, replica.rank),
+            "extra_hosts": self._names(replica),
             # The group too: for a uid that the image does not know, it would be root's.
             "user": f"{user}:{user}",
             "cap_drop": ["ALL"],
@@ -133,6 +136,19 @@ class ContainerRecipe:
             Mount(target, str(source), type="bind", read_only=True) for source, target in read_only
         ]
 
+    def _names(self, replica: DesiredReplica) -> dict[str, str]:
+        """Those that resolve in the container, beside what the engine knows. On the host's network
+        it would not know even the container's own, and gloo would fall back on loopback."""
+        if network := replica.gang_network:
+            return {peer.hostname: peer.address for peer in network.peers}
+        if self.policy.network == HOST and self.address:
+            return {container_name(replica.job, replica.attempt, replica.rank): self.address}
+        return {}
+
+    def _host_address(self) -> str:
+        """Of this node for other nodes; without it, its name, which they may resolve."""
+        return self.address or os.uname().nodename
+
     def _labels(self, replica: DesiredReplica, meeting: Rendezvous) -> dict[str, str]:
         name = container_name(replica.job, replica.attempt, replica.rank)
         values = {
@@ -142,9 +158,11 @@ class ContainerRecipe:
             "attempt": replica.attempt,
             "rank": replica.rank,
             "fence": replica.fence,
-            "address": os.uname().nodename if self.policy.network == HOST else name,
+            "address": self._host_address() if self.policy.network == HOST else name,
             "port": meeting.port,
         }
+        if replica.gang_network:
+            values["gang"] = replica.gang_network.id
         return {f"{LABEL}{key}": str(value) for key, value in values.items()}
 
 

@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,12 @@ class ProcessRuntime:
         machine = Path("/etc/machine-id")
         name = machine.read_text("utf-8").strip() if machine.exists() else os.uname().nodename
         return f"process:{name}"
+
+    def overlay(self) -> None:
+        """Processes have the network of their machine."""
+
+    def connect(self, replicas: Iterable[DesiredReplica]) -> None:
+        """Nothing joins them but loopback."""
 
     def serving_since(self) -> float:
         """There is no engine whose stop ends processes."""

@@ -27,6 +27,7 @@ NODE_CODES: dict[str, FailureCause] = {
     "docker": FailureCause.ENGINE,
     "runtime": FailureCause.ENGINE,
     "cdi_failed": FailureCause.ENGINE,
+    "gang_network": FailureCause.NODE_FAULT,
     "policy": FailureCause.NODE_REFUSAL,
     "image_differs": FailureCause.NODE_REFUSAL,
     "image_env": FailureCause.NODE_REFUSAL,

@@ -39,6 +39,18 @@ exec sleep infinity
 NAMESPACES = ("unshare", "--net", "--mount", "--uts", "--propagation", "private")
 
 
+@contextlib.contextmanager
+def inside_network(pid: int) -> Iterator[None]:
+    """Sockets and programs of this thread in the block are in the network of that process."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open("/proc/thread-self/ns/net") as before, open(f"/proc/{pid}/ns/net") as own:  # noqa: PTH123
+        assert libc.setns(own.fileno(), CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
+        try:
+            yield
+        finally:
+            assert libc.setns(before.fileno(), CLONE_NEWNET) == 0
+
+
 class Machine:
     """One of them. Programs end with it."""
 
@@ -117,13 +129,8 @@ class Machine:
     @contextlib.contextmanager
     def network(self) -> Iterator[None]:
         """Sockets that this thread makes in the block are this machine's."""
-        libc = ctypes.CDLL(None, use_errno=True)
-        with open("/proc/thread-self/ns/net") as before, open(f"/proc/{self.pid}/ns/net") as own:  # noqa: PTH123
-            assert libc.setns(own.fileno(), CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
-            try:
-                yield
-            finally:
-                assert libc.setns(before.fileno(), CLONE_NEWNET) == 0
+        with inside_network(self.pid):
+            yield
 
     def stop(self) -> None:
         for program in reversed(self._programs):

@@ -22,6 +22,7 @@ NODE_MESSAGES: dict[str, Promise] = {
     "fence_stale": gettext_lazy("A newer attempt has taken over"),
     "files_absent": gettext_lazy("The node cannot fetch the files of the job"),
     "files_unwritten": gettext_lazy("The node cannot write the files of the job"),
+    "gang_network": gettext_lazy("The node cannot join the network of the gang"),
     "gpu_error": gettext_lazy("Its GPU had an error"),
     "gpu_lost": gettext_lazy("The driver has lost the GPU"),
     "illegal_layout": gettext_lazy("The GPU cannot have these slices together"),

@@ -52,6 +52,12 @@ class MemoryRuntime:
     def version(self):
         return "1"
 
+    def overlay(self):
+        return None
+
+    def connect(self, replicas):
+        """Nothing is to be joined."""
+
     def fabric(self):
         return "here"
 

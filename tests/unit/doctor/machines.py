@@ -104,6 +104,7 @@ class PaperMachine(FileTree):
         self.capacity = HostCapacity(cpu_milli=192_000, memory_mib=2_000_000)
         self.accesses = {}
         self.folder_problems = ()
+        self.overlay = None
         self.portal = (a_portal(),)
 
     def output(self, command):

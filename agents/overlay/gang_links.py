@@ -1,0 +1,149 @@
+"""The gangs of this node that are shared with other nodes: their links, firewall and tunnel.
+
+The engine's networks say which gangs there are. What is here follows from them and from the desired
+document, so an agent that starts anew makes the same again.
+
+Not thread-safe: the runtime calls it under its own lock.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+from pathlib import Path
+
+from agents.contract.gang_network import GangNetwork, NodeOverlay, OverlayKind
+from agents.overlay.firewall import GangFirewall, firewall_apply, firewall_remove
+from agents.overlay.interfaces import read_interfaces
+from agents.overlay.links import (
+    TUNNELLED_PORT,
+    LinkEnd,
+    link_create,
+    link_remove,
+    links_of,
+    remote_replicas,
+)
+from agents.overlay.names import bridge_name, tunnel_address, tunnel_name
+from agents.overlay.offer import KEY_FILE, VXLAN_BYTES
+from agents.overlay.tunnel import TunnelPeer, tunnel_create, tunnel_remove
+
+RESOLV_CONF = Path("/etc/resolv.conf")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEnd:
+    """This node in the eyes of others."""
+
+    node: str
+    # Nodes whose overlays have one name and kind reach each other.
+    name: str
+    address: str
+    overlay: NodeOverlay
+    # With its key.
+    folder: Path
+
+    @property
+    def fabric(self) -> str:
+        return f"overlay:{self.name}:{self.overlay.kind}"
+
+    @property
+    def is_tunnelled(self) -> bool:
+        return self.overlay.kind == OverlayKind.WIREGUARD
+
+
+@dataclass(slots=True)
+class GangLinks:
+    """`owner`: marks its links, the same for all agents of one engine."""
+
+    end: NodeEnd
+    owner: str
+    _networks: dict[int, GangNetwork] = field(default_factory=dict)
+    _applied: tuple[GangFirewall, tuple[TunnelPeer, ...]] | None = None
+
+    def fresh(self, networks: Iterable[GangNetwork]) -> list[GangNetwork]:
+        """Those that are not joined yet, or not as they are given."""
+        by_id = {network.id: _of_gang(network) for network in networks}
+        return [each for each in by_id.values() if each != self._networks.get(each.id)]
+
+    def join(self, networks: Iterable[GangNetwork]) -> None:
+        """Their bridges exist. Raises NetworkRefused."""
+        fresh = self.fresh(networks)
+        before = dict(self._networks)
+        self._networks |= {network.id: network for network in fresh}
+        try:
+            self._apply()
+            for network in fresh:
+                link_create(network, self._link_end(), remote_replicas(network, self.end.address))
+        except BaseException:
+            # The next round tries again.
+            self._networks = before
+            raise
+
+    def keep(self, ids: Collection[int]) -> None:
+        """Leave all other networks. Raises NetworkRefused."""
+        for gone in set(links_of(self.owner)) - set(ids):
+            link_remove(gone)
+        for gone in set(self._networks) - set(ids):
+            del self._networks[gone]
+        if self._networks:
+            self._apply()
+        elif not ids:
+            self._applied = None
+            firewall_remove()
+            tunnel_remove(tunnel_name(self.end.node))
+
+    def _apply(self) -> None:
+        """The firewall first: no packet travels before it."""
+        wanted = self._firewall(), self._tunnel_peers()
+        if wanted == self._applied:
+            return
+        self._applied = None
+        firewall_apply(wanted[0])
+        if self.end.is_tunnelled:
+            key, overlay = self.end.folder / KEY_FILE, self.end.overlay
+            name, mtu = tunnel_name(self.end.node), overlay.mtu + VXLAN_BYTES[6]
+            tunnel_create(name, key, overlay.public_key, overlay.port, mtu, wanted[1])
+        self._applied = wanted
+
+    def _firewall(self) -> GangFirewall:
+        nodes = {peer.node_address for each in self._networks.values() for peer in each.peers}
+        return GangFirewall(
+            bridges=tuple(bridge_name(each) for each in sorted(self._networks)),
+            port=0 if self.end.is_tunnelled else self.end.overlay.port,
+            nodes=tuple(sorted(nodes - {self.end.address})),
+            resolvers=own_resolvers(),
+        )
+
+    def _tunnel_peers(self) -> tuple[TunnelPeer, ...]:
+        return tuple(
+            sorted(
+                {
+                    TunnelPeer(peer.public_key, peer.node_address, peer.port)
+                    for each in self._networks.values()
+                    for peer in each.peers
+                    if peer.public_key and peer.node_address != self.end.address
+                }
+            )
+        )
+
+    def _link_end(self) -> LinkEnd:
+        overlay = self.end.overlay
+        if self.end.is_tunnelled:
+            address = tunnel_address(overlay.public_key)
+            return LinkEnd(address, TUNNELLED_PORT, overlay.mtu, self.owner)
+        return LinkEnd(self.end.address, overlay.port, overlay.mtu, self.owner)
+
+
+def own_resolvers(resolv_conf: Path = RESOLV_CONF) -> tuple[str, ...]:
+    """The addresses of this machine, other than loopback, at which it asks for names itself."""
+    try:
+        words = [line.split() for line in resolv_conf.read_text("utf-8", "replace").splitlines()]
+    except OSError:
+        return ()
+    asked = {row[1].partition("%")[0] for row in words if row[:1] == ["nameserver"] and row[1:]}
+    own = {address for each in read_interfaces() for address in each.addresses}
+    return tuple(sorted(each for each in asked & own if not ip_address(each).is_loopback))
+
+
+def _of_gang(network: GangNetwork) -> GangNetwork:
+    """As every replica of the gang has it."""
+    return replace(network, address="")

@@ -1,0 +1,136 @@
+"""The engine's networks of gangs that are on several nodes: one for each attempt, whose bridge the
+gang's link is a port of."""
+
+import contextlib
+import logging
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Network, ip_address, ip_network
+from typing import Any
+
+from docker import DockerClient
+from docker.errors import APIError, DockerException
+from docker.models.networks import Network
+from docker.types import IPAMConfig, IPAMPool
+
+from agents.contract.documents import DesiredReplica
+from agents.contract.gang_network import GangNetwork
+from agents.overlay.commands import NetworkRefused
+from agents.overlay.gang_links import GangLinks, NodeEnd
+from agents.overlay.interfaces import colliding_route, interface_with, read_interfaces
+from agents.overlay.names import bridge_name, gateway_of, network_name, replica_mac
+from agents.runtime.base import RuntimeFailure
+from agents.runtime.docker_engine import EngineConnection
+
+# A label of ours, on networks and containers: the network's id.
+GANG = "tessera.gang"
+BRIDGE_OPTION = "com.docker.network.bridge.name"
+MTU_OPTION = "com.docker.network.driver.mtu"
+# From this version on, an endpoint has its own MAC address; before, the container had it.
+ENDPOINT_MAC_API = (1, 44)
+
+log = logging.getLogger("agents.runtime.docker_gang_networks")
+
+
+class GangNetworks:
+    """Those of one engine. Not thread-safe, as `docker_network.Networks`."""
+
+    def __init__(self, client: DockerClient, links: GangLinks) -> None:
+        self.client = client
+        self.links = links
+
+    def network_for(self, network: GangNetwork) -> str:
+        """Its name, once it is there and joined. Raises RuntimeFailure."""
+        with network_refusals():
+            if network.id not in self._ids():
+                self._create(network)
+            if interface_with(gateway_of(network.subnet), read_interfaces()) is None:
+                raise NetworkRefused(f"the engine made no bridge {bridge_name(network.id)} here")
+            self.links.join([network])
+        return network_name(network.id)
+
+    def connect(self, replicas: Iterable[DesiredReplica]) -> None:
+        """Those of these replicas that are on the engine are joined as they are given now. What
+        fails is logged, and tried again with the next call."""
+        given = [replica.gang_network for replica in replicas if replica.gang_network]
+        if fresh := self.links.fresh(given):
+            try:
+                present = self._ids()
+                self.links.join([network for network in fresh if network.id in present])
+            except (NetworkRefused, DockerException, OSError) as failure:
+                log.warning("gang_networks_not_joined", extra={"why": str(failure)})
+
+    def sweep(self) -> None:
+        """Remove those without any container, and what belongs to none. Raises RuntimeFailure."""
+        # Networks are listed first: if a container is created meanwhile, its network is needed.
+        networks = self._labelled()
+        containers = self.client.api.containers(all=True, filters={"label": GANG})
+        needed = {int(container["Labels"][GANG]) for container in containers}
+        with network_refusals():
+            self.links.keep(needed)
+        for network in networks:
+            if _id_of(network) not in needed:
+                with contextlib.suppress(APIError):
+                    network.remove()
+
+    def endpoint(self, network: GangNetwork, api: str) -> dict[str, Any]:
+        """The options of a container with the replica's addresses."""
+        mac = replica_mac(network.address)
+        is_own = tuple(map(int, api.split("."))) >= ENDPOINT_MAC_API
+        endpoint = self.client.api.create_endpoint_config(
+            ipv4_address=network.address, mac_address=mac if is_own else None
+        )
+        options: dict[str, Any] = {"networking_config": {network_name(network.id): endpoint}}
+        return options if is_own else options | {"mac_address": mac}
+
+    def _create(self, network: GangNetwork) -> None:
+        if taken := colliding_route(IPv4Network(network.subnet)):
+            raise NetworkRefused(
+                f"the gang's subnet {network.subnet} collides with this node's route to {taken}: "
+                "give gangs another range of addresses"
+            )
+        pool = IPAMPool(subnet=network.subnet, gateway=gateway_of(network.subnet))
+        mtu = min(network.mtu, self.links.end.overlay.mtu)
+        self.client.api.create_network(
+            network_name(network.id),
+            driver="bridge",
+            labels={GANG: str(network.id)},
+            options={BRIDGE_OPTION: bridge_name(network.id), MTU_OPTION: str(mtu)},
+            ipam=IPAMConfig(pool_configs=[pool]),
+        )
+
+    def _ids(self) -> set[int]:
+        return set(map(_id_of, self._labelled()))
+
+    def _labelled(self) -> list[Network]:
+        return list(self.client.networks.list(filters={"label": GANG}))
+
+
+@contextlib.contextmanager
+def network_refusals() -> Iterator[None]:
+    """As a failure of the replica."""
+    try:
+        yield
+    except NetworkRefused as refused:
+        raise RuntimeFailure("gang_network", str(refused)) from refused
+
+
+def gang_networks(engine: EngineConnection, end: NodeEnd | None) -> GangNetworks | None:
+    """None if the node has no overlay, or if its engine is elsewhere. Raises RuntimeFailure."""
+    with network_refusals():
+        if end is None or not has_engine_bridge(engine.client):
+            return None
+    return GangNetworks(engine.client, GangLinks(end, f"tessera {engine.info.get('ID', '')}"))
+
+
+def has_engine_bridge(client: DockerClient) -> bool:
+    """Whether the engine's bridges are in this process's network namespace: an agent in a container
+    would make its links where no replica is. Raises NetworkRefused."""
+    found = client.networks.list(names=["^bridge$"])
+    configs = [each for network in found for each in network.attrs["IPAM"]["Config"] or ()]
+    subnets = [ip_network(each["Subnet"]) for each in configs if each.get("Subnet")]
+    own = [ip_address(text) for each in read_interfaces() for text in each.addresses]
+    return any(address in subnet for address in own for subnet in subnets)
+
+
+def _id_of(network: Network) -> int:
+    return int(network.attrs["Labels"][GANG])

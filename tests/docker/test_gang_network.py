@@ -1,0 +1,232 @@
+"""Gangs over two engines on machines of their own: who reaches whom, and what is left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from agents.contract.codec import encode
+from agents.contract.documents import DesiredReplica, Rendezvous
+from agents.contract.gang_network import OverlayKind
+from agents.overlay.commands import WG, WIREGUARD_GO, installed
+from agents.overlay.names import replica_mac
+from agents.runtime.base import RuntimeFailure
+from agents.runtime.docker import DockerRuntime
+from tests.contract.replicas import Watch, a_gang, whole_log
+from tests.docker.gang_programs import LISTEN, REACHED, SEND, SUM, link_packet
+from tests.docker.two_engines import (
+    METADATA,
+    NOTHING,
+    PORT,
+    EngineMachine,
+    gang_network,
+    two_engines,
+)
+from tests.environment.base_images import ROOT
+from tests.environment.docker_engine import engine_client
+from tests.environment.programs import Program
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+
+PORTS = (80, 4_242, 4_789, PORT, 29_500)
+SERVICE = 8_099
+numbers = iter(range(1, 250))
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> Iterator[tuple[EngineMachine, EngineMachine]]:
+    with two_engines(tmp_path_factory.mktemp("machines")) as machines:
+        yield machines
+
+
+@dataclass
+class Gang:
+    """One rank on each machine."""
+
+    machines: tuple[EngineMachine, ...]
+    runtimes: list[DockerRuntime]
+    replicas: list[DesiredReplica]
+
+    def each(self) -> Iterator[tuple[EngineMachine, DockerRuntime, DesiredReplica]]:
+        yield from zip(self.machines, self.runtimes, self.replicas, strict=True)
+
+    def prepare(self) -> None:
+        for machine, runtime, replica in self.each():
+            with machine.network():
+                runtime.prepare(replica, ())
+
+    def start(self) -> None:
+        seen = [runtime.containers()[replica.id] for _, runtime, replica in self.each()]
+        names = tuple(status.address for status in seen)
+        for machine, runtime, replica in self.each():
+            with machine.network():
+                runtime.start(replica, (), Rendezvous(names[0], seen[0].port, names))
+
+    def remove(self) -> None:
+        for machine, runtime, replica in self.each():
+            with machine.network():
+                runtime.stop(replica.id, 0)
+                runtime.remove(replica.id)
+
+    def inside(self, rank: int, program: str, *arguments: str) -> str:
+        """What a program prints in the container of a rank."""
+        machine, replica = self.machines[rank], self.replicas[rank]
+        with engine_client(machine.engine.base_url) as client:
+            (container,) = client.containers.list(
+                filters={"label": f"tessera.replica={replica.id}"}
+            )
+            code, output = container.exec_run(["python3", "-c", program, *arguments])
+        assert code == 0, output
+        return output.decode().strip()
+
+    def reached(self, rank: int, *places: str) -> set[str]:
+        return set(self.inside(rank, REACHED, *places).split())
+
+    def places(self) -> list[str]:
+        addresses = [replica.gang_network.address for replica in self.replicas]
+        return [f"{address}:{port}" for address in addresses for port in PORTS]
+
+
+def a_gang_over(
+    pair, program: str, *arguments: str, kind: OverlayKind = OverlayKind.VXLAN, **fields
+) -> Gang:
+    runtimes = [machine.runtime(kind) for machine in pair]
+    replicas = a_gang(program, len(pair), **fields)
+    replicas = [replace(each, command=(*each.command, *arguments)) for each in replicas]
+    ends = [runtime.gangs.links.end for runtime in runtimes]
+    networks = gang_network(replicas, ends, next(numbers))
+    given = [
+        replace(replica, gang_network=network)
+        for replica, network in zip(replicas, networks, strict=True)
+    ]
+    return Gang(pair, runtimes, given)
+
+
+def a_listening_gang(pair) -> Gang:
+    gang = a_gang_over(pair, LISTEN, *map(str, PORTS))
+    gang.prepare()
+    gang.start()
+    for _, runtime, replica in gang.each():
+        Watch(runtime).says(replica, b"up")
+    return gang
+
+
+def left_over(pair) -> list:
+    return [machine.left_over() for machine in pair]
+
+
+@pytest.mark.parametrize("kind", list(OverlayKind))
+def test_a_gang_adds_up_over_two_engines_and_leaves_nothing(pair, kind):
+    if kind is OverlayKind.WIREGUARD and not (installed(WG) and installed(WIREGUARD_GO)):
+        pytest.skip("not installed: wireguard-tools, wireguard-go")
+    gang = a_gang_over(pair, SUM, kind=kind)
+    gang.prepare()
+    gang.start()
+    for _, runtime, replica in gang.each():
+        status = Watch(runtime).ended(replica)
+        assert status.exit_code == 0, whole_log(runtime, replica.id)
+    assert whole_log(gang.runtimes[0], gang.replicas[0].id) == b"sum 3\n"
+    gang.remove()
+    assert left_over(pair) == [NOTHING, NOTHING]
+
+
+def test_a_gang_reaches_itself_and_neither_another_nor_the_nodes_nor_the_metadata(pair):
+    one, other = a_listening_gang(pair), a_listening_gang(pair)
+    services = [
+        Program(
+            [*machine.enter, sys.executable, "-c", LISTEN, str(SERVICE)],
+            log=machine.home / "service.log",
+            environ=os.environ,
+        )
+        for machine in pair
+    ]
+    for machine, service in zip(pair, services, strict=True):
+        service.wait_ready(lambda at=machine.home: "up" in (at / "service.log").read_text())
+    nodes = [machine.address for machine in pair]
+    gateways = [gang.replicas[0].gang_network.subnet.replace("0/24", "1") for gang in (one, other)]
+    shut = [f"{host}:{SERVICE}" for host in (*nodes, *gateways, METADATA, "172.17.0.1")]
+    told = pair[0].run(sys.executable, "-c", REACHED, *shut)
+    assert f"{METADATA}:{SERVICE}" in told, "a node reaches it, or this test shows nothing"
+    try:
+        for rank in (0, 1):
+            assert one.reached(rank, *one.places()) == set(one.places()), "all ports of the gang"
+            assert one.reached(rank, *other.places(), *shut) == set()
+            assert other.reached(rank, *one.places(), *shut) == set()
+    finally:
+        for service in services:
+            service.kill()
+        one.remove()
+        other.remove()
+    assert left_over(pair) == [NOTHING, NOTHING]
+
+
+def test_a_replica_cannot_send_a_packet_into_another_gangs_link(pair):
+    """From its node's address it would be one: Docker hides containers behind it."""
+    victim, attacker = a_listening_gang(pair), a_listening_gang(pair)
+    network = victim.replicas[1].gang_network
+    mac, own = replica_mac(network.address), victim.replicas[0].gang_network.address
+
+    def packet(words: bytes) -> str:
+        return link_packet(network.id, mac, own, network.address, 4_242, words)
+
+    for machine in pair:
+        attacker.inside(0, SEND, machine.address, str(PORT), packet(b"forged"))
+        attacker.inside(1, SEND, machine.address, str(PORT), packet(b"forged"))
+    pair[0].run(sys.executable, "-c", SEND, pair[1].address, str(PORT), packet(b"of its node"))
+    log = Watch(victim.runtimes[1]).says(victim.replicas[1], b"of its node")
+    assert b"forged" not in log
+    for gang in (victim, attacker):
+        gang.remove()
+
+
+def test_a_gang_goes_on_while_its_agent_is_killed_and_the_next_agent_removes_it(pair):
+    gang = a_listening_gang(pair)
+    everything = left_over(pair)
+    killed = pair[0].runtime()  # the next one, which has forgotten all
+    with pair[0].network():
+        killed.watch(lambda: None)
+    assert left_over(pair) == everything, "what runs is left alone"
+    pair[0].run("ip", "link", "delete", everything[0]["links"][-1])
+    with pair[0].network():
+        killed.connect(gang.replicas[:1])
+    assert gang.reached(1, *gang.places()) == set(gang.places())
+    gang.runtimes[0] = killed
+    gang.remove()
+    assert left_over(pair) == [NOTHING, NOTHING]
+
+
+@pytest.mark.parametrize("step", ["create_network", "link_create", "create_container"])
+def test_an_agent_that_is_killed_while_it_prepares_leaves_nothing(pair, step):
+    gang = a_gang_over(pair, SUM)
+    machine, replica = pair[0], gang.replicas[0]
+    given = {"replica": encode(replica), "home": str(machine.home), "address": machine.address}
+    environ = os.environ | {"DOCKER_HOST": machine.engine.base_url, "PYTHONPATH": str(ROOT)}
+    program = [sys.executable, "-m", "tests.docker.killed_agent", machine.name, step]
+    with subprocess.Popen(
+        [*machine.enter, *program, json.dumps(given)], env=environ, stdout=subprocess.PIPE
+    ) as agent:
+        assert agent.stdout and agent.stdout.readline() == b"there\n"
+        agent.send_signal(signal.SIGKILL)
+    following = machine.runtime()
+    with machine.network():
+        following.watch(lambda: None)
+        # Its portal does not want the replica any more.
+        following.remove(replica.id)
+    assert machine.left_over() == NOTHING
+
+
+def test_a_subnet_that_this_node_needs_is_refused_with_what_is_in_the_way(pair):
+    gang = a_gang_over(pair, SUM)
+    network = gang.replicas[0].gang_network
+    pair[0].run("ip", "route", "add", network.subnet, "dev", "eth0")
+    try:
+        with pair[0].network(), pytest.raises(RuntimeFailure, match=r"collides .* by eth0"):
+            gang.runtimes[0].prepare(gang.replicas[0], ())
+    finally:
+        pair[0].run("ip", "route", "delete", network.subnet, "dev", "eth0")
+    assert left_over(pair) == [NOTHING, NOTHING]
