@@ -9,6 +9,7 @@ class LauncherName(StrEnum):
     NONE = "none"
     TORCHRUN = "torchrun"
     ENTRYPOINT = "entrypoint"
+    ACCELERATE = "accelerate"
     JAX = "jax"
     TENSORFLOW = "tensorflow"
     MINDSPORE = "mindspore"

@@ -17,8 +17,6 @@ from agents.launchers.registry import LAUNCHERS
 # Launchers without a file here.
 FOREIGN_PROGRAMS = frozenset(
     (
-        "accelerate launch",
-        "accelerate.commands.launch",
         "deepspeed",
         "deepspeed.launcher.runner",
         "horovodrun",

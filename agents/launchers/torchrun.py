@@ -6,10 +6,10 @@ Launch)".
 
 from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import Launch, LaunchedProgram, Launcher, LauncherCall
+from agents.launchers.python_program import leading_options, start_program, written_program
 
 MODULE = "torch.distributed.run"
-# Options that place a process in its world, which Tessera does by PET_*. Those of FLAGS have no
-# value.
+# Options that place a process in its world, which Tessera does by PET_*.
 PLACES = frozenset(
     (
         "local-addr",
@@ -21,9 +21,13 @@ PLACES = frozenset(
         "rdzv-conf",
         "rdzv-endpoint",
         "rdzv-id",
+        "standalone",
+        "use-env",
     )
 )
-FLAGS = frozenset(("standalone", "use-env"))
+# Options that a request expresses otherwise.
+OWN = frozenset(("m", "max-restarts", "module", "no-python", "nproc-per-node"))
+FLAGS = frozenset(("m", "module", "no-python", "standalone", "use-env"))
 # What its agent gives each process (torch.distributed.elastic.agent.server.local_elastic_agent).
 WORKER_VARIABLES = frozenset(
     (
@@ -56,35 +60,18 @@ class TorchrunLauncher(Launcher):
         }
 
     def command(self, launch: Launch) -> list[str]:
-        """torchrun starts Python itself, so the interpreter is dropped."""
-        words = list(launch.replica.command)
-        if not words:
-            return []
-        if not words[0].rsplit("/", 1)[-1].startswith("python"):
-            return ["torchrun", "--no-python", *words]
-        # torchrun would read the interpreter's options, such as -u, as its own: then it starts
-        # the full command.
-        has_options = len(words) > 1 and words[1].startswith("-") and words[1] != "-m"
-        program = ["--no-python", *words] if has_options else words[1:]
-        return [words[0], "-m", MODULE, *program]
+        words = launch.replica.command
+        return start_program(words, (), script=("torchrun",), module=MODULE) if words else []
 
     def launched_program(self, call: LauncherCall) -> LaunchedProgram | None:
-        words, processes, prefix = list(call.arguments), 0, [*call.interpreter]
-        while words and words[0].startswith("-"):
-            option, has_value, value = words.pop(0).partition("=")
-            name = option.lstrip("-").replace("_", "-")
-            if name in ("m", "module", "no-python"):
-                prefix = [] if name == "no-python" else [*prefix, "-m"]
-                continue
-            if name in FLAGS:
-                continue
-            if not has_value:
-                value = words.pop(0) if words else ""
-            if name == "nproc-per-node":
-                processes = int(value) if value.isdecimal() and len(value) < 4 else 0
-            elif name not in PLACES and (name, value) != ("max-restarts", "0"):
-                return None
-        return LaunchedProgram((*prefix, *words), processes) if words else None
+        options, program = leading_options(call.arguments, FLAGS)
+        others = {each.name for each in options} - PLACES - OWN
+        has_restarts = any(each.name == "max-restarts" and each.value != "0" for each in options)
+        if others or has_restarts or not program:
+            return None
+        processes = [each.count for each in options if each.name == "nproc-per-node"]
+        written = written_program(call.interpreter, options, program)
+        return LaunchedProgram(written, processes[-1] if processes else 0)
 
 
 LAUNCHER = TorchrunLauncher()

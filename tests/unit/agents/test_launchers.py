@@ -114,12 +114,42 @@ def test_torchrun_under_torchrun_is_mended_to_the_program_alone(command, changes
     assert mended(*command, replicas=3) == changes
 
 
+def as_accelerate(*command, **more):
+    return {"launcher": "accelerate", "command": [*command]} | more
+
+
+@pytest.mark.parametrize("launcher", ["accelerate", "torchrun"])
+@pytest.mark.parametrize(
+    ("command", "changes"),
+    [
+        (
+            ("accelerate", "launch", "--mixed_precision", "bf16", "t.py", "-x"),
+            as_accelerate("--mixed_precision", "bf16", "python", "t.py", "-x"),
+        ),
+        (
+            ("accelerate-launch", "--num-processes=4", "--num_machines", "2", "--use_fsdp", "t.py"),
+            as_accelerate("--use_fsdp", "python", "t.py", processes=2),
+        ),
+        (
+            ("/env/bin/accelerate", "launch", "--multi_gpu", "--cpu", "-m", "pkg.train"),
+            as_accelerate("/env/bin/python", "-m", "pkg.train"),
+        ),
+        # Three on two machines: how many it meant in each is not known.
+        (
+            ("accelerate", "launch", "--num_processes", "3", "--num_machines", "2", "t.py"),
+            as_accelerate("python", "t.py"),
+        ),
+    ],
+)
+def test_accelerate_keeps_its_own_options_without_those_that_place_it(launcher, command, changes):
+    assert mended(*command, replicas=2, launcher=LauncherName(launcher)) == changes
+
+
 @pytest.mark.parametrize(
     "command",
     [
         ("mpirun", "-np", "4", "./a.out"),
         ("/usr/bin/mpiexec", "./a.out"),
-        ("accelerate", "launch", "--mixed_precision", "bf16", "t.py"),
         ("deepspeed", "t.py"),
         # Its own restarts and logs would be lost.
         ("torchrun", "--max-restarts", "3", "t.py"),
