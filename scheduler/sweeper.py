@@ -10,6 +10,7 @@ from django.utils import timezone
 from agents.contract.message import Message
 from portal.audit.transitions import advance
 from portal.diagnosis.services import due_attempts, due_jobs
+from portal.gang_networks.services import gang_networks_release
 from portal.inventory.models import HelloNonce
 from portal.jobs.absent_ranks import unjoined_gangs_stop, unready_gangs_stop
 from portal.jobs.lifecycle import job_rollup, job_stop
@@ -101,6 +102,10 @@ def _rollups(now: datetime) -> None:
         job_rollup(job_id=pk)
 
 
+def _gang_networks(now: datetime) -> None:
+    gang_networks_release()
+
+
 def _diagnoses(now: datetime) -> None:
     """Diagnose what a lost ring has missed, and what failed before the end of its log arrived."""
     if due_jobs() or due_attempts():
@@ -119,6 +124,7 @@ STEPS = (
     _rollups,
     _dependencies,
     sites_drive,
+    _gang_networks,
     _diagnoses,
     _tidy,
 )

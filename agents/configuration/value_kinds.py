@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+# Of hosts that the Internet does not reach.
+PRIVATE_RANGES = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
 RATE_TEXT = re.compile(r"[1-9][0-9]*/(s|sec|second|m|min|minute|h|hour|d|day)")
 
 
@@ -91,6 +93,15 @@ def _networks(text: str) -> str:
     return text
 
 
+def _gang_range(text: str) -> str:
+    network = ipaddress.IPv4Network(text)
+    if not 8 <= network.prefixlen <= 26 or not any(
+        network.subnet_of(ipaddress.IPv4Network(shared)) for shared in PRIVATE_RANGES
+    ):
+        raise ValueError(text)
+    return text
+
+
 def _time_zone(text: str) -> str:
     try:
         ZoneInfo(text)
@@ -106,6 +117,7 @@ YES_OR_NO = ValueKind("`true` or `false`", _yes_or_no)
 WORDS = ValueKind("a list with commas", _words)
 RATE = ValueKind("a number per s, min, hour or day, such as 1200/min", _rate)
 NETWORKS = ValueKind("networks with commas, such as 10.20.0.0/16", _networks)
+GANG_RANGE = ValueKind("a private IPv4 network from /8 to /26, such as 10.213.0.0/16", _gang_range)
 LOG_FORMAT = choice("json", "text")
 TIME_ZONE = ValueKind("a time zone, such as Europe/Berlin", _time_zone)
 

@@ -18,10 +18,12 @@ from portal.allocations.holding import holding_compare
 from portal.allocations.services import allocations_mark_releasing
 from portal.audit.codes import EventCode
 from portal.desired.services import DOCUMENT_COLUMNS, documents_renew
+from portal.gang_networks.joining import node_joining
+from portal.gang_networks.selectors import gang_neighbours
 from portal.inventory.models import Node
 from portal.inventory.reports import gpu_reports_apply, slice_reports_apply
 from portal.jobs.models import Replica
-from portal.live.bell import gather_rings, ring, ring_plan
+from portal.live.bell import gather_rings, ring, ring_drive, ring_plan
 from portal.sites.observations import Observation, observations_apply
 from scheduler.core.model.states import ReplicaStatus
 
@@ -29,6 +31,7 @@ from scheduler.core.model.states import ReplicaStatus
 ELIGIBILITY = (
     *("launchers", "share_clients", "blocks", "volume_roots"),
     *("cuda_version", "driver_version", "architecture"),
+    "overlay",
 )
 
 
@@ -84,10 +87,14 @@ def _facts_report(node: Node, observed: ObservedDocument) -> tuple[list[str], bo
     """Set what differs. Returns these columns, and whether other jobs may be placed on the node
     than before."""
     before = node.facts
+    joining = node_joining(node, observed.facts)
     columns = _facts_columns(observed)
+    columns |= {"facts": columns["facts"] | joining.facts, "fabric": joining.fabric}
     changed = {name: value for name, value in columns.items() if getattr(node, name) != value}
     for name, value in changed.items():
         setattr(node, name, value)
+    if any(before.get(name) != node.facts.get(name) for name in ("address", "overlay")):
+        ring_drive(gang_neighbours(node.pk))
     return list(changed), any(before.get(name) != node.facts.get(name) for name in ELIGIBILITY)
 
 
@@ -124,7 +131,6 @@ def _facts_columns(observed: ObservedDocument) -> dict[str, Any]:
     return {
         "facts": seen,
         "topology": encode(observed.topology),
-        "fabric": facts.fabric,
         "cpu_milli": facts.cpu_milli,
         "memory_mib": facts.memory_mib,
         "disk_mib": facts.disk_mib,

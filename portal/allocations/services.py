@@ -63,9 +63,9 @@ def gangs_allocate(
     gpus: Iterable[Gpu],
     slices: Iterable[Slice],
     at: datetime,
-) -> None:
+) -> list[Attempt]:
     """Start an attempt of each job: its replicas, their reserved devices, and the units taken from
-    quotas, in as many statements for one as for many.
+    quotas, in as many statements for one as for many. Returns the attempts in this order.
 
     All rows are locked by the caller. Raises IntegrityError where a device or a quota is taken
     meanwhile.
@@ -102,6 +102,7 @@ def gangs_allocate(
     # A CHECK constraint refuses what the planner should have refused.
     by_slice = {own_slice.pk: gpu_by_id[str(own_slice.gpu_id)] for own_slice in own}
     quotas_take(_units_by_quota(quotas, rows, by_slice))
+    return attempts
 
 
 def _replica(attempt: Attempt, placed: ReplicaPlacement, *, is_gang: bool) -> Replica:

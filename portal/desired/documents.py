@@ -23,10 +23,12 @@ from agents.contract.documents import (
     Rendezvous,
     SliceKind,
 )
+from agents.contract.gang_network import GangNetwork
 from agents.contract.volumes import DesiredVolume
 from portal.allocations.models import Allocation
 from portal.database.kept_queries import KeptSelect, ListOf
 from portal.files.selectors import jobs_with_checkpoint, saving_jobs
+from portal.gang_networks.documents import desired_networks
 from portal.inventory.models import Gpu, Node
 from portal.jobs.images import digests_to_run
 from portal.jobs.lifecycle import seconds_left
@@ -38,12 +40,14 @@ from scheduler.core.request.secrets import desired_secrets
 
 DESIRED_SLICES = [SliceStatus.PLANNED, SliceStatus.CREATING, SliceStatus.READY, SliceStatus.FAILED]
 _REPLICA, _ATTEMPT, _JOB = "replica__", "replica__attempt__", "replica__attempt__job__"
+_NETWORK = _ATTEMPT + "gang_network__"
 # A column that is missing here is read by a statement of its own for each row.
 _COLUMNS = (
     *("slice_id", "replica_id"),
     *(_REPLICA + name for name in ("node_id", "rank", "desired_state", "address", "port")),
     *(_REPLICA + name for name in ("attempt_id", "gone_revision", "stop_revision")),
     *(_ATTEMPT + "number", _ATTEMPT + "job_id"),
+    *(_NETWORK + name for name in ("attempt_id", "number", "subnet", "kind", "mtu")),
     *(_JOB + name for name in ("uid", "name", "image", "request", "replica_count", "project_id")),
     _JOB + "resumes_id",
     *(_JOB + name for name in ("cpu_milli", "memory_mib", "disk_mib", "owner_id")),
@@ -66,7 +70,8 @@ def _gpus_of(nodes: Any) -> QuerySet[Gpu, tuple[Any, ...]]:
 def _devices_of(nodes: Any) -> QuerySet[Allocation]:
     rows = Allocation.objects.live().filter(replica__node__pk__in=nodes)
     rows = rows.select_related(
-        "slice__gpu", "replica__attempt__job__project", "replica__attempt__job__owner"
+        *("slice__gpu", "replica__attempt__job__project", "replica__attempt__job__owner"),
+        "replica__attempt__gang_network",
     )
     return rows.only(*_COLUMNS).order_by("replica_id", "slice__gpu__index", "slice__start")
 
@@ -102,6 +107,7 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
     saved = _jobs_with_checkpoint(row for rows in replicas.values() for row in rows)
     volumes = _volumes(row for rows in replicas.values() for row in rows)
     digests = digests_to_run(row.attempt for rows in replicas.values() for row in rows)
+    networks = desired_networks(row for rows in replicas.values() for row in rows)
     pinning = _pinning(pks) if digests else frozenset[UUID]()
     return {
         node.pk: CompiledDocument(
@@ -118,6 +124,7 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
                         saved,
                         volumes,
                         digests.get(row.attempt_id, "") if node.pk in pinning else "",
+                        networks.get(row.pk),
                     )
                     for row in replicas[node.pk]
                     if row.desired_state != DesiredState.GONE
@@ -223,6 +230,7 @@ def _replica(
     saved: frozenset[int],
     volumes: Mapping[int, tuple[DesiredVolume, ...]],
     digest: str,
+    network: GangNetwork | None,
 ) -> DesiredReplica:
     job = row.attempt.job
     request = parse_stored_request(job.request)
@@ -256,4 +264,5 @@ def _replica(
         secrets=desired_secrets(request.secrets),
         volumes=volumes.get(job.pk, ()),
         image_digest=digest,
+        gang_network=network,
     )

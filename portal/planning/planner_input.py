@@ -1,10 +1,12 @@
 """Everything that one planning pass reads: the cluster, the front of the queue, and history."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from django.db.models import QuerySet
 
 from portal.allocations.budgets import current_budgets
+from portal.gang_networks.selectors import largest_gang
 from portal.images.needs_cache import image_needs_refresh
 from portal.jobs.models import Job
 from portal.planning.history_cache import HistoryCache
@@ -14,7 +16,7 @@ from portal.planning.running import running_jobs
 from portal.planning.snapshot import quota_views
 from portal.planning.usage import owners
 from scheduler.core.model.policy import Policy
-from scheduler.core.model.snapshot import ClusterSnapshot
+from scheduler.core.model.snapshot import MAX_GANG, ClusterSnapshot, NodeView, WaitingJob
 
 # The oldest waiting jobs come first, so no job is left out for ever.
 MAX_JOBS_PER_PASS = 10_000
@@ -44,17 +46,26 @@ def planner_input(
     with history.lock:
         mix, past_runs = history.current(now)
         owned = owners(live, now, policy.half_life_seconds, history.usage)
+    waiting = waiting_jobs_from_queryset(jobs)
     return ClusterSnapshot(
         now=int(now.timestamp()),
         nodes=views,
         quotas=quota_views(),
-        jobs=waiting_jobs_from_queryset(jobs),
+        jobs=waiting,
         running=running_jobs(live, now),
         budgets=current_budgets(now),
         owners=owned,
         mix=mix,
         history=past_runs,
+        largest_networked_gang=_largest_gang(waiting, views),
     )
+
+
+def _largest_gang(jobs: Iterable[WaitingJob], nodes: Iterable[NodeView]) -> int:
+    """One query, only where a gang waits and nodes join gangs by networks of their own."""
+    if any(job.replicas > 1 for job in jobs) and any(node.overlay for node in nodes):
+        return min(MAX_GANG, largest_gang())
+    return MAX_GANG
 
 
 def queued_jobs() -> QuerySet[Job]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from agents.configuration.declaration import setting
-from agents.configuration.value_kinds import whole_number
+from agents.configuration.value_kinds import GANG_RANGE, whole_number
 from portal.platform.readers import PLANNERS, WEB, WORKER
 
 
@@ -76,6 +76,13 @@ class LimitSettings:
     partition_dwell_seconds: int = setting(
         30,
         "A GPU keeps its idle slices this long after it was carved or merged.",
+        readers=PLANNERS,
+    )
+    gang_network_range: str = setting(
+        "10.213.0.0/16",
+        "Addresses of replicas of gangs over several nodes. Nothing else that jobs or nodes reach "
+        "may have an address of it. A gang of 8 replicas takes 16 addresses.",
+        kind=GANG_RANGE,
         readers=PLANNERS,
     )
     telemetry_seconds: int = setting(

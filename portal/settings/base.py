@@ -48,6 +48,7 @@ INSTALLED_APPS = [
     "portal.allocations",
     "portal.images",
     "portal.volumes",
+    "portal.gang_networks",
     "portal.job_metrics",
     "portal.idle",
     "portal.planning",

@@ -4,6 +4,7 @@ allocates."""
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
+from ipaddress import IPv4Network
 from uuid import UUID
 
 from django.db import DataError, IntegrityError, transaction
@@ -14,8 +15,10 @@ from portal.arrays.room import CapRoom
 from portal.audit.transitions import IllegalTransitionError, StaleStatusError, Transitions
 from portal.database.kept_queries import KeptSelect, ListOf
 from portal.desired.services import RENEWED_COLUMNS, documents_update
+from portal.gang_networks.services import NetworkOrder, gang_networks_create, subnets_now
+from portal.gang_networks.subnets import FreeSubnets
 from portal.inventory.models import Gpu, Node, Slice
-from portal.jobs.models import Job, StartEstimate
+from portal.jobs.models import Attempt, Job, StartEstimate
 from portal.live.bell import ring
 from portal.planning.requests import waiting_jobs_from_rows
 from portal.planning.snapshot import cluster_snapshot
@@ -23,12 +26,14 @@ from portal.quotas.models import Quota
 from scheduler.core.model.decisions import JobPlacement
 from scheduler.core.model.states import JobStatus
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.placement.legality import reserve_if_legal
+from scheduler.core.placement.legality import needs_network, reserve_if_legal
 
 log = logging.getLogger(__name__)
 
 # What one placement of a batch may meet, and must not cost the others.
 REFUSALS = (IntegrityError, DataError, StaleStatusError, IllegalTransitionError)
+
+_Placed = tuple[JobPlacement, GangOrder, IPv4Network | None]
 
 
 def placements_commit(
@@ -80,13 +85,14 @@ def _commit(placements: Sequence[JobPlacement], bypassed: Collection[str]) -> li
     now = timezone.now()
     placed = list(_legal(placements, jobs, nodes, now))
     if placed:
-        gangs_allocate(
-            gangs=[gang for _, gang in placed], quotas=quotas, gpus=gpus, slices=slices, at=now
+        attempts = gangs_allocate(
+            gangs=[gang for _, gang, _ in placed], quotas=quotas, gpus=gpus, slices=slices, at=now
         )
-    started = [placement for placement, _ in placed]
+        gang_networks_create(orders=list(_network_orders(placed, attempts)))
+    started = [placement for placement, _, _ in placed]
     if started and started[-1] is placements[-1]:
         Job.objects.filter(pk__in=bypassed).count_bypass()
-    jobs_place([(gang.job, placement) for placement, gang in placed], now)
+    jobs_place([(gang.job, placement) for placement, gang, _ in placed], now)
     gained = {UUID(replica.node) for placement in started for replica in placement.replicas}
     documents_update([node for node in nodes if node.pk in gained])
     return started
@@ -111,12 +117,14 @@ _QUEUED = KeptSelect(
 
 def _legal(
     placements: Sequence[JobPlacement], jobs: list[Job], nodes: list[Node], now: datetime
-) -> Iterator[tuple[JobPlacement, GangOrder]]:
-    """Those that the planner could decide now, on the locked rows, one after the other."""
+) -> Iterator[_Placed]:
+    """Those that the planner could decide now, on the locked rows, one after the other. With the
+    subnet of a gang that needs one."""
     free = {str(job.pk): job for job in jobs if not job.hold_owner}
     room = CapRoom(free.values())
     waiting = {job.id: job for job in waiting_jobs_from_rows(list(free.values()))}
     ledger = Ledger(cluster_snapshot(now=now, nodes=[node.pk for node in nodes]))
+    subnets: FreeSubnets | None = None
     for placement in placements:
         # Once each: a job has one attempt at a time.
         job = free.pop(placement.job, None)
@@ -125,11 +133,29 @@ def _legal(
         own = waiting[placement.job]
         if own.after or own.begin_at > now.timestamp() or room.is_full(job):
             continue
+        mark = ledger.mark()
         if reason := reserve_if_legal(placement, own, ledger):
             log.info("placing %s is stale: %s: %s", job.label, reason.code, reason.sentence)
             continue
+        subnet = None
+        if needs_network(placement, ledger):
+            subnets = subnets or subnets_now()
+            subnet = subnets.take(own.replicas, turn=int(now.timestamp()))
+            if subnet is None:
+                ledger.rollback(mark)
+                log.info("placing %s is stale: no addresses are free for its network", job.label)
+                continue
         room.enter(job)
-        yield placement, GangOrder(job, placement.replicas, own.processes)
+        yield placement, GangOrder(job, placement.replicas, own.processes), subnet
+
+
+def _network_orders(
+    placed: Sequence[_Placed], attempts: Sequence[Attempt]
+) -> Iterator[NetworkOrder]:
+    for (placement, _, subnet), attempt in zip(placed, attempts, strict=True):
+        if subnet is not None:
+            nodes = frozenset(UUID(replica.node) for replica in placement.replicas)
+            yield NetworkOrder(attempt, nodes, subnet)
 
 
 def jobs_place(placed: Sequence[tuple[Job, JobPlacement]], now: datetime) -> None:

@@ -24,6 +24,7 @@ from agents.contract.documents import (
     RuntimeKind,
     read_desired,
 )
+from agents.contract.gang_network import NodeOverlay
 from agents.contract.image_needs import NO_FIT, NodeFit
 from agents.contract.launcher_names import FIRST_LAUNCHERS
 from agents.contract.volumes import OfferedRoot
@@ -101,6 +102,8 @@ class HonestNode:
     digest: str = ""
     fit: NodeFit = NO_FIT
     caches: tuple[OfferedCache, ...] = ()
+    address: str = ""
+    overlay: NodeOverlay | None = None
 
     def uuid(self, index: int) -> str:
         return f"GPU-{self.row.name}-{index}"
@@ -129,6 +132,8 @@ class HonestNode:
                 driver_version=self.fit.driver,
                 architecture=self.fit.architecture,
                 caches=self.caches,
+                address=self.address,
+                overlay=self.overlay,
             ),
             gpus=tuple(
                 ObservedGpu(

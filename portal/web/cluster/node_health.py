@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from agents.contract.message import read_message
 from portal.inventory.models import Gpu, Node
 from portal.web.cluster.interconnect import index_ranges
+from portal.web.wording.messages import message_text
 from scheduler.core.model.states import GpuHealth, NodeStatus
 
 # Added to each sentence by the agent's preflight (agents.doctor.checks.Finding.sentence).
@@ -51,7 +53,26 @@ def node_notes(node: Node, gpus: Iterable[Gpu]) -> list[NodeNote]:
         *(_note("bad", "stop", problem) for problem in dict.fromkeys(blocks)),
         *_outages(gpus),
         *(_note("warn", "alert", problem) for problem in dict.fromkeys(warnings)),
+        *_joining(node),
     ]
+
+
+def _joining(node: Node) -> list[NodeNote]:
+    problem = read_message(node.facts.get("joining_problem"))
+    if problem is None:
+        return []
+    text = _("It is in no gang over several nodes: %(why)s") % {"why": message_text(problem)}
+    return [NodeNote("warn", "alert", text)]
+
+
+def shared_address_note(node: Node, others: Iterable[str]) -> list[NodeNote]:
+    """`others`: names of nodes that report the same address."""
+    names = ", ".join(others)
+    if not names:
+        return []
+    text = _("%(nodes)s reports the same address, %(address)s: gangs over both cannot work")
+    words = {"nodes": names, "address": node.facts["address"]}
+    return [NodeNote("warn", "alert", text % words)]
 
 
 def _holding(node: Node) -> list[NodeNote]:

@@ -1,6 +1,7 @@
 """How far a node has come from its join token to its first job, as steps, and what it reports."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,9 +10,10 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from portal.gang_networks.selectors import nodes_at_its_address
 from portal.inventory.models import Gpu, JoinToken, Node
 from portal.inventory.selectors import unused_join_token
-from portal.web.cluster.node_health import NodeNote, node_notes, takes_work
+from portal.web.cluster.node_health import NodeNote, node_notes, shared_address_note, takes_work
 from portal.web.wording.labels import duration, memory_label
 from scheduler.core.model.states import NodeStatus
 
@@ -28,10 +30,10 @@ class JoinStep:
 
 
 def node_context(node: Node) -> dict[str, Any]:
-    """The live parts of a node's page. Two queries."""
+    """The live parts of a node's page. Two queries, and one for a node with an address."""
     token = unused_join_token(node)
     gpus = list(node.gpus.order_by("index"))
-    notes = node_notes(node, gpus)
+    notes = node_notes(node, gpus) + shared_address_note(node, nodes_at_its_address(node))
     return {
         "node": node,
         "token": token,
@@ -145,7 +147,16 @@ def node_facts(node: Node, gpus: list[Gpu]) -> list[tuple[str, str]]:
         (_("Memory for jobs"), memory_label(node.memory_mib) if node.memory_mib else ""),
         (_("Disk for jobs"), memory_label(node.disk_mib) if node.disk_mib else ""),
         (_("Agent"), facts.get("agent_version") or ""),
+        (_("Address for other nodes"), facts.get("address") or ""),
+        (_("Gangs over several nodes"), _overlay_words(facts.get("overlay"))),
         (_("Fabric"), node.fabric),
         (_("Driver is simulated"), _("yes") if facts.get("simulated") else ""),
     )
     return [(name, str(value)) for name, value in rows if value]
+
+
+def _overlay_words(overlay: Mapping[str, Any] | None) -> str:
+    if not overlay:
+        return ""
+    words = {name: overlay[name] for name in ("kind", "port", "mtu")}
+    return _("by %(kind)s at UDP port %(port)s, packets up to %(mtu)s bytes") % words

@@ -75,10 +75,15 @@ def explain(
     if want.count * job.replicas > free.max_on_node and job.topology in SINGLE_NODE:
         message = make_message("topology.apart", **values)
         return Reason(ReasonCode.TOPOLOGY, message, evidence, make_message("unblocks.any_topology"))
+    if reason := _out_of_reach(job, want, ledger, values, evidence):
+        return reason
     message = make_message("fragmentation.apart", **values)
     return Reason(ReasonCode.FRAGMENTATION, message, evidence, _UNTIL_ENDS)
 
 
+# A key of the policies of nodes.
+_NETWORKS = make_message("unblocks.networks", setting="overlay")
+_ADDRESSES = make_message("unblocks.addresses", setting="TESSERA_GANG_NETWORK_RANGE")
 _UNTIL_ENDS = make_message("unblocks.running_ends")
 # The evidence names at most this many nodes, those with most room.
 MAX_NODES = 12
@@ -180,6 +185,36 @@ def _no_disk(
         return Reason(ReasonCode.RESOURCES, message, evidence, _UNTIL_ENDS)
     message = make_message("resources.disk_not_told", **values)
     return Reason(ReasonCode.RESOURCES, message, evidence, make_message("unblocks.agent_updated"))
+
+
+def _out_of_reach(
+    job: WaitingJob,
+    want: DeviceOption,
+    ledger: Ledger,
+    values: dict[str, Any],
+    evidence: dict[str, Any],
+) -> Reason | None:
+    """Enough is free for a gang, but on nodes whose replicas cannot reach each other; or None."""
+    if job.replicas == 1:
+        return None
+    free: Counter[str] = Counter()
+    joined = 0
+    for node in _usable(job, want, ledger):
+        here = _free(node, job, want)
+        free[node.view.fabric] += here
+        joined += here if node.view.overlay else 0
+    most = max(free.values())
+    largest = ledger.snapshot.largest_networked_gang
+    if job.replicas > largest and joined:
+        message = make_message("topology.no_addresses", **values)
+        evidence |= {"largest_networked_gang": largest}
+        return Reason(ReasonCode.TOPOLOGY, message, evidence, _ADDRESSES)
+    if most >= values["needed"]:
+        return None
+    networks = sum(map(bool, free.values()))
+    message = make_message("topology.networks", **values, networks=networks, most=most)
+    evidence |= {"networks": networks, "most_in_one_network": most}
+    return Reason(ReasonCode.TOPOLOGY, message, evidence, _NETWORKS)
 
 
 def _holders(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> dict[str, Any]:

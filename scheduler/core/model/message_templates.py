@@ -34,6 +34,14 @@ _REASONS = {
         "%(needed)s \u00d7 %(device)s would fit, but no such node reports %(disk)s of disk"
     ),
     "topology.apart": MessageTemplate("%(free)s \u00d7 %(device)s free, but on different nodes"),
+    "topology.networks": MessageTemplate(
+        "%(free)s \u00d7 %(device)s free, but on %(networks)s networks that do not reach each "
+        "other: at most %(most)s on one"
+    ),
+    "topology.no_addresses": MessageTemplate(
+        "%(free)s \u00d7 %(device)s free, but there are no addresses left for the network of so "
+        "large a gang"
+    ),
     "fragmentation.apart": MessageTemplate(
         "%(free)s \u00d7 %(device)s free in total, but not where they fit together"
     ),
@@ -165,6 +173,13 @@ _UNBLOCKS = {
     "unblocks.running_ends": MessageTemplate("It starts when running jobs end"),
     "unblocks.any_topology": MessageTemplate(
         "With topology any it could be spread over several nodes"
+    ),
+    "unblocks.networks": MessageTemplate(
+        "It starts when enough is free on one network. An admin can join nodes of several engines "
+        "by the key %(setting)s of their policies"
+    ),
+    "unblocks.addresses": MessageTemplate(
+        "It starts when other gangs over several nodes end. An admin can widen %(setting)s"
     ),
     "unblocks.nothing_to_do": MessageTemplate("Nothing to do"),
     "unblocks.node_added": MessageTemplate("An admin has to add a node"),
@@ -336,6 +351,7 @@ _FITS = {
     "fits.node_gone": MessageTemplate("a node of the placement is gone"),
     "fits.one_node": MessageTemplate("the request needs one node"),
     "fits.network": MessageTemplate("the nodes do not share a network"),
+    "fits.no_addresses": MessageTemplate("no addresses are free for a network of its own"),
     "fits.nvlink": MessageTemplate("NVLink does not connect these GPUs"),
     "fits.host": MessageTemplate("%(node)s lacks CPU, memory or disk"),
     "fits.gpu_elsewhere": MessageTemplate("the GPU is not on this node"),

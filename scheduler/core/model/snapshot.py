@@ -14,6 +14,9 @@ from agents.contract.launcher_names import FIRST_LAUNCHERS, LauncherName
 from scheduler.core.model.decisions import ReplicaPlacement
 from scheduler.core.model.links import UNKNOWN, Links
 
+# The most replicas that any job may have.
+MAX_GANG = 4_096
+
 
 class Topology(StrEnum):
     """How close the devices of a gang must be."""
@@ -133,6 +136,8 @@ class NodeView:
     """The roots of volumes that it offers, in the words of agents.contract.volumes.root_access."""
     fit: NodeFit = NO_FIT
     """What images may need: its driver and its architecture."""
+    overlay: str = ""
+    """How it joins gangs over several nodes, if these need a network of their own there."""
 
     @property
     def leaf(self) -> str:
@@ -316,3 +321,6 @@ class ClusterSnapshot:
     mix: DemandMix = DemandMix()
     history: tuple[PastRun, ...] = ()
     """Ordered by `ended_at`."""
+    largest_networked_gang: int = MAX_GANG
+    """How many replicas a gang that needs a network of its own may have: for more, no addresses are
+    free."""

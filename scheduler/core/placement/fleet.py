@@ -16,7 +16,13 @@ from agents.contract.layouts import layout_table
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.devices.options import DeviceOption, device_options
 from scheduler.core.geometry.placement_value import profile_weights
-from scheduler.core.model.snapshot import ClusterSnapshot, Demand, DeviceRequest, WaitingJob
+from scheduler.core.model.snapshot import (
+    ClusterSnapshot,
+    Demand,
+    DeviceRequest,
+    Topology,
+    WaitingJob,
+)
 from scheduler.core.packing.engine import PackingEngine
 from scheduler.core.packing.kernels import Bools
 from scheduler.core.packing.kinds import KindMix as KindMix
@@ -98,10 +104,22 @@ class Fleet:
             if n != best.node and (replicas == 1 or _could(node, job, option, replicas)):
                 yield node
 
-    def networks(self, *, leaves: bool) -> list[Bools]:
-        """The nodes of each network by name; with `leaves`, first those of each leaf switch of a
-        network that has several, smaller ones first."""
-        return [*self._leaves, *self._fabrics] if leaves else self._fabrics
+    def networks(self, gang: WaitingJob) -> list[Bools]:
+        """The nodes of each network by name; unless the topology is `any`, first those of each leaf
+        switch of a network that has several, smaller ones first.
+
+        A node that needs addresses to join others is alone while too few of them are free."""
+        any_place = gang.topology is Topology.ANY
+        found = self._fabrics if any_place else [*self._leaves, *self._fabrics]
+        overlays = self._overlays
+        if gang.replicas <= self._ledger.snapshot.largest_networked_gang or not overlays.any():
+            return found
+        alone = [np.arange(len(overlays)) == n for n in np.flatnonzero(overlays)]
+        return [among & ~overlays for among in found] + alone
+
+    @cached_property
+    def _overlays(self) -> Bools:
+        return np.array([bool(node.view.overlay) for node in self._nodes], bool)
 
     @cached_property
     def _fabrics(self) -> list[Bools]:

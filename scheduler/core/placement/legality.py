@@ -66,9 +66,18 @@ def _together(place: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | 
         return Reason(ReasonCode.TOPOLOGY, make_message("fits.one_node"))
     if len({ledger.nodes[node].view.fabric for node in nodes}) > 1:
         return Reason(ReasonCode.TOPOLOGY, make_message("fits.network"))
+    too_large = job.replicas > ledger.snapshot.largest_networked_gang
+    if too_large and needs_network(place, ledger):
+        return Reason(ReasonCode.TOPOLOGY, make_message("fits.no_addresses"))
     if job.topology is Topology.NVLINK and not _nvlink_joins(place, ledger):
         return Reason(ReasonCode.TOPOLOGY, make_message("fits.nvlink"))
     return None
+
+
+def needs_network(place: JobPlacement, ledger: Ledger) -> bool:
+    """Whether the gang needs a network of its own."""
+    nodes = {replica.node for replica in place.replicas}
+    return len(nodes) > 1 and any(ledger.nodes[node].view.overlay for node in nodes)
 
 
 def _nvlink_joins(place: JobPlacement, ledger: Ledger) -> bool:

@@ -88,7 +88,7 @@ class _Search:
             for node in self._single(fleet):
                 yield partial(self._on_one, node)
         if job.topology not in SINGLE_NODE and job.replicas > 1:
-            for among in fleet.networks(leaves=job.topology is not Topology.ANY):
+            for among in fleet.networks(job):
                 yield partial(self._on_several, fleet, among)
 
     def _single(self, fleet: Fleet) -> Iterator[NodeSpace]:

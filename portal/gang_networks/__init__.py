@@ -1,0 +1,1 @@
+"""Networks of gangs over several nodes, until no node has anything left of them."""

@@ -1,0 +1,35 @@
+"""What readers need to know of gang networks."""
+
+from ipaddress import IPv4Network
+from uuid import UUID
+
+from django.conf import settings
+
+from portal.gang_networks.models import NetworkBlock
+from portal.gang_networks.subnets import FreeSubnets
+from portal.inventory.models import Node
+from portal.jobs.models import Replica
+from scheduler.core.model.states import NodeStatus
+
+
+def largest_gang() -> int:
+    """How many replicas the largest gang over several nodes may have that would get a network now.
+    One query."""
+    taken = list(NetworkBlock.objects.values_list("block", flat=True))
+    return FreeSubnets(IPv4Network(settings.PLATFORM.gang_network_range), taken).largest_gang()
+
+
+def gang_neighbours(node: UUID) -> list[UUID]:
+    """The nodes that share a gang network with this one, itself included. One query."""
+    attempts = Replica.objects.filter(node=node, attempt__gang_network__isnull=False)
+    rows = Replica.objects.filter(attempt__in=attempts.values("attempt"), node__isnull=False)
+    return sorted(set(rows.order_by().values_list("node_id", flat=True)))
+
+
+def nodes_at_its_address(node: Node) -> list[str]:
+    """Names of other nodes that report the same address. One query, if it reports any."""
+    address = node.facts.get("address")
+    if not address:
+        return []
+    others = Node.objects.exclude(pk=node.pk).exclude(status=NodeStatus.RETIRED)
+    return list(others.filter(facts__address=address).values_list("name", flat=True))
