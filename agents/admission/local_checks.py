@@ -7,11 +7,13 @@ from collections.abc import Collection, Container, Iterable
 
 from agents.admission.gang_networks import gang_network_refusal
 from agents.admission.policy import NodePolicy
-from agents.contract.collectives import backend_refusal, too_many_processes
-from agents.contract.documents import DesiredReplica, NodeFacts, RuntimeKind, SliceKind
+from agents.combinations.combination import CombinationVerdict
+from agents.combinations.shape import replica_shape
+from agents.combinations.table import matching
+from agents.contract.documents import DesiredReplica, NodeFacts, RuntimeKind
 from agents.facts.failures import ReplicaFailure
 from agents.launchers.base import LaunchRequest
-from agents.launchers.registry import LAUNCHERS, launch_refusal
+from agents.launchers.registry import LAUNCHERS
 
 NO_FACTS = NodeFacts()
 
@@ -20,21 +22,38 @@ def local_refusal(
     replica: DesiredReplica, policy: NodePolicy, runtime: RuntimeKind
 ) -> ReplicaFailure | None:
     """Why this node will not run the replica, or None. Pure."""
+    return _policy_refusal(replica, policy, runtime) or combination_refusal(replica)
+
+
+def _policy_refusal(
+    replica: DesiredReplica, policy: NodePolicy, runtime: RuntimeKind
+) -> ReplicaFailure | None:
     if why := policy.refusal(replica, runtime):
         return ReplicaFailure("policy", why)
     if runtime is RuntimeKind.PROCESS and LAUNCHERS[replica.launcher].keeps_entrypoint:
         why = "this node runs plain processes, which have no image with a program of its own"
         return ReplicaFailure("policy", f"{why}: choose launcher none")
-    kinds = [device.kind for device in replica.devices]
-    if refusal := backend_refusal(replica.backend, kinds, replica.world * replica.processes):
-        return ReplicaFailure("backend", refusal.text, refusal)
-    gpus = kinds.count(SliceKind.GPU)
-    if too_many := too_many_processes(gpus, replica.processes):
-        return ReplicaFailure("processes", f"{too_many}; this replica has {gpus}")
-    if found := launch_refusal(replica.launcher, LaunchRequest.of_replica(replica)):
-        code = "processes" if found.field == "processes" else "launcher"
-        return ReplicaFailure(code, found.why.text, found.why)
     return None
+
+
+def combination_refusal(replica: DesiredReplica) -> ReplicaFailure | None:
+    """What of it does not go together, or what its launcher cannot start; None if all is well.
+    Pure."""
+    shape = replica_shape(replica)
+    for row in matching(shape, CombinationVerdict.REFUSE):
+        why = row.sentence(shape)
+        return ReplicaFailure(str(row.code), why.text, why)
+    launcher = LAUNCHERS[replica.launcher]
+    if found := launcher.request_refusal(LaunchRequest.of_replica(replica)):
+        return ReplicaFailure("launcher", found.why.text, found.why)
+    return None
+
+
+def _network_refusal(replica: DesiredReplica, facts: NodeFacts) -> ReplicaFailure | None:
+    if not replica.gang_network:
+        return None
+    why = gang_network_refusal(replica, facts.overlay, facts.address)
+    return ReplicaFailure("gang_network", why) if why else None
 
 
 def local_refusals(
@@ -45,14 +64,17 @@ def local_refusals(
     facts: NodeFacts = NO_FACTS,
 ) -> dict[str, ReplicaFailure]:
     """The replicas, by id, that this node will not run. Pure. `begun`: ids of those that have
-    started here. `facts`: of this node, for gangs that it shares with others."""
-    readable = [replica for replica in replicas if not replica.unreadable]
-    judged = {replica.id: local_refusal(replica, policy, runtime) for replica in readable}
-    refused = {replica: why for replica, why in judged.items() if why}
-    new_gangs = [each for each in readable if each.gang_network and each.id not in begun]
-    for replica in new_gangs:
-        if why := gang_network_refusal(replica, facts.overlay, facts.address):
-            refused.setdefault(replica.id, ReplicaFailure("gang_network", why))
+    started here: a newer agent's rules about combinations do not end them. `facts`: of this node,
+    for gangs that it shares with others."""
+    refused = {}
+    for replica in replicas:
+        if replica.unreadable:
+            continue
+        failure = _policy_refusal(replica, policy, runtime)
+        if failure is None and replica.id not in begun:
+            failure = combination_refusal(replica) or _network_refusal(replica, facts)
+        if failure:
+            refused[replica.id] = failure
     return refused | unreadable_refusals(replicas, begun)
 
 

@@ -40,13 +40,23 @@ def nested_launcher(launcher: LauncherName, request: LaunchRequest) -> LaunchRef
     changes = _without_program(launcher, call, request.gpus)
     if not changes and request.replicas == 1:
         changes = {"launcher": str(LauncherName.NONE), "processes": 1}
-    why = Message(
+    return LaunchRefusal("command", nested_sentence(call.program, launcher), changes)
+
+
+def nested_sentence(program: str, launcher: LauncherName) -> Message:
+    """Why a command that begins with `program` cannot run under `launcher`."""
+    return Message(
         "the command begins with %(program)s, and launcher %(launcher)s would start that in "
         "every process: leave one of them out",
-        program=call.program,
+        program=program,
         launcher=str(launcher),
     )
-    return LaunchRefusal("command", why, changes)
+
+
+def leading_launcher(command: Sequence[str]) -> str:
+    """The launcher with which the command begins; empty if it begins with another program."""
+    call = _nested_call(command)
+    return call.program if call else ""
 
 
 def _nested_call(command: Sequence[str]) -> LauncherCall | None:

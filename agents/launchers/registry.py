@@ -24,11 +24,10 @@ def processes_refusal(name: LauncherName, processes: int) -> Message:
     """Why this launcher cannot start that many processes in a replica; empty if it can."""
     if processes < 2 or LAUNCHERS[name].starts_several:
         return NO_MESSAGE
-    several = (str(other) for other, launcher in LAUNCHERS.items() if launcher.starts_several)
     return Message(
         "launcher %(launcher)s starts one process per replica; for several choose %(several)s",
         launcher=str(name),
-        several=", ".join(several),
+        several=str(SEVERAL),
     )
 
 

@@ -4,6 +4,7 @@ import re
 import signal
 from collections.abc import Mapping
 
+from agents.combinations.table import REFUSAL_CODES
 from agents.contract.end_causes import END_CAUSES
 from agents.contract.image_needs import IMAGE_UNFIT
 from agents.contract.message import Message
@@ -40,6 +41,7 @@ NODE_CODES: dict[str, FailureCause] = {
     "unreadable": FailureCause.NODE_REFUSAL,
     "volume": FailureCause.NODE_REFUSAL,
     "memory_kill": FailureCause.HOST_MEMORY,
+    **dict.fromkeys(REFUSAL_CODES, FailureCause.NODE_REFUSAL),
     # Of the portal itself.
     GangFailure.NOT_READY: FailureCause.NOT_READY,
     GangFailure.NEVER_JOINED: FailureCause.RANK_ABSENT,

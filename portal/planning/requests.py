@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 from functools import reduce
 from math import ceil
@@ -18,6 +18,8 @@ from uuid import UUID
 
 from django.db.models import F, QuerySet
 
+from agents.combinations.commands import CommandTraits, command_traits
+from agents.contract.documents import CollectiveBackend
 from agents.contract.image_needs import ImageNeeds
 from agents.contract.launcher_names import LauncherName
 from portal.database.intervals import NextSecond, ThisSecond
@@ -81,11 +83,13 @@ class RequestSpec:
     tolerates: tuple[str, ...]
     launcher: LauncherName
     secrets: tuple[str, ...]
+    backend: CollectiveBackend
+    command: CommandTraits
     image: str = ""
     volume_access: tuple[str, ...] = ()
 
 
-# All fields of a stored request that its spec is made of.
+# The fields of a stored request that its spec is made of; and what is recognised in its command.
 SPEC_FIELDS = (
     "device",
     "topology",
@@ -94,6 +98,7 @@ SPEC_FIELDS = (
     "tolerates",
     "launcher",
     "secrets",
+    "backend",
     "image",
 )
 _cache: dict[UUID, RequestSpec] = {}
@@ -212,6 +217,8 @@ def _waiting_job(
         group=run_group(value["name"]),
         disk_mib=value["disk_mib"],
         launcher=spec.launcher,
+        backend=spec.backend,
+        command=spec.command,
         array=value["array_id"] or 0,
         array_cap=value["array_cap"],
         volume_access=spec.volume_access,
@@ -248,6 +255,8 @@ def waiting_job_from_request(
         group=run_group(request.name),
         disk_mib=request.disk_mib,
         launcher=spec.launcher,
+        backend=spec.backend,
+        command=spec.command,
         volume_access=access_of_request(request) if request.volumes else (),
         image_needs=needs_of(request.image),
     )
@@ -265,7 +274,9 @@ def epoch_seconds(at: datetime) -> int:
 
 def _spec_of_stored(stored: Mapping[str, Any]) -> RequestSpec:
     """Thousands of requests differ in names, commands and times alone: those are read once."""
-    key = json.dumps([stored.get(name) for name in SPEC_FIELDS], sort_keys=True)
+    values = [stored.get(name) for name in SPEC_FIELDS]
+    traits = command_traits(stored.get("command") or ())
+    key = json.dumps([*values, *astuple(traits)], sort_keys=True)
     spec = _by_fields.get(key)
     if spec is None:
         if len(_by_fields) >= MAX_CACHED:
@@ -283,6 +294,8 @@ def _spec(request: JobRequest) -> RequestSpec:
         tolerates=request.tolerates,
         launcher=request.launcher,
         secrets=secret_names(request.secrets),
+        backend=request.backend,
+        command=command_traits(request.command),
         image=request.image,
     )
 

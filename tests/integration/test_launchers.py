@@ -186,16 +186,16 @@ def test_no_command_is_printed_that_would_not_mend_the_whole_request(olga, team,
     assert "Next: tessera submit --" not in done.stderr
 
 
-def test_a_stored_request_of_before_the_rule_still_runs(olga, team):
-    """The rule is about submitting; a job in the queue keeps its request."""
+def test_a_stored_request_of_before_the_rule_waits_with_its_sentence(olga, team):
+    """Its node would refuse it. The rules do not change what is running (test_combinations.py)."""
     node = a_node("n1", gpus=2)
     job = a_job(olga, team, device={"gpus": 2}, launcher="torchrun", command=MENDED)
     Job.objects.filter(pk=job.pk).update(request=job.request | {"command": NESTED})
     settle(node)
     job.refresh_from_db()
-    assert job.status == JobStatus.RUNNING
-    (replica,) = node.desired.replicas
-    assert (replica.launcher, list(replica.command)) == ("torchrun", NESTED)
+    assert job.status == JobStatus.QUEUED
+    assert job.reason["evidence"] == {"combination": "launcher_in_command"}
+    assert "would start that in every process" in job.reason["sentence"]
 
 
 def an_old_node():

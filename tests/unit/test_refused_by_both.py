@@ -16,6 +16,7 @@ from agents.contract.documents import (
     RuntimeKind,
     SliceKind,
 )
+from agents.contract.launcher_names import LauncherName
 from agents.facts.gpus import InstanceFacts
 from scheduler.core.request import RequestLimits, parse_request
 from tests.support.both_sides import (
@@ -172,7 +173,7 @@ TABLE = (
             ("mps_over_threads", "3 % of the SMs is less than 1 % for each of 4 processes"),
         ),
         "more processes than an MPS server takes": Row(
-            lambda: never(a_gpu(), mps=(64, 1_000), processes=49),
+            lambda: never(a_gpu(), mps=(64, 1_000), processes=49, launcher=LauncherName.TORCHRUN),
             (
                 "impossible",
                 "49 processes in one share are too many: MPS on a H200-141GB GPU serves 48",
@@ -214,25 +215,25 @@ TABLE = (
             gang_of(SliceKind.MIG),
             ("invalid_combination", "backend: NCCL cannot connect 2 processes on MIG slices"),
             ranks_on(SliceKind.MIG),
-            ("backend", "NCCL cannot connect 2 processes on MIG slices"),
+            ("nccl_on_mig", "NCCL cannot connect 2 processes on MIG slices"),
         ),
         "NCCL between MPS shares": Row(
             gang_of(SliceKind.MPS),
             ("invalid_combination", "backend: NCCL cannot connect 2 processes on MPS shares"),
             ranks_on(SliceKind.MPS),
-            ("backend", "NCCL cannot connect 2 processes on MPS shares"),
+            ("nccl_on_mps", "NCCL cannot connect 2 processes on MPS shares"),
         ),
         "several NCCL processes on one slice": Row(
             lambda: portal_refusal(backend="nccl", launcher="torchrun", processes=2),
             ("invalid_combination", "backend: NCCL cannot connect 2 processes on MIG slices"),
             lambda: given(backend=CollectiveBackend.NCCL, world=1, rank=0, processes=2),
-            ("backend", "NCCL cannot connect 2 processes on MIG slices"),
+            ("nccl_on_mig", "NCCL cannot connect 2 processes on MIG slices"),
         ),
         "more processes than whole GPUs": Row(
             lambda: portal_refusal(device={"gpus": 2}, launcher="torchrun", processes=3),
-            ("invalid_combination", "processes: 3 processes need 3 GPUs; device.gpus is 2"),
+            ("invalid_combination", "processes: 3 processes need 3 GPUs, and a replica has 2"),
             lambda: given(devices=two_gpus(), processes=3),
-            ("processes", "3 processes need 3 GPUs; this replica has 2"),
+            ("processes_over_gpus", "3 processes need 3 GPUs, and a replica has 2"),
         ),
         "an image that is not allowed": Row(
             lambda: portal_refusal(image="evil.example/sum:1"),

@@ -41,6 +41,10 @@ FIELD = {
     "type": "object",
     "properties": {
         **{name: {"type": "string"} for name in ("field", "code", "message")},
+        "combination": {
+            "type": "string",
+            "description": "of `invalid_combination`: which one; often absent",
+        },
         "suggestion": {
             "type": "object",
             "additionalProperties": True,

@@ -1,6 +1,6 @@
 """Every refusal of REST as RFC 9457 problem+json: one handler, one format, stable codes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
@@ -12,7 +12,7 @@ from portal.error_codes import ERROR_KINDS, ErrorCode
 from portal.errors import Refused
 from portal.request_id import request_id
 from portal.submission.services import BulkRefusedError
-from scheduler.core.request import InvalidRequest
+from scheduler.core.request import FieldError, InvalidRequest
 
 CONTENT_TYPE = "application/problem+json"
 # Codes of the REST framework that have another name here.
@@ -66,7 +66,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
             if error.retry_seconds:
                 response["Retry-After"] = str(error.retry_seconds)
         case InvalidRequest():
-            fields = [_field(e.field, e.code, e.sentence, e.suggestion) for e in error.errors]
+            fields = [request_field(each) for each in error.errors]
             response = _problem(400, ErrorCode.REQUEST_INVALID, _join(fields), path, fields)
         case BulkRefusedError():
             fields = list(_bulk_fields(error))
@@ -130,12 +130,18 @@ def _field_list(field: str, code: str, message: str) -> list[dict[str, Any]]:
     return [_field(field, code, message)] if field else []
 
 
-def _field(
-    field: str, code: str, message: str, suggestion: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """`suggestion`: fields of the request with corrected values."""
-    corrected = {"suggestion": dict(suggestion)} if suggestion else {}
-    return {"field": field, "code": str(code), "message": message} | corrected
+def _field(field: str, code: str, message: str) -> dict[str, Any]:
+    return {"field": field, "code": str(code), "message": message}
+
+
+def request_field(error: FieldError) -> dict[str, Any]:
+    """A problem of a job request, with what mends it and the combination that it is."""
+    told = _field(error.field, error.code, error.sentence)
+    if error.combination:
+        told["combination"] = error.combination
+    if error.suggestion:
+        told["suggestion"] = dict(error.suggestion)
+    return told
 
 
 def _bulk_fields(error: BulkRefusedError) -> Iterator[dict[str, Any]]:
@@ -147,7 +153,7 @@ def _bulk_fields(error: BulkRefusedError) -> Iterator[dict[str, Any]]:
         else:
             for each in problem.errors:
                 field = f"jobs.{index}.{each.field}".rstrip(".")
-                yield _field(field, each.code, each.sentence, each.suggestion)
+                yield request_field(each) | {"field": field}
 
 
 def _bulk_detail(error: BulkRefusedError) -> str:

@@ -81,6 +81,8 @@ class FilledForm:
     """Each corrects an error: fields of the request with new values."""
     mends: dict[str, str] = field(default_factory=dict)
     """What was probably meant in a field with an error, by form field."""
+    combinations: dict[str, str] = field(default_factory=dict)
+    """The code of the combination that is refused in a field, by form field."""
     readings: dict[str, str] = field(default_factory=dict)
     """How a text that leaves something open was read, in a sentence, by form field."""
 
@@ -91,9 +93,11 @@ class FilledForm:
     def add_refusal(self, error: FieldError) -> None:
         """An error of the check, and what mends it."""
         self.add_error(error.field, message_text(error.message))
+        name = _form_field(error.field, self.values["amount"])
+        if error.combination:
+            self.combinations.setdefault(name, error.combination)
         if not error.suggestion:
             return
-        name = _form_field(error.field, self.values["amount"])
         if meant := _meant_value(error):
             self.mends.setdefault(name, meant)
         elif error.field not in BY_NAME or BY_NAME[error.field].top != "device":

@@ -16,6 +16,7 @@ from scheduler.core.request.quantities import cpu_words, memory_words
 UNIT_SECONDS_PER_HOUR = 3_600
 LABELS: dict[str, str | Promise] = {
     "device": gettext_lazy("Device"),
+    "combination": gettext_lazy("Combination"),
     "needed": gettext_lazy("Needed"),
     "free": gettext_lazy("Free"),
     "by_node": gettext_lazy("Free by node"),

@@ -8,10 +8,12 @@ from django.utils.functional import Promise
 from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
 
+from agents.combinations.table import REFUSAL_CODES
 from agents.contract.image_needs import IMAGE_UNFIT
 
 NODE_MESSAGES: dict[str, Promise] = {
     "agent_stopped": gettext_lazy("Its node's agent was stopped with all its jobs"),
+    # Of agents before the table of combinations, as is "processes".
     "backend": gettext_lazy("NCCL cannot join these processes"),
     "cdi_failed": gettext_lazy("Containers cannot get new devices"),
     "disk": gettext_lazy("The node has too little disk"),
@@ -78,6 +80,7 @@ NODE_MESSAGES: dict[str, Promise] = {
     "vanished": gettext_lazy("Its container has disappeared from the node"),
     "volume": gettext_lazy("A volume cannot be used on the node"),
     "workspace": gettext_lazy("The node cannot make folders for the job"),
+    **dict.fromkeys(REFUSAL_CODES, gettext_lazy("What it requests does not go together")),
 }
 
 

@@ -11,9 +11,8 @@ from agents.contract.message import Message, join_clauses
 from scheduler.core.devices.options import DeviceOption
 from scheduler.core.model.message_templates import NODE_HOLDING, make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.snapshot import RunningJob, WaitingJob
+from scheduler.core.model.snapshot import SINGLE_NODE, RunningJob, WaitingJob
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
-from scheduler.core.placement.legality import SINGLE_NODE
 from scheduler.core.placement.node_eligibility import (
     IMAGE_UNFIT,
     NO_LAUNCHER,

@@ -7,8 +7,9 @@ memory in MiB, times in whole seconds since the Unix epoch.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agents.combinations.commands import NO_TRAITS, CommandTraits
 from agents.contract.boards import Profile
-from agents.contract.documents import GpuMode, SliceKind
+from agents.contract.documents import CollectiveBackend, GpuMode, SliceKind
 from agents.contract.image_needs import NO_FIT, NO_NEEDS, ImageNeeds, NodeFit
 from agents.contract.launcher_names import FIRST_LAUNCHERS, LauncherName
 from scheduler.core.model.decisions import ReplicaPlacement
@@ -25,6 +26,10 @@ class Topology(StrEnum):
     SAME_NODE = "same-node"
     NVLINK = "nvlink"
     ANY = "any"
+
+
+# The whole gang has to be on one node.
+SINGLE_NODE = frozenset({Topology.SAME_NODE, Topology.NVLINK})
 
 
 class Isolation(StrEnum):
@@ -245,6 +250,9 @@ class WaitingJob:
     """What is known of its image."""
     missing_secret: str = ""
     """The name of a secret that it needs and that does not exist any more."""
+    backend: CollectiveBackend = CollectiveBackend.AUTO
+    command: CommandTraits = NO_TRAITS
+    """What is recognised in its command."""
 
     @property
     def awaits_people(self) -> bool:

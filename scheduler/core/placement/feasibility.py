@@ -4,15 +4,23 @@ from collections import Counter
 from copy import copy
 from typing import Any
 
+from agents.combinations.combination import CombinationVerdict
+from agents.combinations.table import matching
 from agents.contract.boards import Board
 from agents.contract.documents import SliceKind
 from agents.contract.message import Message
 from agents.contract.units import as_gpus
 from scheduler.core.devices.options import DeviceOption, device_options, gpu_board
+from scheduler.core.model.gang_shapes import job_shape
 from scheduler.core.model.message_templates import make_message, owner_label
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.snapshot import ClusterSnapshot, NodeView, QuotaView, WaitingJob
-from scheduler.core.placement.legality import SINGLE_NODE
+from scheduler.core.model.snapshot import (
+    SINGLE_NODE,
+    ClusterSnapshot,
+    NodeView,
+    QuotaView,
+    WaitingJob,
+)
 from scheduler.core.placement.mps_shares import ShareRoom
 from scheduler.core.quota.ceilings import quota_too_small
 from scheduler.core.request.quantities import cpu_words, memory_words
@@ -62,7 +70,18 @@ class ClusterCapacity:
 
     def infeasible_reason(self, job: WaitingJob) -> Reason | None:
         """Why the job can never run here; or None."""
-        return self.device_reason(job) or self.quota_reason(job)
+        return combination_reason(job) or self.device_reason(job) or self.quota_reason(job)
+
+
+def combination_reason(job: WaitingJob) -> Reason | None:
+    """Why what it requests does not go together on any cluster; or None. A request is refused for
+    it, so this is a job of before the rule, or of a template that was."""
+    shape = job_shape(job)
+    for row in matching(shape, CombinationVerdict.REFUSE):
+        evidence = {"combination": str(row.code)}
+        unblocks = make_message("unblocks.change")
+        return Reason(ReasonCode.IMPOSSIBLE, row.sentence(shape), evidence, unblocks)
+    return None
 
 
 def infeasible_reason(job: WaitingJob, snapshot: ClusterSnapshot) -> Reason | None:

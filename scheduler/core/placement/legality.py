@@ -10,12 +10,11 @@ from scheduler.core.model.decisions import DevicePlacement, JobPlacement, Replic
 from scheduler.core.model.links import ring_by_nvlink
 from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
-from scheduler.core.model.snapshot import Topology, WaitingJob
+from scheduler.core.model.snapshot import SINGLE_NODE, Topology, WaitingJob
 from scheduler.core.placement.ledger import GpuSpace, Ledger
 from scheduler.core.placement.node_eligibility import exclusion_code, exclusion_message
 from scheduler.core.quota.budgets import remaining_seconds
 
-SINGLE_NODE = frozenset({Topology.SAME_NODE, Topology.NVLINK})
 SLICE_GONE = Reason(ReasonCode.RESOURCES, make_message("fits.idle_slice"))
 GPU_TAKEN = Reason(ReasonCode.RESOURCES, make_message("fits.gpu_taken"))
 NO_SHARE_ROOM = Reason(ReasonCode.RESOURCES, make_message("fits.share_room"))

@@ -20,11 +20,10 @@ from scheduler.core.geometry.placement_value import READY_BONUS
 from scheduler.core.geometry.profile_demand import PlacementValues, roomy_boards
 from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.links import best_set, bottleneck, ring_by_nvlink
-from scheduler.core.model.snapshot import Topology, WaitingJob
+from scheduler.core.model.snapshot import SINGLE_NODE, Topology, WaitingJob
 from scheduler.core.packing.kernels import Bools
 from scheduler.core.placement.fleet import Fleet, fleet_of
 from scheduler.core.placement.ledger import GpuSpace, Layout, Ledger, NodeSpace
-from scheduler.core.placement.legality import SINGLE_NODE
 from scheduler.core.quota.budgets import remaining_seconds
 
 # The best nodes, up to this number, are compared by the speed of the links between their GPUs.

@@ -8,7 +8,7 @@ from scheduler.core.devices.options import DeviceOption, device_options
 from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import ClusterSnapshot, WaitingJob
-from scheduler.core.placement.feasibility import ClusterCapacity
+from scheduler.core.placement.feasibility import ClusterCapacity, combination_reason
 from scheduler.core.placement.node_eligibility import eligibility_key
 
 # The table forgets jobs that left the queue once this many have.
@@ -25,6 +25,8 @@ class Requirements:
     """Jobs with equal keys find the same places."""
     boards: frozenset[str] = frozenset()
     """Board keys of all options."""
+    refusal: Reason | None = None
+    """Why what the job requests does not go together."""
 
 
 class RequirementsTable:
@@ -48,6 +50,8 @@ class RequirementsTable:
         cached, requirements = self._by_job.get(job.id, (None, None))
         if cached is not job or requirements is None:
             requirements = self._of(job)
+            if refusal := combination_reason(job):
+                requirements = replace(requirements, refusal=refusal)
             self._by_job[job.id] = (job, requirements)
         return requirements
 
@@ -72,8 +76,10 @@ class RequirementsTable:
         return self.of(job).options
 
     def impossible_reason(self, job: WaitingJob, requirements: Requirements) -> Reason | None:
-        """Why the job can never start: no device here could serve it, or its quota is too small.
-        None: it can."""
+        """Why the job can never start: no device here could serve it, its quota is too small, or
+        what it requests does not go together. None: it can."""
+        if requirements.refusal:
+            return requirements.refusal
         request = requirements.equivalence_key[0]
         if request not in self._infeasible:
             reason = self._capacity.device_reason(job)

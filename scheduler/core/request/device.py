@@ -4,6 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from agents.combinations.combination import CombinationVerdict
+from agents.combinations.shape import GangShape
+from agents.combinations.table import matching
+from agents.contract.documents import SliceKind
 from agents.contract.message import Message
 from scheduler.core.model.snapshot import DeviceRequest, Isolation
 from scheduler.core.request.quantities import read_memory_mib
@@ -12,6 +16,7 @@ from scheduler.core.request.values import ProblemCode, Refuse
 from scheduler.core.request_fields import BY_NAME, FIELDS, FieldKind
 
 DEVICE_KINDS = ("gpus", "mig", "mps", "memory")
+_SLICE_KINDS = {"gpus": SliceKind.GPU, "mig": SliceKind.MIG, "mps": SliceKind.MPS}
 PROFILE = re.compile(r"[1-9]g\.[0-9]{1,3}gb(?:[+-][a-z.]{1,8})?")
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
 DEVICE_PARTS = frozenset(field.part for field in FIELDS if field.top == "device")
@@ -29,6 +34,11 @@ def read_device(value: Any, refuse: Refuse) -> DeviceRequest:
         if name not in DEVICE_PARTS:
             refuse(f"device.{name!s:.64}", ProblemCode.UNKNOWN, "unknown field: remove it")
     kinds = [way for way in DEVICE_KINDS if way in value]
+    mixed = GangShape(frozenset(_SLICE_KINDS[way] for way in kinds if way in _SLICE_KINDS))
+    for row in matching(mixed, CombinationVerdict.REFUSE):
+        code, why = ProblemCode.COMBINATION, row.sentence(mixed)
+        refuse(row.field, code, why, combination=str(row.code))
+        return DeviceRequest()
     if len(kinds) != 1:
         fields = " and ".join(kinds) or "none"
         sentence: Message | str = Message(

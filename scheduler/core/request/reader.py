@@ -6,17 +6,18 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeVar
 
-from agents.contract.collectives import backend_refusal, too_many_processes
-from agents.contract.documents import CollectiveBackend, SliceKind
+from agents.combinations.combination import CombinationCode, CombinationVerdict
+from agents.combinations.commands import command_traits
+from agents.combinations.table import matching
 from agents.contract.message import Message, constant
-from agents.contract.shares import too_few_threads
 from agents.launchers.registry import LAUNCHERS
+from scheduler.core.model.gang_shapes import requested_shape
 from scheduler.core.model.snapshot import DeviceRequest, Priority
 from scheduler.core.request.arrays import read_array, read_sweep, refuse_array_combination
 from scheduler.core.request.choices import CHOICES
 from scheduler.core.request.conditions import read_after, read_begin, read_node_labels, read_notify
 from scheduler.core.request.device import read_device
-from scheduler.core.request.launch import refuse_launch
+from scheduler.core.request.launch import refuse_launch, without_nested_launcher
 from scheduler.core.request.placeholders import refuse_unknown_placeholders
 from scheduler.core.request.program import (
     read_code,
@@ -95,12 +96,13 @@ class RequestReader:
         code: ProblemCode,
         why: Message | str,
         suggestion: Mapping[str, Any] | None = None,
+        combination: str = "",
     ) -> None:
-        """`why`: what to write instead; a `str` is a constant sentence. `suggestion`: as in
-        FieldError."""
+        """`why`: what to write instead; a `str` is a constant sentence. `suggestion` and
+        `combination`: as in FieldError."""
         if self.check_combinations or code is not ProblemCode.COMBINATION:
             message = why if isinstance(why, Message) else constant(why)
-            self.errors.append(FieldError(field, code, message, suggestion or {}))
+            self.errors.append(FieldError(field, code, message, suggestion or {}, combination))
 
     def read(self) -> JobRequest | None:
         self._known_only()
@@ -109,7 +111,8 @@ class RequestReader:
             if field.attribute:
                 self.values[field.attribute] = self._read(field)
         require_command(self.data.get("command"), self.values["launcher"], self.refuse)
-        refuse_launch(self.values, self.device.gpus, self.refuse)
+        if self.check_combinations:
+            self._refuse_combinations()
         self._refuse_placeholders()
         self.values["begin_at"], self.values["begin_in"] = self._begin()
         self.values |= {"device": self.device, "limit_is_chosen": "time_limit" in self.data}
@@ -269,29 +272,30 @@ class RequestReader:
     def _secrets(self) -> tuple[str, ...]:
         return read_secrets(self.data.get("secrets", []), self.values["env"], self.refuse)
 
-    def _backend(self) -> CollectiveBackend:
-        """A request for an amount of memory counts as a slice, because it may become one."""
-        backend = self._choice(BY_NAME["backend"], CollectiveBackend)
-        kind = SliceKind.MPS if self.device.mps_threads else SliceKind.MIG
-        kinds = [SliceKind.GPU if self.device.gpus else kind]
-        ranks = self.values["processes"] * self.values["replicas"]
-        if why := backend_refusal(backend, kinds, ranks):
-            self.refuse("backend", ProblemCode.COMBINATION, why)
-        return backend
-
-    def _processes(self) -> int:
-        """Ranks per replica, by default as many as the launcher starts."""
-        device, gpus = self.device, self.device.gpus
-        processes = self._count(BY_NAME["processes"])
-        if why := too_many_processes(gpus, processes):
-            self.refuse(
-                "processes",
-                ProblemCode.COMBINATION,
-                Message("%(why)s; device.gpus is %(gpus)s", why=why, gpus=gpus),
-            )
-        if device.mps_threads and (why := too_few_threads(device.mps_threads, processes)):
-            self.refuse("processes", ProblemCode.COMBINATION, why)
-        return processes
+    def _refuse_combinations(self) -> None:
+        """What does not go together, once every field is read; or else what the launcher refuses
+        for its own reasons."""
+        values, device = self.values, self.device
+        shape = requested_shape(
+            device,
+            replicas=values["replicas"],
+            processes=values["processes"],
+            launcher=values["launcher"],
+            backend=values["backend"],
+            topology=values["topology"],
+            command=command_traits(values["command"]),
+        )
+        rows = list(matching(shape, CombinationVerdict.REFUSE))
+        for row in rows:
+            changes = dict(row.changes(shape))
+            if row.code is CombinationCode.LAUNCHER_IN_COMMAND:
+                changes = without_nested_launcher(values, device.gpus)
+            elif "device" in changes and device.models:
+                changes["device"] |= {"models": list(device.models)}
+            why, code = row.sentence(shape), str(row.code)
+            self.refuse(row.field, ProblemCode.COMBINATION, why, changes, code)
+        if not rows:
+            refuse_launch(values, device.gpus, self.refuse)
 
     def _refuse_placeholders(self) -> None:
         array, sweep = self.values["array"], self.values["sweep"]
@@ -364,10 +368,8 @@ class RequestReader:
 OWN_READERS: Mapping[str, Callable[[RequestReader], Any]] = {
     "image": RequestReader._image,
     "command": RequestReader._command,
-    "processes": RequestReader._processes,
     "disk": lambda reader: reader._amount(BY_NAME["disk"], read_disk_mib),
     "time_limit": RequestReader._time_limit,
-    "backend": RequestReader._backend,
     "retries.infrastructure": RequestReader._infrastructure_retries,
     "retries.user": RequestReader._user_retries,
     "secrets": RequestReader._secrets,

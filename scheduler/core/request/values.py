@@ -41,6 +41,8 @@ class FieldError:
     message: Message
     suggestion: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Changed fields that mend the request; empty if none do."""
+    combination: str = ""
+    """The code of the row of agents/combinations/ that refuses it; empty for any other problem."""
 
     @property
     def sentence(self) -> str:
@@ -50,11 +52,13 @@ class FieldError:
 
 @dataclass(frozen=True, slots=True)
 class FieldWarning:
-    """A probable failure."""
+    """A probable failure, or a probable loss of speed."""
 
     field: str
     """Its dotted path."""
     message: Message
+    combination: str = ""
+    """The code of the row of agents/combinations/ that warns; empty for any other warning."""
 
     @property
     def sentence(self) -> str:
@@ -63,8 +67,8 @@ class FieldWarning:
 
 
 class Refuse(Protocol):
-    """How the readers of fields report a problem: field, code, what to write instead, and changed
-    fields that mend the request."""
+    """How the readers of fields report a problem: field, code, what to write instead, changed
+    fields that mend the request, and the code of a combination."""
 
     def __call__(
         self,
@@ -72,6 +76,7 @@ class Refuse(Protocol):
         code: ProblemCode,
         why: Message | str,
         suggestion: Mapping[str, Any] | None = None,
+        combination: str = "",
     ) -> None: ...
 
 

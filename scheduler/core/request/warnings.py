@@ -3,7 +3,12 @@
 import re
 from collections.abc import Iterator
 
+from agents.combinations.combination import CombinationVerdict
+from agents.combinations.commands import command_traits
+from agents.combinations.shape import GangShape
+from agents.combinations.table import matching
 from agents.contract.message import Message
+from scheduler.core.model.gang_shapes import requested_shape
 from scheduler.core.request.quantities import memory_words
 from scheduler.core.request.values import FieldWarning, JobRequest
 
@@ -18,9 +23,30 @@ _SECRET_NAME = re.compile(
 
 
 def request_warnings(request: JobRequest) -> tuple[FieldWarning, ...]:
-    """Memory below what a framework needs to start, shared memory that does not fit in it, and
-    variables that are secrets by their names."""
-    return (*_memory_warnings(request), *_secret_warnings(request))
+    """Memory below what a framework needs to start, shared memory that does not fit in it,
+    variables that are secrets by their names, and what does not go well together."""
+    return (
+        *_memory_warnings(request),
+        *_secret_warnings(request),
+        *combination_warnings(request_shape(request)),
+    )
+
+
+def request_shape(request: JobRequest) -> GangShape:
+    return requested_shape(
+        request.device,
+        replicas=request.replicas,
+        processes=request.processes,
+        launcher=request.launcher,
+        backend=request.backend,
+        topology=request.topology,
+        command=command_traits(request.command),
+    )
+
+
+def combination_warnings(shape: GangShape) -> Iterator[FieldWarning]:
+    for row in matching(shape, CombinationVerdict.WARN):
+        yield FieldWarning(row.field, row.sentence(shape), str(row.code))
 
 
 def looks_secret(name: str) -> bool:

@@ -11,7 +11,7 @@ from agents.contract.boards import known_boards
 from agents.contract.documents import SliceKind
 from agents.contract.geometry import Placement, is_legal
 from scheduler.core.model.reasons import ReasonCode
-from scheduler.core.placement.legality import SINGLE_NODE
+from scheduler.core.model.snapshot import SINGLE_NODE
 from tests.property.core.cp_sat_oracle import may_run
 from tests.property.core.plan_effects import carried_out, when_gone
 from tests.property.core.worlds import worlds

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode
+from agents.contract.launcher_names import LauncherName
 from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.model.snapshot import Priority, QuotaView, Topology
 from tests.support.slow_geometry import fits_together
@@ -112,9 +113,11 @@ def jobs(draw, id, kinds=BOARDS, most=3):
         st.builds(dict, device_mib=st.sampled_from([1_000, 12_000]), isolation=st.just("any")),
     ]
     ways += [st.builds(dict, mig=st.sampled_from(carved))] * 4 if carved else []
+    device = draw(st.one_of(ways))
+    processes = draw(st.sampled_from([1, 1, 2])) if device.get("gpus") != 1 else 1
     return a_job(
         id,
-        **draw(st.one_of(ways)),
+        **device,
         project=draw(st.sampled_from(["p", "q"])),
         user=draw(st.sampled_from(["u", "v"])),
         priority=draw(st.sampled_from(list(Priority))),
@@ -123,7 +126,8 @@ def jobs(draw, id, kinds=BOARDS, most=3):
         cpu_milli=draw(st.sampled_from([500, 500, 1_000, 2_000])),
         memory_mib=draw(st.sampled_from([256, 2_048])),
         topology=draw(st.sampled_from(list(Topology))),
-        processes=draw(st.sampled_from([1, 1, 2])),
+        processes=processes,
+        launcher=LauncherName.TORCHRUN if processes > 1 else LauncherName.NONE,
         needs=draw(st.sampled_from([(), (), (), (), ("rack",), ("rack=a",)])),
         tolerates=draw(st.sampled_from([(), (), ("beta",)])),
         disk_mib=draw(st.sampled_from([0, 0, 0, 20_000, 60_000])),

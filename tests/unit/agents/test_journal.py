@@ -6,9 +6,10 @@ from contextlib import closing
 
 import pytest
 
+from agents.combinations.sentences import without_nccl
+from agents.combinations.shape import GangShape
 from agents.contract.calls import EventType
-from agents.contract.collectives import backend_refusal
-from agents.contract.documents import CollectiveBackend, DesiredDocument, SliceKind
+from agents.contract.documents import DesiredDocument, SliceKind
 from agents.facts.ends import RunRecord, StopRecord
 from agents.facts.failures import ReplicaFailure
 from agents.state.journal import MAX_EVENTS_PER_CALL, Journal, JournalError, wire_text
@@ -16,8 +17,8 @@ from tests.unit.agents.documents import a_desired, a_replica
 
 STARTED = EventType.AGENT_STARTED
 RUN = RunRecord("boot-1", 120)
-WHY = backend_refusal(CollectiveBackend.NCCL, [SliceKind.MIG], 4)
-REFUSED = ReplicaFailure("backend", WHY.text, WHY)
+WHY = without_nccl(GangShape(frozenset((SliceKind.MIG,)), replicas=4))
+REFUSED = ReplicaFailure("nccl_on_mig", WHY.text, WHY)
 
 
 @pytest.fixture
@@ -217,7 +218,7 @@ def test_a_failure_of_an_older_agent_has_no_message(opened, path):
     opened().record_failure("r-1", REFUSED)
     with sqlite3.connect(path) as db:
         db.execute("DROP TABLE failure_messages")
-    assert opened().failures() == {"r-1": ReplicaFailure("backend", WHY.text)}
+    assert opened().failures() == {"r-1": ReplicaFailure("nccl_on_mig", WHY.text)}
 
 
 def test_forgetting_a_replica_leaves_the_others_alone(opened, path):

@@ -3,7 +3,8 @@
 import pytest
 
 from agents.admission.policy import NodePolicy
-from agents.contract.collectives import backend_refusal
+from agents.combinations.sentences import without_nccl
+from agents.combinations.shape import GangShape
 from agents.contract.documents import (
     CollectiveBackend,
     DesiredReplicaState,
@@ -41,8 +42,8 @@ def test_a_refusal_reaches_the_portal_as_a_message(machine):
     fields = {"backend": CollectiveBackend.NCCL, "processes": 2, "launcher": LauncherName.TORCHRUN}
     obey(machine.agent(), a_document(machine, on_it(machine, **fields)))
     (seen,) = machine.reported[-1].replicas
-    why = backend_refusal(CollectiveBackend.NCCL, [SliceKind.MIG], 4)
-    assert (seen.code, seen.sentence) == ("backend", why.text)
+    why = without_nccl(GangShape(frozenset((SliceKind.MIG,)), replicas=4))
+    assert (seen.code, seen.sentence) == ("nccl_on_mig", why.text)
     assert seen.message == to_wire(why)
 
 

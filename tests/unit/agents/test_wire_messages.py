@@ -4,15 +4,16 @@ import tracemalloc
 
 import pytest
 
+from agents.combinations.sentences import without_nccl
+from agents.combinations.shape import GangShape
 from agents.contract.codec import decode, encode
-from agents.contract.collectives import backend_refusal
-from agents.contract.documents import CollectiveBackend, ObservedReplica, SliceKind
+from agents.contract.documents import ObservedReplica, SliceKind
 from agents.contract.message import Message, render, verbatim
 from agents.contract.shares import too_few_threads
 from agents.contract.wire_messages import WireMessage, WirePart, from_wire, to_wire
 from tests.support.chinese import in_chinese
 
-NCCL = backend_refusal(CollectiveBackend.NCCL, [SliceKind.MIG], 4)
+NCCL = without_nccl(GangShape(frozenset((SliceKind.MIG,)), replicas=4))
 
 
 def received(message: Message) -> Message:

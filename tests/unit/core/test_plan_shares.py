@@ -6,6 +6,7 @@ import pytest
 
 from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode, SliceKind
+from agents.contract.launcher_names import LauncherName
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Isolation
@@ -142,7 +143,9 @@ def test_what_no_gpu_could_ever_share_is_said_at_once():
     too_much = reason(one(a_share_job(memory_mib=MEMORY + 1), a_gpu()))
     assert too_much.code is ReasonCode.IMPOSSIBLE
     assert f"the largest has {MEMORY} MB" in too_much.sentence
-    too_many = reason(one(a_share_job(processes=49), a_gpu()))
+    too_many = reason(
+        one(a_share_job(threads=64, processes=49, launcher=LauncherName.TORCHRUN), a_gpu())
+    )
     assert too_many.code is ReasonCode.IMPOSSIBLE
     assert "GPU serves 48" in too_many.sentence
     gang = reason(one(a_share_job(threads=60, replicas=3), a_gpu(), a_gpu()))

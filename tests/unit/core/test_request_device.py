@@ -23,8 +23,18 @@ BAD = {
     "a text": ("2g.35gb", "device", ProblemCode.TYPE, "{mig: 2g.35gb}"),
     "null": (None, "device", ProblemCode.TYPE, "not be null"),
     "nothing": ({}, "device", ProblemCode.COMBINATION, ONE + "none"),
-    "two kinds": ({"gpus": 1, "mig": "2g.35gb"}, "device", ProblemCode.COMBINATION, "gpus and mig"),
-    "three": ({"memory": "1GiB", "mps": {}, "gpus": 1}, "device", ProblemCode.COMBINATION, "and"),
+    "two kinds": (
+        {"gpus": 1, "mig": "2g.35gb"},
+        "device",
+        ProblemCode.COMBINATION,
+        "whole GPUs, MIG",
+    ),
+    "three": (
+        {"memory": "1GiB", "mps": {}, "gpus": 1},
+        "device",
+        ProblemCode.COMBINATION,
+        "one of",
+    ),
     "only a model": ({"models": ["H200"]}, "device", ProblemCode.COMBINATION, ONE + "none"),
     "unknown profile": ({"mig": "half"}, "device.mig", ProblemCode.VALUE, "2g.35gb"),
     "profile of no slice": ({"mig": "0g.5gb"}, "device.mig", ProblemCode.VALUE, "2g.35gb"),
@@ -126,4 +136,4 @@ def test_torchrun_starts_one_process_for_each_gpu_unless_told():
 def test_more_processes_than_gpus_are_refused_with_both_numbers():
     ((field, code, sentence),) = problems({"gpus": 2}, launcher="torchrun", processes=3)
     assert (field, code) == ("processes", ProblemCode.COMBINATION)
-    assert sentence == "3 processes need 3 GPUs; device.gpus is 2"
+    assert sentence.startswith("3 processes need 3 GPUs, and a replica has 2: ")

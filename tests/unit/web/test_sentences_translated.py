@@ -29,7 +29,8 @@ from scheduler.core.model.states import (
 )
 
 ROOT = Path(__file__).resolve().parents[3]
-PLACES = ("agents/collectives", "agents/contract", "agents/rank_network", "portal", "scheduler")
+PLACES = ("agents/collectives", "agents/combinations", "agents/contract", "agents/rank_network")
+PLACES += ("portal", "scheduler")
 # They answer programs, in English.
 PROGRAMS = (*("agents/contract/codec.py", "portal/api", "portal/cli", "scheduler/replay"),)
 # Who takes a sentence, by name, and at which place.
@@ -115,7 +116,7 @@ def test_the_search_finds_sentences_of_services_and_of_the_request():
         "Only platform admins may do this. Ask one of them",
         "%(job)s is %(status)s, not waiting",
         "write %(what)s with its unit, such as %(such_as)s",
-        "%(n)s processes need %(n)s GPUs",
+        "NCCL cannot connect %(n)s processes on %(what)s: choose the gloo backend, or whole GPUs",
         "unknown field: remove it",
     } <= found
     assert len(found) > 120

@@ -1,0 +1,1 @@
+"""What of launchers, backends and devices goes together: one table that every asker reads."""
