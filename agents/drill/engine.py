@@ -115,7 +115,15 @@ class MemoryEngine:
             self.starts[replica.id] = self.starts.get(replica.id, 0) + 1
             self.by_replica[replica.id] = replace(found, phase=ContainerPhase.RUNNING)
 
-    def stop(self, replica_id: str, grace_seconds: int) -> None:
+    def processes(self, replica_id: str) -> list[int]:
+        return []
+
+    def stop(
+        self,
+        replica_id: str,
+        grace_seconds: int,
+        before_kill: Callable[[], None] | None = None,
+    ) -> None:
         """The program takes its SIGTERM well: it saves its work, and exits with 0."""
         self._require()
         self.exit(replica_id, 0, self.stop_cause(replica_id))

@@ -106,21 +106,30 @@ class MpsControl:
         return self.send("get_device_client_list")
 
     def terminate_client(self, server: int, client: int) -> None:
+        """End its connection; no effect if it has none. `client`: its pid as this machine counts
+        it, also of a process in a container."""
         self.send(f"terminate_client {server} {client}")
 
     def set_limits(self, threads: int, memory_mib: int) -> None:
         """Limit each client of new servers, and new clients of running ones.
 
         Connected clients keep their limits. The daemon sees one device, which is its device 0."""
-        self.send(f"set_default_active_thread_percentage {threads}")
+        self._set_threads(f"set_default_active_thread_percentage {threads}", threads)
         self.send(f"set_default_device_pinned_mem_limit 0 {memory_mib}M")
         for server in self.servers():
-            self.send(f"set_active_thread_percentage {server} {threads}")
+            self._set_threads(f"set_active_thread_percentage {server} {threads}", threads)
             self.send(f"set_device_pinned_mem_limit {server} 0 {memory_mib}M")
 
     def quit(self, grace_seconds: int) -> None:
         """Stop the servers and the daemon; clients have `grace_seconds` to end first."""
         self.send(f"quit -t {grace_seconds}", extra_seconds=grace_seconds)
+
+    def _set_threads(self, command: str, threads: int) -> None:
+        """A value that it does not take is no refusal to the daemon: it prints the one it keeps."""
+        kept = self.send(command)
+        if kept and float(kept[-1]) != threads:
+            sentence = f"MPS keeps {kept[-1]} % of the multiprocessors, not {threads} %"
+            raise ControlFailure(ControlCode.REFUSED, sentence)
 
     def _run(
         self, words: tuple[str, ...], env: dict[str, str], command: str, patience: float = 0.0

@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -55,6 +56,8 @@ class MpsDaemon:
         self.fault_reason = ""
         self.is_suspect = False
         self.retry_at = 0.0
+        # Replicas whose processes were disconnected, so that their end harms nobody.
+        self.disconnected: frozenset[str] = frozenset()
 
     def save(self) -> None:
         self.folders.root.mkdir(parents=True, exist_ok=True)
@@ -91,6 +94,13 @@ class MpsDaemon:
     def has_fault(self) -> bool:
         """Whether a server reports that a client's fault has stopped it."""
         return any("FAULT" in self.control.status(server) for server in self.control.servers())
+
+    def disconnect(self, pids: Collection[int]) -> None:
+        """End the connections of those clients that are among `pids`."""
+        for server in self.control.servers():
+            for client in self.control.clients(server):
+                if client in pids:
+                    self.control.terminate_client(server, client)
 
     def renew_servers(self) -> bool:
         """Replace servers that have a fault, once their clients are gone. Whether all are well."""

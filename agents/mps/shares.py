@@ -69,10 +69,6 @@ class ReplicaView:
         coming = {r.id for r in self.desired.replicas if r.id not in self.containers}
         return self.live_replicas() | (coming - self.failures)
 
-    def is_stop_desired(self, replica: str) -> bool:
-        wishes = {r.id: r.wish for r in self.desired.replicas}
-        return wishes.get(replica, DesiredReplicaState.STOP) is DesiredReplicaState.STOP
-
 
 class NodeShares:
     """`root`: the folder of the daemons. `now` counts seconds and never goes back."""
@@ -159,6 +155,22 @@ class NodeShares:
             daemon.record.holders = {**daemon.record.holders, replica.id: holder}
             self._ensure(daemon, *client_limits(replica, share), journal)
 
+    def has_share(self, replica: str) -> bool:
+        """Whether a daemon here serves this replica."""
+        return any(replica in daemon.record.holders for daemon in self._daemons.values())
+
+    def disconnect(self, replica: str, pids: Iterable[int]) -> None:
+        """End the connections of these processes of a replica to their server, which leaves their
+        neighbours unharmed. Their next CUDA call fails. What a daemon refuses is logged."""
+        with self._lock:
+            for daemon in list(self._daemons.values()):
+                if replica in daemon.record.holders:
+                    try:
+                        daemon.disconnect(set(pids))
+                        daemon.disconnected = daemon.disconnected | {replica}
+                    except ControlFailure as failure:
+                        log.warning("mps_not_disconnected", extra={"why": str(failure)})
+
     def report_gpu_fault(self, gpu_uuid: str, reason: str) -> None:
         """The GPU had a fault, such as an XID. The next round records that its shares are at risk.
         Any thread may call."""
@@ -213,8 +225,8 @@ class NodeShares:
         daemon.is_suspect = daemon.is_suspect or any(seen.exit_code for seen in ended)
         fault = runs and daemon.is_suspect and daemon.has_fault()
         for seen in ended:
-            asked = view.is_stop_desired(seen.replica)
-            if may_have_harmed_neighbours(seen, stop_requested=asked, has_server_fault=fault):
+            harmless = seen.replica in daemon.disconnected
+            if may_have_harmed_neighbours(seen, disconnected=harmless, has_server_fault=fault):
                 self._report_risk(daemon, left, neighbour_sentence(seen), view, journal)
         if why := daemon.fault_reason:
             self._report_risk(daemon, left, gpu_sentence(why), view, journal)
@@ -222,6 +234,7 @@ class NodeShares:
         if not runs and left:
             self._report_risk(daemon, left, gpu_sentence("its MPS daemon ended"), view, journal)
         record.holders = {key: held for key, held in record.holders.items() if key in kept}
+        daemon.disconnected &= record.holders.keys()
         daemon.save()
         if not record.holders:
             self._end(daemon, journal)

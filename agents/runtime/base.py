@@ -139,8 +139,18 @@ class Runtime(Protocol):
     ) -> None:
         """Start the container; no effect if it runs already. Raises RuntimeFailure."""
 
-    def stop(self, replica_id: str, grace_seconds: int) -> None:
-        """Send SIGTERM, then kill after the grace period. Returns once it has ended."""
+    def processes(self, replica_id: str) -> list[int]:
+        """Pids of what runs in it, as this machine counts them; empty if nothing does."""
+
+    def stop(
+        self,
+        replica_id: str,
+        grace_seconds: int,
+        before_kill: Callable[[], None] | None = None,
+    ) -> None:
+        """Send SIGTERM, then kill after the grace period. Returns once it has ended.
+
+        `before_kill` is called if it still runs when the grace period is over."""
 
     def remove(self, replica_id: str) -> None:
         """Delete the ended container, its log and its folders; no effect if it is gone."""

@@ -24,6 +24,7 @@ from agents.contract.pulls import PullCause
 from agents.contract.registries import RegistryCredential
 from agents.facts.images import WantedImage
 from agents.host.private_files import make_private_folder
+from agents.host.processes import pids_of_session
 from agents.launchers.launch import launch_command, launch_files, replica_environment
 from agents.runtime.base import (
     ContainerPhase,
@@ -149,7 +150,19 @@ class ProcessRuntime:
         write(home / "go.json", go)
         _open_gate(home)
 
-    def stop(self, replica_id: str, grace_seconds: int) -> None:
+    def processes(self, replica_id: str) -> list[int]:
+        """Those of its session, without the child of ours that leads it."""
+        identity = _read(self.home / replica_id / "identity.json")
+        if identity is None or not _is_alive(identity):
+            return []
+        return [pid for pid in pids_of_session(identity["pid"]) if pid != identity["pid"]]
+
+    def stop(
+        self,
+        replica_id: str,
+        grace_seconds: int,
+        before_kill: Callable[[], None] | None = None,
+    ) -> None:
         """Ends the whole session, with all that the command started."""
         home = self.home / replica_id
         identity = _read(home / "identity.json")
@@ -158,7 +171,7 @@ class ProcessRuntime:
         with contextlib.suppress(ProcessLookupError):
             pidfd = os.pidfd_open(identity["pid"])
             try:
-                self._end(home, identity["pid"], pidfd, grace_seconds)
+                self._end(home, identity["pid"], pidfd, grace_seconds, before_kill)
             finally:
                 os.close(pidfd)
 
@@ -218,13 +231,22 @@ class ProcessRuntime:
             **{key: identity[key] for key in IDENTITY},
         )
 
-    def _end(self, home: Path, pid: int, pidfd: int, grace_seconds: int) -> None:
+    def _end(
+        self,
+        home: Path,
+        pid: int,
+        pidfd: int,
+        grace_seconds: int,
+        before_kill: Callable[[], None] | None,
+    ) -> None:
         if not (home / "go.json").exists():
             os.killpg(pid, signal.SIGKILL)
         else:
             _open_gate(home)
             os.killpg(pid, signal.SIGTERM)
         if not _has_ended(pidfd, grace_seconds):
+            if before_kill:
+                before_kill()
             os.killpg(pid, signal.SIGKILL)
             _has_ended(pidfd, 10)
         if not (home / "exit.json").exists():

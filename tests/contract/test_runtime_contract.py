@@ -1,6 +1,7 @@
 """What every runtime promises, asked of each real one: processes, and containers of an engine."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -168,6 +169,24 @@ def test_a_deaf_program_is_killed_when_its_grace_is_over(agent: Agent):
     runtime.stop(replica.id, 1)
     seen = runtime.containers()[replica.id]
     assert (seen.phase, seen.exit_code, seen.memory_kill) == (ContainerPhase.EXITED, 137, False)
+
+
+def test_between_its_two_signals_a_stop_calls_only_for_a_program_that_goes_on(agent: Agent):
+    runtime = agent()
+    watch = Watch(runtime)
+    for program, grace_seconds, goes_on in ((UNTIL_TOLD, 60, False), (DEAF, 1, True)):
+        replica, seen = a_replica(program), []
+        go(runtime, replica)
+        watch.says(replica, b"ready\n")
+        running = runtime.processes(replica.id)
+        assert any("python3" in Path(f"/proc/{pid}/cmdline").read_text() for pid in running)
+        runtime.stop(
+            replica.id, grace_seconds, lambda s=seen, r=replica: s.append(runtime.processes(r.id))
+        )
+        assert bool(seen) is goes_on
+        assert not seen or set(seen[0]) <= set(running)
+        assert runtime.containers()[replica.id].exit_code == (137 if goes_on else 75)
+        assert runtime.processes(replica.id) == []
 
 
 def test_every_call_may_be_said_again(agent: Agent):

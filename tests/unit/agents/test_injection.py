@@ -84,7 +84,7 @@ def test_each_way_asks_the_engine_in_its_own_words():
     (cdi,) = Injection(CDI).options(DEVICES)["device_requests"]
     assert cdi["driver"] == "cdi"
     assert cdi["device_ids"] == ["nvidia.com/gpu=GPU-1", "nvidia.com/gpu=MIG-2"]
-    assert not cdi["capabilities"]
+    assert "capabilities" not in cdi
     (hook,) = Injection(REQUEST).options(DEVICES)["device_requests"]
     assert (hook["driver"], hook["device_ids"]) == ("nvidia", DEVICES)
     assert hook["capabilities"] == [["gpu"]]

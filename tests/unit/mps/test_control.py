@@ -61,8 +61,16 @@ def test_limits_are_those_of_the_next_server_and_of_the_one_that_runs(control):
     control.set_limits(60, 8_192)
     assert control.send("get_default_active_thread_percentage") == ["60.0"]
     assert control.send(f"get_active_thread_percentage {server}") == ["60.0"]
-    assert control.send("get_default_device_pinned_mem_limit 0") == ["8192M"]
-    assert control.send(f"get_device_pinned_mem_limit {server} 0") == ["8192M"]
+    assert control.send("get_default_device_pinned_mem_limit 0") == ["8G"]
+    assert control.send(f"get_device_pinned_mem_limit {server} 0") == ["8G"]
+
+
+@pytest.mark.parametrize("threads", [0, 101])
+def test_a_limit_that_the_daemon_passes_over_is_a_refusal(control, threads):
+    control.launch(DEVICE)
+    with pytest.raises(ControlFailure, match=rf"keeps 100.0 % .*, not {threads} %") as refused:
+        control.set_limits(threads, 4_096)
+    assert refused.value.code is ControlCode.REFUSED
 
 
 def test_clients_are_listed_by_server_and_by_device_and_can_be_ended(control):
@@ -97,9 +105,6 @@ def test_a_server_in_fault_says_so_and_takes_nobody(control):
         "get_server_status 1",
         "get_server_status one",
         "start_server 0",
-        "set_default_active_thread_percentage 101",
-        "set_default_active_thread_percentage 0",
-        "set_default_device_pinned_mem_limit 0 12",
         "terminate_client 1 2",
     ],
 )

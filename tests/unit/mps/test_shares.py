@@ -60,7 +60,7 @@ def test_a_larger_share_raises_the_limit_of_the_server_that_runs_and_a_smaller_l
     assert stage.states() == dict.fromkeys(("r-1", "r-2", "r-3"), RUNNING)
     assert (daemon.running_pid(), daemon.control.servers()) == (pid, [server])
     assert daemon.control.send(f"get_active_thread_percentage {server}") == ["60.0"]
-    assert daemon.control.send(f"get_device_pinned_mem_limit {server} 0") == ["50000M"]
+    assert daemon.control.send(f"get_device_pinned_mem_limit {server} 0") == ["48G"]
 
 
 def test_a_second_project_is_refused_before_anything_of_it_starts(stage):
@@ -212,14 +212,60 @@ def test_a_server_with_a_fault_keeps_its_clients_until_they_have_gone(stage):
     assert daemon.renew_servers() and daemon.control.servers() != [server]
 
 
-def test_a_share_that_ends_when_it_is_asked_to_hurts_nobody(stage):
+def connect(stage, replica):
+    """Its processes, as clients of the server. Answers whether the server has any of them still."""
+    (daemon,) = stage.daemons().values()
+    (server,) = daemon.control.servers()
+    (client,) = stage.runtime.processes(replica)
+    daemon.control.send(f"simulate_client {server} {client}")
+    return lambda: client in daemon.control.clients(server)
+
+
+def stop(stage, replica, *others, **fields):
+    stopped = a_client(replica, a_share(stage.gpu), wish=DesiredReplicaState.STOP, **fields)
+    stage.obey(stage.document(stopped, *others, revision=2))
+    stage.ended(replica)
+
+
+def test_a_share_that_is_stopped_is_disconnected_before_a_signal_ends_it(stage):
     stage.agent()
     one, two = (a_client(f"r-{n}", a_share(stage.gpu)) for n in (1, 2))
     stage.obey(stage.document(one, two))
-    stopped = a_client("r-1", a_share(stage.gpu), wish=DesiredReplicaState.STOP)
-    stage.obey(stage.document(stopped, two, revision=2))
-    stage.ended("r-1")
+    is_connected, is_neighbour_connected = connect(stage, "r-1"), connect(stage, "r-2")
+    stop(stage, "r-1", two)
+    assert not is_connected() and is_neighbour_connected()
     assert at_risk(stage) == {}
+
+
+def test_a_share_that_saves_its_work_is_disconnected_only_before_it_is_killed(stage, tmp_path):
+    stage.agent()
+    saved = tmp_path / "saved"
+    handler = f"signal.signal(signal.SIGTERM, lambda *_: open({str(saved)!r}, 'w').close())"
+    program = f"import signal; {handler}; print('ready', flush=True); {LIVE}"
+    one = a_client("r-1", a_share(stage.gpu), program=program, grace_seconds=1)
+    two = a_client("r-2", a_share(stage.gpu))
+    stage.obey(stage.document(one, two))
+    until(lambda: "ready" in stage.log("r-1"), "its handler")
+    is_connected = connect(stage, "r-1")
+    stop(stage, "r-1", two, program=program, grace_seconds=1)
+    assert saved.exists(), "it had its SIGTERM while it was connected"
+    assert not is_connected()
+    assert at_risk(stage) == {}
+
+
+def test_a_share_that_dies_of_sigterm_while_it_is_connected_puts_the_others_at_risk(stage):
+    stage.agent()
+    pass_on = "signal.signal(15, signal.SIG_DFL), os.kill(os.getpid(), 15)"
+    handler = f"signal.signal(signal.SIGTERM, lambda *_: ({pass_on}))"
+    program = f"import os, signal; {handler}; print('ready', flush=True); {LIVE}"
+    one, two = (
+        a_client("r-1", a_share(stage.gpu), program=program),
+        a_client("r-2", a_share(stage.gpu)),
+    )
+    stage.obey(stage.document(one, two))
+    until(lambda: "ready" in stage.log("r-1"), "its handler")
+    stop(stage, "r-1", two, program=program)
+    assert set(at_risk(stage)) == {"r-2"}
 
 
 def test_an_xid_on_the_gpu_puts_its_shares_at_risk(stage):
