@@ -145,8 +145,11 @@ def _p2p_status(library: Any, one: Any, other: Any, cap: Any, out: Any) -> None:
     _, second = _at(library, other)
     if not isinstance(cap, int):
         raise ArgumentError("p2pIndex is an int")
-    if first.uuid == second.uuid or not 0 <= cap < CAP_COUNT:
+    if not 0 <= cap < CAP_COUNT:
         raise DriverError(Code.INVALID_ARGUMENT)
+    if first.uuid == second.uuid:
+        out._obj.value = P2P_OK
+        return
     joined = _joined(_layout(node), first, second)
     needs_links = cap in (CAP_NVLINK, CAP_ATOMICS)
     refused = first.mig_current or second.mig_current or (needs_links and not joined)

@@ -129,8 +129,8 @@ def _destroy(library: Any, handle: Any) -> None:
 
 def _list(library: Any, handle: Any, profile_id: int, array: Any, count: Any) -> None:
     gpu = gpu_of(library.store.node(), library.handles.ref(handle))
-    driver.require_mig(gpu)
     driver.require_profile(gpu, profile_id)
+    driver.require_mig(gpu)
     found = [i for i in gpu.instances if i.profile_id == profile_id]
     count._obj.value = len(found)
     for index, instance in enumerate(sorted(found, key=lambda i: i.id)):
@@ -139,7 +139,7 @@ def _list(library: Any, handle: Any, profile_id: int, array: Any, count: Any) ->
 
 def _by_id(library: Any, handle: Any, instance_id: int, out: Any) -> None:
     gpu = gpu_of(library.store.node(), library.handles.ref(handle))
-    driver.require_mig(gpu)
+    # First the instance, then the mode, as driver 580 does on an H200.
     if gpu.instance(instance_id) is None:
         raise DriverError(Code.NOT_FOUND)
     library.handles.give(out, Ref(gpu.uuid, instance_id))
@@ -162,8 +162,6 @@ def _device_by_index(library: Any, handle: Any, index: Any, out: Any) -> None:
     """Ascending by GPU instance, then compute instance; beyond them nothing is found."""
     gpu = gpu_of(library.store.node(), library.handles.ref(handle))
     devices = _devices(gpu)
-    if index.value >= gpu.kind.compute_slices:
-        raise DriverError(Code.INVALID_ARGUMENT)
     if index.value >= len(devices):
         raise DriverError(Code.NOT_FOUND)
     library.handles.give(out, devices[index.value])
