@@ -12,7 +12,7 @@ from agents.drill.images import SimulatedImages
 from agents.drill.turns import Turns
 from agents.facts.ends import REQUESTED
 from agents.facts.images import WantedImage
-from agents.runtime.base import ContainerPhase, ContainerStatus, RuntimeFailure
+from agents.runtime.base import BeforeKill, ContainerPhase, ContainerStatus, RuntimeFailure
 from agents.runtime.image_pull import PullRequest
 from agents.workspace.folders import IN_CONTAINER, ReplicaFolders
 
@@ -118,12 +118,7 @@ class MemoryEngine:
     def processes(self, replica_id: str) -> list[int]:
         return []
 
-    def stop(
-        self,
-        replica_id: str,
-        grace_seconds: int,
-        before_kill: Callable[[], None] | None = None,
-    ) -> None:
+    def stop(self, replica_id: str, grace_seconds: int, before_kill: BeforeKill = None) -> None:
         """The program takes its SIGTERM well: it saves its work, and exits with 0."""
         self._require()
         self.exit(replica_id, 0, self.stop_cause(replica_id))

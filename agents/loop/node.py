@@ -26,7 +26,6 @@ from agents.files.inputs import InputsAway
 from agents.files.replica_files import NoFiles, ReplicaFiles
 from agents.hardware import Hardware
 from agents.host.machine_ids import boot_id, boot_seconds
-from agents.host.processes import handles_sigterm
 from agents.job_secrets.delivery import ReplicaSecrets, SecretsAway, without_secrets
 from agents.loop.action_log import ActionLog
 from agents.loop.disk_limits import DiskLimits
@@ -51,6 +50,7 @@ from agents.loop.reconcile import (
 )
 from agents.loop.workers import Workers
 from agents.mps.shares import NodeShares, ReplicaView
+from agents.mps.stop import stop_replica
 from agents.nvml.errors import NvmlFailure
 from agents.partitioning.carver import Carver
 from agents.runtime.base import ContainerPhase, ContainerStatus, Runtime, RuntimeFailure
@@ -332,9 +332,9 @@ class NodeLoop:
                 self._start(replica, devices)
             case StopReplica(replica_id, grace_seconds, cause):
                 self.journal.record_stop(replica_id, StopRecord(cause, time.time()))
-                self._stop(replica_id, grace_seconds)
+                stop_replica(self.runtime, self.shares, replica_id, grace_seconds)
             case RemoveReplica(replica_id):
-                self._stop(replica_id, 0)
+                stop_replica(self.runtime, self.shares, replica_id, 0)
                 self._remove(replica_id)
             case FailReplica(replica_id, failure):
                 self.journal.record_failure(replica_id, failure)
@@ -344,21 +344,6 @@ class NodeLoop:
                 # If a person removed its container, its log is still there.
                 self._remove(replica_id)
                 self.journal.forget_replica(replica_id)
-
-    def _stop(self, replica_id: str, grace_seconds: int) -> None:
-        """A client of MPS that a signal ends in the middle of a kernel takes its neighbours with
-        it, so it is disconnected first: before a SIGTERM that nobody in its container handles,
-        and before SIGKILL."""
-        if not self.shares.has_share(replica_id):
-            self.runtime.stop(replica_id, grace_seconds)
-            return
-
-        def disconnect() -> None:
-            self.shares.disconnect(replica_id, self.runtime.processes(replica_id))
-
-        if not any(map(handles_sigterm, self.runtime.processes(replica_id))):
-            disconnect()
-        self.runtime.stop(replica_id, grace_seconds, disconnect)
 
     def _remove(self, replica_id: str) -> None:
         for hook in self.before_removal:

@@ -18,6 +18,9 @@ from agents.runtime.image_pull import PullRequest
 from agents.runtime.injection import Injection
 from agents.workspace.folders import ReplicaFolders
 
+# What is called between the two signals of a stop; None where nothing is.
+BeforeKill = Callable[[], None] | None
+
 
 class ContainerPhase(StrEnum):
     """How far a replica's container is."""
@@ -142,12 +145,7 @@ class Runtime(Protocol):
     def processes(self, replica_id: str) -> list[int]:
         """Pids of what runs in it, as this machine counts them; empty if nothing does."""
 
-    def stop(
-        self,
-        replica_id: str,
-        grace_seconds: int,
-        before_kill: Callable[[], None] | None = None,
-    ) -> None:
+    def stop(self, replica_id: str, grace_seconds: int, before_kill: BeforeKill = None) -> None:
         """Send SIGTERM, then kill after the grace period. Returns once it has ended.
 
         `before_kill` is called if it still runs when the grace period is over."""

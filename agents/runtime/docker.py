@@ -24,6 +24,7 @@ from agents.host.files import FileTree
 from agents.images.records import ImageRecords
 from agents.overlay.gang_links import NodeEnd
 from agents.runtime.base import (
+    BeforeKill,
     ContainerPhase,
     ContainerStatus,
     EngineUnreachable,
@@ -40,7 +41,7 @@ from agents.runtime.docker_network import HOST, Networks
 from agents.runtime.docker_pull import DockerPull
 from agents.runtime.docker_recipe import LABEL, PORT, ContainerRecipe
 from agents.runtime.docker_start import ServingSince, read_engine_time
-from agents.runtime.docker_stop import host_pids, stop_in_steps
+from agents.runtime.docker_stop import host_pids, stop_container
 from agents.runtime.grants import GrantProvider, no_grant
 from agents.runtime.image import require_allowed_env
 from agents.runtime.image_pull import ImageAbsent
@@ -196,19 +197,11 @@ class DockerRuntime:
         with engine_errors("list the processes"):
             return [pid for c in self._containers(replica_id) for pid in host_pids(c)]
 
-    def stop(
-        self,
-        replica_id: str,
-        grace_seconds: int,
-        before_kill: Callable[[], None] | None = None,
-    ) -> None:
+    def stop(self, replica_id: str, grace_seconds: int, before_kill: BeforeKill = None) -> None:
         for container in self._containers(replica_id):
             self._copies.follow(container)
             with engine_errors("stop"), contextlib.suppress(NotFound):
-                if before_kill is None:
-                    container.stop(timeout=grace_seconds)
-                else:
-                    stop_in_steps(container, grace_seconds, before_kill)
+                stop_container(container, grace_seconds, before_kill)
             self._copies.wait(replica_id)
 
     def remove(self, replica_id: str) -> None:

@@ -1,19 +1,22 @@
-"""The end of a container in steps, where something must happen between its two signals."""
-
-from collections.abc import Callable
+"""The end of a container: by the engine, or in steps where something must happen between its two
+signals."""
 
 from docker.errors import APIError
 from docker.models.containers import Container
 from requests.exceptions import ConnectionError as NoAnswer
 from requests.exceptions import ReadTimeout
 
+from agents.runtime.base import BeforeKill
+
 DEFAULT_SIGNAL = "SIGTERM"
 
 
-def stop_in_steps(
-    container: Container, grace_seconds: int, before_kill: Callable[[], None]
-) -> None:
-    """As the engine's own stop, with `before_kill` between the image's signal and SIGKILL."""
+def stop_container(container: Container, grace_seconds: int, before_kill: BeforeKill) -> None:
+    """Send the image's signal, then `before_kill` and SIGKILL if it still runs after the grace
+    period. Returns once it has ended."""
+    if before_kill is None:
+        container.stop(timeout=grace_seconds)
+        return
     container.reload()
     if container.status == "running":
         if grace_seconds:

@@ -27,6 +27,7 @@ from agents.host.private_files import make_private_folder
 from agents.host.processes import pids_of_session
 from agents.launchers.launch import launch_command, launch_files, replica_environment
 from agents.runtime.base import (
+    BeforeKill,
     ContainerPhase,
     ContainerStatus,
     RuntimeFailure,
@@ -157,12 +158,7 @@ class ProcessRuntime:
             return []
         return [pid for pid in pids_of_session(identity["pid"]) if pid != identity["pid"]]
 
-    def stop(
-        self,
-        replica_id: str,
-        grace_seconds: int,
-        before_kill: Callable[[], None] | None = None,
-    ) -> None:
+    def stop(self, replica_id: str, grace_seconds: int, before_kill: BeforeKill = None) -> None:
         """Ends the whole session, with all that the command started."""
         home = self.home / replica_id
         identity = _read(home / "identity.json")
@@ -232,12 +228,7 @@ class ProcessRuntime:
         )
 
     def _end(
-        self,
-        home: Path,
-        pid: int,
-        pidfd: int,
-        grace_seconds: int,
-        before_kill: Callable[[], None] | None,
+        self, home: Path, pid: int, pidfd: int, grace_seconds: int, before_kill: BeforeKill
     ) -> None:
         if not (home / "go.json").exists():
             os.killpg(pid, signal.SIGKILL)
