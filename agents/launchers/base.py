@@ -1,8 +1,9 @@
 """The interface of launchers: pure functions of a replica's start, and rules about requests."""
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,7 +33,7 @@ class LaunchRequest:
     """What a launcher reads of a request, or of a replica, before anything is placed."""
 
     command: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """The user's own variables."""
     replicas: int = 1
     processes: int = 1
@@ -63,7 +64,7 @@ class LaunchRefusal:
     field: str
     """Its dotted path in the request."""
     why: Message
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Changed fields that mend the request; empty if none do."""
 
 

@@ -93,8 +93,7 @@ class NodeLoop:
             hardware, journal, policy, boot_seconds, self.wake, injection=runtime.injection
         )
         self.desired = journal.desired() or DesiredDocument(node=node_id)
-        self.rounds = 0
-        self.may_remove = False
+        self.rounds, self.may_remove = 0, False
         # Each is called with a replica that has ended, before what it wrote is removed.
         self.before_removal: list[Callable[[str], None]] = [self.files.before_removal]
         self.boot_id = boot_id()
@@ -338,8 +337,8 @@ class NodeLoop:
                 self._remove(replica_id)
             case FailReplica(replica_id, failure):
                 self.journal.record_failure(replica_id, failure)
-                sentence = failure.sentence
-                self.journal.record_event(EventType.REPLICA_REFUSED, sentence, replica=replica_id)
+                refused = EventType.REPLICA_REFUSED
+                self.journal.record_event(refused, failure.sentence, replica=replica_id)
             case ForgetReplica(replica_id):
                 # If a person removed its container, its log is still there.
                 self._remove(replica_id)
