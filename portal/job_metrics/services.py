@@ -1,6 +1,9 @@
 """Batches of new points, as agents send them, written into the series of their jobs."""
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import TypeAlias
 from uuid import UUID
 
 from django.db import transaction
@@ -112,38 +115,57 @@ def _count_skipped(position: MetricsPosition, why: SkipReason, count: int) -> No
 
 def _series_write(fresh: Sequence[tuple[Replica, MetricsBatch]]) -> dict[UUID, int]:
     """Returns how many points were left out of each replica, as its job has too many series."""
-    new, changed, left_out = list[MetricSeries](), list[MetricSeries](), dict[UUID, int]()
-    jobs = {replica.attempt.job_id for replica, batch in fresh if batch.series}
-    if not jobs:
-        return {}
-    ranks = {replica.rank for replica, _ in fresh}
-    names = {series.name for _, batch in fresh for series in batch.series}
-    rows = MetricSeries.objects.filter(job__in=jobs, rank__in=ranks, name__in=names).lock_rows()
-    kept = {(row.job_id, row.rank, row.name): row for row in rows}
-    counts = dict[int, int]()
+    changed, left_out = list[MetricSeries](), dict[UUID, int]()
+    rows = _series_rows(fresh)
     for replica, batch in fresh:
-        job = replica.attempt.job_id
         for points in batch.series:
-            row = kept.get((job, replica.rank, points.name))
-            if row is not None:
-                if row.attempt <= replica.attempt.number:
-                    _merge(row, replica, batch.part, points)
-                    changed.append(row)
-                continue
-            if job not in counts:
-                counts[job] = MetricSeries.objects.filter(job=job).count()
-            if counts[job] >= MAX_JOB_SERIES:
+            row = rows.get(_key(replica, points))
+            if row is None:
                 left_out[replica.pk] = left_out.get(replica.pk, 0) + points.count
-                continue
-            counts[job] += 1
-            row = MetricSeries(
-                job_id=job, rank=replica.rank, name=points.name, count=0, attempt=0, part=0
-            )
-            _merge(row, replica, batch.part, points)
-            new.append(row)
-    MetricSeries.objects.bulk_create(new)
+            elif row.attempt <= replica.attempt.number:
+                _merge(row, replica, batch.part, points)
+                changed.append(row)
     rows_update(MetricSeries, changed, _CHANGED)
     return left_out
+
+
+_SeriesKey: TypeAlias = tuple[int, int, str]
+
+
+def _key(replica: Replica, points: SeriesPoints) -> _SeriesKey:
+    """Of its row: job, rank and name."""
+    return replica.attempt.job_id, replica.rank, points.name
+
+
+def _series_rows(
+    fresh: Sequence[tuple[Replica, MetricsBatch]],
+) -> dict[_SeriesKey, MetricSeries]:
+    """Locked. Without those that would be too many for their job.
+
+    The nodes of two attempts may report the same new series at once, so rows are added empty, and
+    read again: whoever comes second finds the other's.
+    """
+    keys = sorted({_key(replica, points) for replica, batch in fresh for points in batch.series})
+    if not keys:
+        return {}
+    jobs, ranks, names = (set(column) for column in zip(*keys, strict=True))
+    rows = MetricSeries.objects.filter(job__in=jobs, rank__in=ranks, name__in=names)
+    known = set(rows.values_list("job", "rank", "name"))
+    new = list[MetricSeries]()
+    for job, absent in groupby((key for key in keys if key not in known), key=itemgetter(0)):
+        room = MAX_JOB_SERIES - MetricSeries.objects.filter(job=job).count()
+        new += [_empty_row(*key) for key in islice(absent, max(0, room))]
+    if new:
+        MetricSeries.objects.bulk_create(new, ignore_conflicts=True)
+    return {(row.job_id, row.rank, row.name): row for row in rows.lock_rows()}
+
+
+def _empty_row(job: int, rank: int, name: str) -> MetricSeries:
+    origin = {"attempt": 0, "part": 0}
+    figures = {"count": 0, "last": 0.0, "last_step": 0, "low": 0.0, "high": 0.0}
+    return MetricSeries(
+        job_id=job, rank=rank, name=name, **origin, **figures, updated_at=timezone.now()
+    )
 
 
 def _merge(row: MetricSeries, replica: Replica, part: int, points: SeriesPoints) -> None:
