@@ -188,6 +188,14 @@ REMEDIES: dict[FailureCause, Remedy] = {
     FailureCause.IMAGE_PULL: Remedy(
         Message("The registry or the node's engine failed: try again"), RemedyAction.RETRY, _RETRY
     ),
+    FailureCause.FILES_ABSENT: _edit(
+        Message("Send the code again, or start without it"), "code", Message("Choose the code")
+    ),
+    FailureCause.SECRET_ABSENT: _edit(
+        Message("Set the secret again, or start without it"),
+        "secrets",
+        Message("Choose the secrets"),
+    ),
     FailureCause.COMMAND_MISSING: _edit(
         Message("Use a command that the image has, or an image that has the command"),
         "command",

@@ -1,5 +1,7 @@
 """Ends whose cause is stored: what the portal or a node did, not what a program wrote. Pure."""
 
+import errno
+import os
 import re
 import signal
 from collections.abc import Mapping
@@ -19,14 +21,22 @@ NODE_CODES: dict[str, FailureCause] = {
     "vanished": FailureCause.NODE_FAULT,
     "ended_unseen": FailureCause.NODE_FAULT,
     "fence_stale": FailureCause.NODE_FAULT,
+    "workspace": FailureCause.NODE_FAULT,
+    "files_absent": FailureCause.FILES_ABSENT,
+    "files_unwritten": FailureCause.NODE_FAULT,
+    "secret_missing": FailureCause.SECRET_ABSENT,
+    "secret_unreadable": FailureCause.SECRET_ABSENT,
+    "secrets_unkept": FailureCause.NODE_FAULT,
     "gpu_error": FailureCause.GPU_FAULT,
     "gpu_lost": FailureCause.GPU_FAULT,
     "quarantined": FailureCause.GPU_FAULT,
     "image_pull": FailureCause.IMAGE_PULL,
+    "credential_unreadable": FailureCause.IMAGE_ACCESS,
     "disk": FailureCause.DISK_FULL,
     "disk_full": FailureCause.DISK_FULL,
     "docker": FailureCause.ENGINE,
     "runtime": FailureCause.ENGINE,
+    "name_taken": FailureCause.ENGINE,
     "cdi_failed": FailureCause.ENGINE,
     "gang_network": FailureCause.NODE_FAULT,
     "policy": FailureCause.NODE_REFUSAL,
@@ -58,6 +68,9 @@ PULL_CAUSES: dict[str, FailureCause] = {
     PullCause.NO_ACCESS: FailureCause.IMAGE_ACCESS,
     PullCause.DISK_FULL: FailureCause.DISK_FULL,
 }
+# What systems answer where a write finds no room: in the disk of the job, or of the node.
+_WRITES = ("workspace", "files_unwritten")
+_NO_ROOM = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 # What engines answer where the command of a container cannot be started.
 _EXEC = re.compile(r'exec: "([^"]{1,120})": (.{1,200})')
 _NO_COMMAND = ("executable file not found", "no such file or directory")
@@ -74,6 +87,8 @@ def stored_finding(end: AttemptEnd) -> FailureFinding | None:
         return refusal
     if end.code == "memory_kill" or (end.replicas and end.replicas[0].memory_kill):
         return memory_kill_finding()
+    if end.code in _WRITES and any(words in str(end.message) for words in _NO_ROOM):
+        return _certain(FailureCause.DISK_FULL, end.message)
     if end.code in NODE_CODES:
         return _certain(NODE_CODES[end.code], end.message)
     if end.stop_reason in STOP_REASONS:

@@ -21,6 +21,9 @@ class FailureCause(StrEnum):
     IMAGE_MISSING = "image_missing"
     IMAGE_ACCESS = "image_access"
     IMAGE_PULL = "image_pull"
+    # What it starts with.
+    FILES_ABSENT = "files_absent"
+    SECRET_ABSENT = "secret_absent"  # noqa: S105 - a code, not a secret
     # The command and what it needs.
     COMMAND_MISSING = "command_missing"
     NOT_EXECUTABLE = "not_executable"
@@ -92,6 +95,8 @@ CAUSE_LABELS: dict[FailureCause, str] = {
     FailureCause.IMAGE_MISSING: "Image not found",
     FailureCause.IMAGE_ACCESS: "No access to the image",
     FailureCause.IMAGE_PULL: "Image could not be pulled",
+    FailureCause.FILES_ABSENT: "Code or checkpoint not available",
+    FailureCause.SECRET_ABSENT: "Secret not available",
     FailureCause.COMMAND_MISSING: "Command not found",
     FailureCause.NOT_EXECUTABLE: "Command cannot be executed",
     FailureCause.MISSING_MODULE: "Missing Python module",

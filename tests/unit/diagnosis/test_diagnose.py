@@ -2,13 +2,21 @@
 
 import pytest
 
+from agents.contract.end_causes import END_CAUSES, EXCESS_CAUSES
 from agents.contract.message import Message
+from agents.mps.control import ControlCode
+from agents.mps.refusals import ShareCode
+from agents.nvml.errors import NvmlCode
 from portal.diagnosis.diagnose import PATTERNS, SURVIVED_LINES, diagnose
 from portal.diagnosis.log_text import failure_lines
 from portal.diagnosis.secrets import masked, masked_message, secret_values
+from portal.diagnosis.stored_ends import NODE_CODES
 from portal.diagnosis.values import AttemptEnd, ReplicaEnd
 from portal.jobs.failure_causes import CAUSE_LABELS, Confidence, FailureCause
+from tests.support.agent_codes import OF_REPLICAS, codes_of_agents
 
+# Words of a driver or of MPS, which are shown as they are; and of a replica that was only stopped.
+WITHOUT_CAUSE = {*map(str, (*ShareCode, *ControlCode, *NvmlCode)), "mps_exclusive", "never_started"}
 TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n{}\n'
 
 
@@ -92,6 +100,40 @@ def test_a_code_of_a_node_that_names_no_cause_is_no_time_out():
     finding = diagnose(AttemptEnd("failed", "mps_no_daemon", "failed", message))
     assert (finding.cause, finding.confidence) == (FailureCause.NODE_FAULT, Confidence.LIKELY)
     assert finding.sentence == message
+
+
+def test_every_end_that_a_node_names_has_a_cause():
+    ends = codes_of_agents(OF_REPLICAS) | END_CAUSES | EXCESS_CAUSES
+    assert {"workspace", "files_absent", "disk_full"} <= ends
+    assert ends - WITHOUT_CAUSE - NODE_CODES.keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "cause"),
+    [
+        ("files_absent", "the tree was removed", FailureCause.FILES_ABSENT),
+        (
+            "files_unwritten",
+            "Permission denied",
+            FailureCause.NODE_FAULT,
+        ),
+        (
+            "files_unwritten",
+            "Disk quota exceeded",
+            FailureCause.DISK_FULL,
+        ),
+        (
+            "workspace",
+            "No space left on device",
+            FailureCause.DISK_FULL,
+        ),
+        ("secrets_unkept", "this node cannot keep secrets in memory", FailureCause.NODE_FAULT),
+    ],
+)
+def test_what_a_replica_should_start_with_is_certain(code, words, cause):
+    finding = diagnose(AttemptEnd("failed", code, "failed", Message(words)))
+    assert (finding.cause, finding.confidence) == (cause, Confidence.CERTAIN)
+    assert finding.sentence.text == words
 
 
 def test_what_is_stored_of_the_end_goes_before_the_log():

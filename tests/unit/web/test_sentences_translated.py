@@ -6,7 +6,6 @@ import ast
 import copy
 import gettext
 import pickle
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +13,6 @@ import pytest
 
 from agents.configuration.declaration import settings_of
 from agents.contract.message import TEMPLATES, Message
-from agents.mps.control import ControlCode
-from agents.mps.refusals import ShareCode
-from agents.nvml.errors import NvmlCode
 from portal.platform import Platform
 from portal.web.wording.node_messages import NODE_MESSAGES
 from scheduler.core.model.states import (
@@ -27,6 +23,7 @@ from scheduler.core.model.states import (
     ReplicaStatus,
     SliceStatus,
 )
+from tests.support.agent_codes import codes_of_agents
 
 ROOT = Path(__file__).resolve().parents[3]
 PLACES = ("agents/collectives", "agents/combinations", "agents/contract", "agents/rank_network")
@@ -149,20 +146,6 @@ def test_a_message_refuses_a_template_whose_value_is_missing():
 def test_every_status_of_history_has_a_chinese_word():
     nouns = (JobStatus, ReplicaStatus, AllocationStatus, SliceStatus, GpuHealth, NodeStatus)
     assert {str(status) for noun in nouns for status in noun} - set(chinese()) == set()
-
-
-def codes_of_agents() -> set[str]:
-    """What agents give as the code of a failure or a problem."""
-    found = {str(code) for kind in (ShareCode, ControlCode, NvmlCode) for code in kind}
-    for path in (ROOT / "agents").rglob("*.py"):
-        if "doctor" in path.parts or "simdriver" in path.parts or "drill" in path.parts:
-            continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if called(node) in ("ReplicaFailure", "RuntimeFailure", "PartitionProblem"):
-                assert isinstance(node, ast.Call)
-                first = node.args[:2]
-                found |= {a.value for a in first if isinstance(a, ast.Constant) and a.value}
-    return {code for code in found if re.fullmatch("[a-z_]+", code)}
 
 
 def test_every_code_of_an_agent_has_a_gist():
