@@ -83,6 +83,8 @@ urlpatterns = [
     ),
     path("arrays/<str:array>", arrays.ArrayDetail.as_view(), name="array"),
     path("arrays/<str:array>/cancel", arrays.ArrayCancel.as_view(), name="array-cancel"),
+    path("arrays/<str:array>/approve", arrays.ArrayApprove.as_view(), name="array-approve"),
+    path("arrays/<str:array>/refuse", arrays.ArrayRefuse.as_view(), name="array-refuse"),
     path("arrays/<str:array>/retry", arrays.ArrayRetry.as_view(), name="array-retry"),
     path("jobs/<str:job>/logs", jobs.JobLogs.as_view(), name="job-logs"),
     path("jobs/<str:job>/metrics", metric_views.JobMetricsView.as_view(), name="job-metrics"),

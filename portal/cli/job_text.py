@@ -62,8 +62,11 @@ def listed_label(job: Row) -> str:
 def listed_state(job: Row) -> str:
     """Of an array, how its members stand: "37 running, 60 waiting"."""
     members = (job.get("array") or {}).get("members")
-    if not members:
-        return str(job["status"])
+    return members_text(members) if members else str(job["status"])
+
+
+def members_text(members: Row) -> str:
+    """How many members of an array are in each state."""
     return ", ".join(f"{count} {state}" for state, count in members.items() if count)
 
 

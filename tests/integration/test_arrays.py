@@ -110,6 +110,24 @@ def test_an_array_is_approved_as_a_whole(alice, vision):
     assert set(members_of(array).values_list("status", flat=True)) == {"awaiting_approval"}
 
 
+@pytest.mark.parametrize(("verb", "body"), [("approve", {}), ("refuse", {"because": "too many"})])
+def test_rest_decides_on_an_array_as_a_whole(verb, body, alice, vision):
+    vision.approval_unit_seconds = 1
+    vision.save()
+    address = f"/api/v1/arrays/{an_array(alice, vision).label}/{verb}"
+    caller = APIClient()
+    caller.force_authenticate(alice)
+    assert caller.post(address, body, format="json").status_code == 403
+    root = a_user("root", is_superuser=True)
+    caller.force_authenticate(root)
+    decided = caller.post(address, body, format="json").json()["members"]
+    assert decided["cancelled" if body else "waiting"] == 4
+    assert set(Job.objects.values_list("status", flat=True)) == {"cancelled" if body else "queued"}
+    assert caller.post(address, body, format="json").json()["code"] == "not_awaiting"
+    if body:
+        assert caller.post(address, {}, format="json").status_code == 400
+
+
 def test_a_dry_run_counts_what_may_run_at_once_and_all_the_time(alice, vision):
     body = a_request(vision, command=["true"])
     one = dry_run(user=alice, request=parse_request(body, LIMITS))

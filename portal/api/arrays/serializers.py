@@ -20,6 +20,10 @@ class MemberCountsSerializer(serializers.Serializer[Any]):
     cancelled = serializers.IntegerField()
 
 
+class ArrayRefuseRequestSerializer(serializers.Serializer[Any]):
+    because = serializers.CharField(max_length=200)
+
+
 class ArrayLinksSerializer(serializers.Serializer[Any]):
     self = serializers.CharField()
     members = serializers.CharField()

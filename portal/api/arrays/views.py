@@ -3,14 +3,16 @@
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
-from portal.api.arrays.serializers import ArraySerializer
+from portal.accounts.models import TokenScope
+from portal.api.arrays.serializers import ArrayRefuseRequestSerializer, ArraySerializer
 from portal.api.protocol.idempotency import IDEMPOTENCY_KEY, idempotent
+from portal.api.protocol.permissions import IsProjectAdmin
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.throttling import SubmitThrottle
 from portal.api.protocol.views import ApiView
 from portal.arrays.models import JobArray
 from portal.arrays.selectors import array_visible, member_counts
-from portal.arrays.services import array_cancel
+from portal.arrays.services import array_approve, array_cancel, array_refuse
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.selectors import may_cancel_work, readable_fields
@@ -18,6 +20,7 @@ from portal.submission.arrays import array_retry
 from portal.submission.limits import request_limits
 
 OWNER_OR_ADMIN = "owner of the array or admin of its project"
+PROJECT_ADMIN = IsProjectAdmin.role
 
 
 class ArrayDetail(ApiView):
@@ -38,6 +41,33 @@ class ArrayCancel(ApiView):
             sentence = "Only its owner or a project admin may cancel an array"
             raise Refused(ErrorCode.FORBIDDEN, sentence)
         array_cancel(array=row, actor=user.username)
+        return _response(request, row)
+
+
+class ArrayApprove(ApiView):
+    service_roles = {"POST": PROJECT_ADMIN}
+    scopes = {"POST": TokenScope.ADMIN}
+
+    @extend_schema(operation_id="array_approve", request=None, responses=ArraySerializer)
+    def post(self, request: ApiRequest, array: str) -> Response:
+        """Let all members that need an approval into the queue."""
+        row = array_visible(request.caller, array)
+        array_approve(array=row, actor=request.caller)
+        return _response(request, row)
+
+
+class ArrayRefuse(ApiView):
+    service_roles = {"POST": PROJECT_ADMIN}
+    scopes = {"POST": TokenScope.ADMIN}
+
+    @extend_schema(
+        operation_id="array_refuse", request=ArrayRefuseRequestSerializer, responses=ArraySerializer
+    )
+    def post(self, request: ApiRequest, array: str) -> Response:
+        """End all members that need an approval."""
+        row = array_visible(request.caller, array)
+        reason = request.validated_data(ArrayRefuseRequestSerializer)["because"]
+        array_refuse(array=row, actor=request.caller, reason=reason)
         return _response(request, row)
 
 

@@ -12,6 +12,7 @@ from portal.api.jobs.request_serializers import (
 from portal.api.jobs.responses import cancel_refused, created_response, job_response
 from portal.api.jobs.serializers import JobSerializer
 from portal.api.protocol.idempotency import IDEMPOTENCY_KEY, idempotent
+from portal.api.protocol.permissions import IsProjectAdmin
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.throttling import SubmitThrottle
 from portal.api.protocol.views import ApiView
@@ -25,6 +26,7 @@ from portal.submission.replacement import job_replace
 from portal.submission.retries import job_retry
 
 OWNER_OR_ADMIN = "owner of the job or admin of its project"
+PROJECT_ADMIN = IsProjectAdmin.role
 
 
 class JobAction(ApiView):
@@ -66,6 +68,7 @@ class JobExtend(JobAction):
 
 
 class JobRetry(JobAction):
+    service_roles = {"POST": OWNER_OR_ADMIN}
     throttle_classes = (SubmitThrottle,)
 
     @extend_schema(
@@ -105,6 +108,7 @@ class JobRelease(JobAction):
 
 
 class JobApprove(JobAction):
+    service_roles = {"POST": PROJECT_ADMIN}
     scopes = {"POST": TokenScope.ADMIN}
 
     @extend_schema(operation_id="job_approve", request=None, responses=JobSerializer)
@@ -114,6 +118,7 @@ class JobApprove(JobAction):
 
 
 class JobRefuse(JobAction):
+    service_roles = {"POST": PROJECT_ADMIN}
     scopes = {"POST": TokenScope.ADMIN}
 
     @extend_schema(
@@ -142,9 +147,3 @@ class JobReplace(JobAction):
         row = self.job(request, job)
         new = job_replace(job=row, actor=request.caller, changes=changes, limits=request_limits())
         return created_response(request, new)
-
-    service_roles = {"POST": OWNER_OR_ADMIN}
-
-    service_roles = {"POST": "admin of the project"}
-
-    service_roles = {"POST": "admin of the project"}

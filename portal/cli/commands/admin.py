@@ -6,11 +6,12 @@ from typing import Annotated, Any
 import typer
 
 from portal.cli.client import api_path
+from portal.cli.commands.actions import is_array
 from portal.cli.commands.cluster import NODE_COLUMNS, nodes_with_counts
 from portal.cli.commands.usage import QUOTA_COLUMNS
 from portal.cli.context import CliContext, cli_context
 from portal.cli.exit_codes import CommandFailed, ExitCode
-from portal.cli.job_text import job_columns
+from portal.cli.job_text import job_columns, members_text
 from portal.cli.output import (
     Column,
     OutputFormat,
@@ -37,6 +38,7 @@ HELD_COLUMNS = [
 ]
 
 NodeArgument = Annotated[str, typer.Argument(help="name of the node")]
+WAITING_HELP = "e.g. J-12 J-13, or an array: A-5"
 ReasonOption = Annotated[str, typer.Option("--because", "-m", help="the reason, which users see")]
 
 
@@ -168,21 +170,21 @@ def quota_set(
 @app.command()
 def approve(
     context: typer.Context,
-    jobs: Annotated[list[str], typer.Argument(help="e.g. J-12 J-13")],
+    jobs: Annotated[list[str], typer.Argument(help=WAITING_HELP)],
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Approve jobs, so that they enter the queue."""
+    """Approve jobs, so that they enter the queue; of an array, all members."""
     _each(cli_context(context), jobs, "approve", None, output)
 
 
 @app.command()
 def refuse(
     context: typer.Context,
-    jobs: Annotated[list[str], typer.Argument(help="e.g. J-12 J-13")],
+    jobs: Annotated[list[str], typer.Argument(help=WAITING_HELP)],
     reason: ReasonOption,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Refuse jobs that wait for an approval; they end."""
+    """Refuse jobs that wait for an approval, or all members of an array; they end."""
     _each(cli_context(context), jobs, "refuse", {"because": reason}, output)
 
 
@@ -268,7 +270,8 @@ def _with_both_versions(
 
 def _each(cli: CliContext, jobs: list[str], verb: str, body: Any, output: OutputFormat) -> None:
     for job in dict.fromkeys(jobs):
-        path = api_path("jobs", job, verb)
+        path = api_path("arrays" if is_array(job) else "jobs", job, verb)
         row = cli.client.post(path, body, hint="tessera admin inbox")
-        print_message(f"{single_line(row['id'])} {row['status']}")
+        state = row.get("status") or members_text(row["members"])
+        print_message(f"{single_line(row['id'])} {state}")
         print_row(row, output)

@@ -230,6 +230,16 @@ def test_approving_several_and_refusing_with_a_reason():
     assert rest.body("POST", "jobs/J-3/refuse") == {"because": "not now"}
 
 
+def test_an_array_is_approved_and_refused_as_a_whole():
+    waiting, cancelled = {"waiting": 4, "failed": 0}, {"waiting": 0, "cancelled": 4}
+    rest = Rest().on("POST", "arrays/A-5/approve", {"id": "A-5", "members": waiting})
+    rest.on("POST", "arrays/A-5/refuse", {"id": "A-5", "members": cancelled})
+    approved = rest.run("admin", "approve", "A-5")
+    assert (approved.stdout, approved.stderr) == ("A-5\n", "A-5 4 waiting\n")
+    assert rest.run("admin", "refuse", "A-5", "-m", "too many").stderr == "A-5 4 cancelled\n"
+    assert rest.body("POST", "arrays/A-5/refuse") == {"because": "too many"}
+
+
 def test_a_stop_of_the_portal_is_code_1():
     rest = Rest().on("GET", "nodes", httpx.ConnectError("refused"))
     done = rest.run("info")
