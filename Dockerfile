@@ -4,7 +4,7 @@ FROM python:3.11-slim AS portal
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PATH=/opt/tessera/bin:$PATH TESSERA_VAR=/var/lib/tessera
 RUN useradd --uid 10001 --no-create-home --home-dir /var/lib/tessera --shell /usr/sbin/nologin tessera \
-    && install -d -o tessera -g tessera /var/lib/tessera /var/lib/tessera/logs
+    && install -d -o tessera -g tessera /var/lib/tessera /var/lib/tessera/logs /var/lib/tessera/spool
 WORKDIR /srv/tessera
 
 # Packages have a layer of their own, so a change of the code does not install them again. They need

@@ -3,15 +3,14 @@
 import gc
 import resource
 from importlib import import_module
-from typing import Any
 
+import django
 from django.conf import settings
-from django.core.asgi import get_asgi_application
 
 from portal.settings_choice import choose_settings
 
 choose_settings()
-django: Any = get_asgi_application()
+django.setup(set_prefix=False)
 
 from portal.agentapi.endpoint import PREFIX, endpoint  # noqa: E402 - models need Django set up
 from portal.agentapi.http import Receive, Scope, Send, header  # noqa: E402
@@ -24,10 +23,13 @@ from portal.live.listener import listener  # noqa: E402
 from portal.monitoring.exposition import PATH as METRICS  # noqa: E402
 from portal.monitoring.web_process import serve_metrics  # noqa: E402
 from portal.planning.snapshot_ahead import SnapshotAhead  # noqa: E402
+from portal.request_bodies import BoundedBodies, page_bytes, rest_bytes  # noqa: E402
 from portal.request_id import HEADER, set_request_id  # noqa: E402
+from portal.spooled_bodies import SpoolingHandler  # noqa: E402
 from scheduler.jit_warmup import warm_up  # noqa: E402
 
-rest = RestHandler()
+rest = BoundedBodies(RestHandler(), rest_bytes)
+pages = BoundedBodies(SpoolingHandler(), page_bytes)
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,7 +48,7 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     elif scope["type"] == "http" and scope["path"].startswith(REST):
         await rest(scope, receive, send)
     else:
-        await django(scope, receive, send)
+        await pages(scope, receive, send)
 
 
 async def _lifespan(scope: Scope, receive: Receive, send: Send) -> None:

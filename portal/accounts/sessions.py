@@ -48,6 +48,13 @@ def is_session_live(user_pk: int, session_key: str) -> bool:
     return is_theirs and any(constant_time_compare(digest, each) for each in hashes)
 
 
+def is_signed_in(session_key: str) -> bool:
+    """Whether the cookie of a browser with this value is that of somebody who is signed in."""
+    row = Session.objects.filter(session_key=session_key).first() if session_key else None
+    user_pk = str(row.get_decoded().get(SESSION_KEY, "")) if row else ""
+    return user_pk.isdecimal() and is_session_live(int(user_pk), session_key)
+
+
 def session_end(*, session: UserSession, actor: str = "") -> None:
     """Sign a browser out; its next request is anonymous."""
     with transaction.atomic():

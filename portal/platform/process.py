@@ -23,6 +23,12 @@ class ProcessSettings:
         "Folder for logs, sockets of bells and, without PostgreSQL, the database.",
         readers=PORTAL,
     )
+    spool_folder: str = setting(
+        "",
+        "Folder for the bodies of requests while they arrive: an upload is as large as 128 MiB, so "
+        "it should be on a disk. Empty: the system's folder of temporary files.",
+        readers=WEB,
+    )
     heartbeat_file: str = setting(
         "",
         "The file that a worker or beat touches while it works (`python -m portal.heartbeat`). "

@@ -16,7 +16,10 @@ COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
 OURS = ("migrate", "web", "worker", "beat")
 # The same wherever the image runs.
-OF_THE_CONTAINER = {"DJANGO_SETTINGS_MODULE", "TESSERA_VAR", "TESSERA_HEARTBEAT_FILE"}
+OF_THE_CONTAINER = {
+    *("DJANGO_SETTINGS_MODULE", "TESSERA_VAR", "TESSERA_HEARTBEAT_FILE"),
+    "TESSERA_SPOOL_FOLDER",
+}
 
 
 def test_the_image_has_the_version_of_the_project():

@@ -13,18 +13,20 @@ from typing import IO, Any
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import RequestAborted
-from django.core.handlers.asgi import ASGIHandler, get_script_prefix
+from django.core.handlers.asgi import get_script_prefix
 from django.core.signals import request_finished, request_started
 from django.db import connections
 from django.http.response import HttpResponseBase
 from django.urls import set_script_prefix
+
+from portal.spooled_bodies import SpoolingHandler
 
 PREFIX = "/api/v1/"
 # As many threads as there were calls at once, long polls among them; none is started beforehand.
 MAX_THREADS = 1_000
 
 
-class RestHandler(ASGIHandler):
+class RestHandler(SpoolingHandler):
     """Django's handler, with synchronous middleware and views in threads that are kept."""
 
     def __init__(self) -> None:

@@ -20,6 +20,7 @@ from portal.files.uploads.browser_files import (
 )
 from portal.files.uploads.parts import MAX_UPLOAD_BYTES, Upload, refused
 from portal.files.uploads.services import too_large
+from portal.spooled_bodies import spool_folder
 
 # Chosen files; and a list of those of a folder, with the bytes of some: the page's script sends it,
 # as Django keeps only what follows the last slash of a file's name.
@@ -63,7 +64,7 @@ class CodeFileHandler(FileUploadHandler):
         self._end += len(raw_data)
         if self._is_within_limits:
             if self._spool is None:
-                self._spool = TemporaryFile()  # noqa: SIM115 - Django closes it with the request
+                self._spool = TemporaryFile(dir=spool_folder())  # noqa: SIM115 - Django closes it
             self._spool.write(raw_data)
 
     def file_complete(self, file_size: int) -> SentCodeFile:
