@@ -33,6 +33,11 @@ def _policy_refusal(
     if runtime is RuntimeKind.PROCESS and LAUNCHERS[replica.launcher].keeps_entrypoint:
         why = "this node runs plain processes, which have no image with a program of its own"
         return ReplicaFailure("policy", f"{why}: choose launcher none")
+    if runtime is RuntimeKind.PROCESS and LAUNCHERS[replica.launcher].chooses_devices:
+        why = (
+            f"this node runs plain processes, and {replica.launcher} would give them its first GPUs"
+        )
+        return ReplicaFailure("policy", f"{why}: choose launcher torchrun")
     return None
 
 

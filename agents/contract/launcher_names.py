@@ -10,6 +10,8 @@ class LauncherName(StrEnum):
     TORCHRUN = "torchrun"
     ENTRYPOINT = "entrypoint"
     ACCELERATE = "accelerate"
+    DEEPSPEED = "deepspeed"
+    MEGATRON = "megatron"
     JAX = "jax"
     TENSORFLOW = "tensorflow"
     MINDSPORE = "mindspore"

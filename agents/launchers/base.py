@@ -110,6 +110,9 @@ class Launcher(ABC):
     """Whether the command runs as it is written, even if it begins with a launcher."""
     keeps_entrypoint: ClassVar[bool] = False
     """Whether the image's entrypoint runs, with the command as its arguments."""
+    chooses_devices: ClassVar[bool] = False
+    """Whether its program gives processes their devices by number: only in a container these are
+    the replica's own."""
     programs: ClassVar[frozenset[str]] = frozenset()
     """Programs, with a subcommand if they have several ("accelerate launch"), and Python modules
     by which people start it themselves."""

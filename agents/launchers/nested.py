@@ -17,8 +17,6 @@ from agents.launchers.registry import LAUNCHERS
 # Launchers without a file here.
 FOREIGN_PROGRAMS = frozenset(
     (
-        "deepspeed",
-        "deepspeed.launcher.runner",
         "horovodrun",
         "mpiexec",
         "mpiexec.hydra",

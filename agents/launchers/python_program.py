@@ -54,9 +54,11 @@ def start_program(
     script: Sequence[str],
     module: str,
     no_python: str = "--no-python",
+    module_option: str = "-m",
 ) -> list[str]:
     """A launcher with its options and a program: `script`: how it is called. `module`: its Python
-    module. `no_python`: the option by which it starts a program that is no Python script."""
+    module. `no_python`: the option by which it starts a program that is no Python script.
+    `module_option`: that by which it starts a module."""
     words = list(program)
     if not is_python(words[0]):
         return [*script, *options, *([] if words[0].endswith(".py") else [no_python]), *words]
@@ -64,6 +66,8 @@ def start_program(
     # own: then it starts the full command.
     has_options = len(words) > 1 and words[1].startswith("-") and words[1] != "-m"
     started = [no_python, *words] if has_options else words[1:]
+    if words[1:2] == ["-m"]:
+        started = [module_option, *words[2:]]
     return [words[0], "-m", module, *options, *started]
 
 

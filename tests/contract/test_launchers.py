@@ -33,7 +33,15 @@ from tests.unit.cli.fake_rest import Rest, a_row
 FILES = Path(agents.launchers.__file__).parent
 # What is no launcher there.
 SHARED = {"__init__", "__main__", "base", "launch", "nested", "preview", "registry"}
-SHARED |= {"command_options", "endpoints", "model_servers", "ray_gang", "request_file"}
+SHARED |= {
+    "command_options",
+    "deepspeed_config",
+    "endpoints",
+    "hostfile",
+    "model_servers",
+    "ray_gang",
+    "request_file",
+}
 SHARED |= {"python_program", "request_file"}
 MEETING = Rendezvous("10.0.0.1", 29_500, ("10.0.0.1", "10.0.0.2"))
 EVERY = pytest.mark.parametrize("name", LauncherName)

@@ -150,7 +150,6 @@ def test_accelerate_keeps_its_own_options_without_those_that_place_it(launcher, 
     [
         ("mpirun", "-np", "4", "./a.out"),
         ("/usr/bin/mpiexec", "./a.out"),
-        ("deepspeed", "t.py"),
         # Its own restarts and logs would be lost.
         ("torchrun", "--max-restarts", "3", "t.py"),
         ("torchrun", "--log-dir", "x", "t.py"),
