@@ -6,105 +6,37 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import pytest
 
 from agents.contract.codec import encode
-from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.contract.gang_network import OverlayKind
 from agents.overlay.commands import WG, WIREGUARD_GO, installed
 from agents.overlay.names import replica_mac
 from agents.runtime.base import RuntimeFailure
-from agents.runtime.docker import DockerRuntime
-from tests.contract.replicas import Watch, a_gang, whole_log
+from tests.contract.replicas import Watch, whole_log
+from tests.docker.gang_over_engines import Gang, a_gang_over
 from tests.docker.gang_programs import LISTEN, REACHED, SEND, SUM, link_packet
 from tests.docker.two_engines import (
     METADATA,
     NOTHING,
     PORT,
     EngineMachine,
-    gang_network,
     two_engines,
 )
 from tests.environment.base_images import ROOT
-from tests.environment.docker_engine import engine_client
 from tests.environment.programs import Program
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 PORTS = (80, 4_242, 4_789, PORT, 29_500)
 SERVICE = 8_099
-numbers = iter(range(1, 250))
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory) -> Iterator[tuple[EngineMachine, EngineMachine]]:
     with two_engines(tmp_path_factory.mktemp("machines")) as machines:
         yield machines
-
-
-@dataclass
-class Gang:
-    """One rank on each machine."""
-
-    machines: tuple[EngineMachine, ...]
-    runtimes: list[DockerRuntime]
-    replicas: list[DesiredReplica]
-
-    def each(self) -> Iterator[tuple[EngineMachine, DockerRuntime, DesiredReplica]]:
-        yield from zip(self.machines, self.runtimes, self.replicas, strict=True)
-
-    def prepare(self) -> None:
-        for machine, runtime, replica in self.each():
-            with machine.network():
-                runtime.prepare(replica, ())
-
-    def start(self) -> None:
-        seen = [runtime.containers()[replica.id] for _, runtime, replica in self.each()]
-        names = tuple(status.address for status in seen)
-        for machine, runtime, replica in self.each():
-            with machine.network():
-                runtime.start(replica, (), Rendezvous(names[0], seen[0].port, names))
-
-    def remove(self) -> None:
-        for machine, runtime, replica in self.each():
-            with machine.network():
-                runtime.stop(replica.id, 0)
-                runtime.remove(replica.id)
-
-    def inside(self, rank: int, program: str, *arguments: str) -> str:
-        """What a program prints in the container of a rank."""
-        machine, replica = self.machines[rank], self.replicas[rank]
-        with engine_client(machine.engine.base_url) as client:
-            (container,) = client.containers.list(
-                filters={"label": f"tessera.replica={replica.id}"}
-            )
-            code, output = container.exec_run(["python3", "-c", program, *arguments])
-        assert code == 0, output
-        return output.decode().strip()
-
-    def reached(self, rank: int, *places: str) -> set[str]:
-        return set(self.inside(rank, REACHED, *places).split())
-
-    def places(self) -> list[str]:
-        addresses = [replica.gang_network.address for replica in self.replicas]
-        return [f"{address}:{port}" for address in addresses for port in PORTS]
-
-
-def a_gang_over(
-    pair, program: str, *arguments: str, kind: OverlayKind = OverlayKind.VXLAN, **fields
-) -> Gang:
-    runtimes = [machine.runtime(kind) for machine in pair]
-    replicas = a_gang(program, len(pair), **fields)
-    replicas = [replace(each, command=(*each.command, *arguments)) for each in replicas]
-    ends = [runtime.gangs.links.end for runtime in runtimes]
-    networks = gang_network(replicas, ends, next(numbers))
-    given = [
-        replace(replica, gang_network=network)
-        for replica, network in zip(replicas, networks, strict=True)
-    ]
-    return Gang(pair, runtimes, given)
 
 
 def a_listening_gang(pair) -> Gang:
@@ -154,9 +86,11 @@ def test_a_gang_reaches_itself_and_neither_another_nor_the_nodes_nor_the_metadat
     assert f"{METADATA}:{SERVICE}" in told, "a node reaches it, or this test shows nothing"
     try:
         for rank in (0, 1):
-            assert one.reached(rank, *one.places()) == set(one.places()), "all ports of the gang"
-            assert one.reached(rank, *other.places(), *shut) == set()
-            assert other.reached(rank, *one.places(), *shut) == set()
+            assert one.reached(rank, *one.places(PORTS)) == set(one.places(PORTS)), (
+                "all ports of the gang"
+            )
+            assert one.reached(rank, *other.places(PORTS), *shut) == set()
+            assert other.reached(rank, *one.places(PORTS), *shut) == set()
     finally:
         for service in services:
             service.kill()
@@ -194,7 +128,7 @@ def test_a_gang_goes_on_while_its_agent_is_killed_and_the_next_agent_removes_it(
     pair[0].run("ip", "link", "delete", everything[0]["links"][-1])
     with pair[0].network():
         killed.connect(gang.replicas[:1])
-    assert gang.reached(1, *gang.places()) == set(gang.places())
+    assert gang.reached(1, *gang.places(PORTS)) == set(gang.places(PORTS))
     gang.runtimes[0] = killed
     gang.remove()
     assert left_over(pair) == [NOTHING, NOTHING]
