@@ -1,4 +1,4 @@
-"""`make bench-overlay`: what a gang's network over two engines costs, beside a bridge of one engine.
+"""`make bench-overlay`: what a gang's network over two engines costs, beside a bridge of one.
 
 Two engines on machines of namespaces, joined by a veth. One JSON object: for each network, the
 bytes a second of one TCP connection between two replicas, and the time of a round trip of one byte.
@@ -85,12 +85,11 @@ def main() -> int:
     rounds = int(os.environ.get("OVERLAY_ROUNDS", "3"))
     measured: dict[str, list[dict[str, Any]]] = defaultdict(list)
     mtus: dict[str, int] = {}
-    with tempfile.TemporaryDirectory(prefix="tessera-bench-") as folder:
-        with two_engines(Path(folder)) as pair:
-            for _ in range(rounds):
-                for name in networks():
-                    row, mtus[name] = measure(a_gang_on(name, pair), seconds)
-                    measured[name].append(row)
+    folder = tempfile.TemporaryDirectory(prefix="tessera-bench-")
+    with folder as home, two_engines(Path(home)) as pair:
+        for name in networks() * rounds:
+            row, mtus[name] = measure(a_gang_on(name, pair), seconds)
+            measured[name].append(row)
     found = {name: _median(rows) | {"mtu": mtus[name]} for name, rows in measured.items()}
     report = {"machine": machine(), "rounds": rounds, "seconds": float(seconds), "networks": found}
     sys.stdout.write(json.dumps(report, indent=2) + "\n")

@@ -1,7 +1,10 @@
 """A gang with one rank on each of some machines, and what a test does with it."""
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+
+from docker.models.containers import Container
 
 from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.contract.gang_network import OverlayKind
@@ -43,13 +46,17 @@ class Gang:
                 runtime.stop(replica.id, 0)
                 runtime.remove(replica.id)
 
+    @contextlib.contextmanager
+    def container(self, rank: int) -> Iterator[Container]:
+        """That of a rank which runs."""
+        label = f"tessera.replica={self.replicas[rank].id}"
+        with engine_client(self.machines[rank].engine.base_url) as client:
+            (container,) = client.containers.list(filters={"label": label})
+            yield container
+
     def inside(self, rank: int, program: str, *arguments: str) -> str:
         """What a program prints in the container of a rank."""
-        machine, replica = self.machines[rank], self.replicas[rank]
-        with engine_client(machine.engine.base_url) as client:
-            (container,) = client.containers.list(
-                filters={"label": f"tessera.replica={replica.id}"}
-            )
+        with self.container(rank) as container:
             code, output = container.exec_run(["python3", "-c", program, *arguments])
         assert code == 0, output
         return output.decode().strip()

@@ -29,6 +29,16 @@ else:
         caller.sendall(str(rank + 1).encode())
     print("sent", flush=True)
 """
+# By real PyTorch, which prints the sum of the ranks' numbers.
+GLOO_SUM = """
+import os, torch, torch.distributed as distributed
+distributed.init_process_group("gloo")
+number = torch.tensor(float(os.environ["RANK"]) + 1)
+distributed.all_reduce(number)
+print(number.item(), flush=True)
+distributed.barrier()
+distributed.destroy_process_group()
+"""
 # Listens at the ports until it is told to end, and prints every datagram.
 LISTEN = """
 import selectors, signal, socket, sys

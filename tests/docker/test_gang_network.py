@@ -16,7 +16,7 @@ from agents.overlay.names import replica_mac
 from agents.runtime.base import RuntimeFailure
 from tests.contract.replicas import Watch, whole_log
 from tests.docker.gang_over_engines import Gang, a_gang_over
-from tests.docker.gang_programs import LISTEN, REACHED, SEND, SUM, link_packet
+from tests.docker.gang_programs import GLOO_SUM, LISTEN, REACHED, SEND, SUM, link_packet
 from tests.docker.two_engines import (
     METADATA,
     NOTHING,
@@ -26,6 +26,7 @@ from tests.docker.two_engines import (
 )
 from tests.environment.base_images import ROOT
 from tests.environment.programs import Program
+from tests.services.real_python import python_with
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -67,6 +68,27 @@ def test_a_gang_adds_up_over_two_engines_and_leaves_nothing(pair, kind):
     assert left_over(pair) == [NOTHING, NOTHING]
 
 
+def test_pytorch_reduces_by_gloo_over_two_engines(pair):
+    """With this machine's Python, in the networks of the two containers."""
+    python = python_with("torch")
+    gang = a_listening_gang(pair)
+    place = {"MASTER_ADDR": gang.addresses()[0], "MASTER_PORT": "29600"}
+    place |= {"WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "eth0"}
+    ranks = []
+    for rank in (0, 1):
+        with gang.container(rank) as container:
+            enter = ["nsenter", "--target", str(container.attrs["State"]["Pid"]), "--net"]
+        ranks.append(
+            subprocess.Popen(
+                [*enter, python, "-c", GLOO_SUM],
+                env=os.environ | place | {"RANK": str(rank)},
+                stdout=subprocess.PIPE,
+            )
+        )
+    assert [each.communicate(timeout=120)[0] for each in ranks] == [b"3.0\n", b"3.0\n"]
+    gang.remove()
+
+
 def test_a_gang_reaches_itself_and_neither_another_nor_the_nodes_nor_the_metadata(pair):
     one, other = a_listening_gang(pair), a_listening_gang(pair)
     services = [
@@ -79,6 +101,7 @@ def test_a_gang_reaches_itself_and_neither_another_nor_the_nodes_nor_the_metadat
     ]
     for machine, service in zip(pair, services, strict=True):
         service.wait_ready(lambda at=machine.home: "up" in (at / "service.log").read_text())
+    own, others = one.places(PORTS), other.places(PORTS)
     nodes = [machine.address for machine in pair]
     gateways = [gang.replicas[0].gang_network.subnet.replace("0/24", "1") for gang in (one, other)]
     shut = [f"{host}:{SERVICE}" for host in (*nodes, *gateways, METADATA, "172.17.0.1")]
@@ -86,11 +109,9 @@ def test_a_gang_reaches_itself_and_neither_another_nor_the_nodes_nor_the_metadat
     assert f"{METADATA}:{SERVICE}" in told, "a node reaches it, or this test shows nothing"
     try:
         for rank in (0, 1):
-            assert one.reached(rank, *one.places(PORTS)) == set(one.places(PORTS)), (
-                "all ports of the gang"
-            )
-            assert one.reached(rank, *other.places(PORTS), *shut) == set()
-            assert other.reached(rank, *one.places(PORTS), *shut) == set()
+            assert one.reached(rank, *own) == set(own), "all ports of the gang"
+            assert one.reached(rank, *others, *shut) == set()
+            assert other.reached(rank, *own, *shut) == set()
     finally:
         for service in services:
             service.kill()
