@@ -29,7 +29,7 @@ from scheduler.core.model.states import ReplicaStatus
 
 # Facts that decide which jobs a node may get.
 ELIGIBILITY = (
-    *("launchers", "share_clients", "blocks", "volume_roots"),
+    *("launchers", "share_clients", "blocks", "volume_roots", "rdma"),
     *("cuda_version", "driver_version", "architecture"),
     "overlay",
 )
@@ -126,6 +126,9 @@ def _facts_columns(observed: ObservedDocument) -> dict[str, Any]:
             "volume_roots": offered_access(facts.volume_roots),
             "volume_space": encode(facts.volume_roots),
         }
+    if facts.rank_network:
+        # What decides about placements apart from the rest.
+        seen |= {"rdma": facts.rank_network.rdma, "rank_network": encode(facts.rank_network)}
     if facts.caches:
         seen["caches"] = encode(facts.caches)
     return {

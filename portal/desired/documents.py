@@ -27,6 +27,7 @@ from agents.contract.gang_network import GangNetwork
 from agents.contract.volumes import DesiredVolume
 from portal.allocations.models import Allocation
 from portal.database.kept_queries import KeptSelect, ListOf
+from portal.desired.rdma import attempts_with_rdma
 from portal.files.selectors import jobs_with_checkpoint, saving_jobs
 from portal.gang_networks.documents import desired_networks
 from portal.inventory.models import Gpu, Node
@@ -109,6 +110,7 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
     digests = digests_to_run(row.attempt for rows in replicas.values() for row in rows)
     networks = desired_networks(row for rows in replicas.values() for row in rows)
     pinning = _pinning(pks) if digests else frozenset[UUID]()
+    with_rdma = attempts_with_rdma(devices.values())
     return {
         node.pk: CompiledDocument(
             DesiredDocument(
@@ -125,6 +127,7 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
                         volumes,
                         digests.get(row.attempt_id, "") if node.pk in pinning else "",
                         networks.get(row.pk),
+                        with_rdma,
                     )
                     for row in replicas[node.pk]
                     if row.desired_state != DesiredState.GONE
@@ -231,6 +234,7 @@ def _replica(
     volumes: Mapping[int, tuple[DesiredVolume, ...]],
     digest: str,
     network: GangNetwork | None,
+    with_rdma: Collection[int],
 ) -> DesiredReplica:
     job = row.attempt.job
     request = parse_stored_request(job.request)
@@ -265,4 +269,5 @@ def _replica(
         volumes=volumes.get(job.pk, ()),
         image_digest=digest,
         gang_network=network,
+        rdma=row.attempt_id in with_rdma,
     )

@@ -44,7 +44,7 @@ READ_AGAIN_AFTER = SETTLED_AFTER
 RETENTION = READ_AGAIN_AFTER + SETTLED_AFTER + timedelta(minutes=1)
 EVERY_NODE = "SELECT CAST(NULL AS uuid) AS node_id"
 NODE_FACTS = (
-    *("launchers", "agent_version", "share_clients", "blocks", "volume_roots"),
+    *("launchers", "agent_version", "share_clients", "blocks", "volume_roots", "rdma"),
     *("cuda_version", "driver_version", "architecture"),
     "overlay",
 )

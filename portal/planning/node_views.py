@@ -83,7 +83,8 @@ def _record(
 ) -> NodeRecord:
     pk, name, status, schedulable, cordon_reason, holding_since, restored_at, *rest = row
     fabric, cpu_milli, memory_mib, disk_mib, labels, taints, blocks, *rest = rest
-    launchers, share_clients, volume_access, overlay, agent_version, topology, *fit = rest
+    launchers, share_clients, volume_access, overlay, rdma, *rest = rest
+    agent_version, topology, *fit = rest
     takes_work = status == NodeStatus.ONLINE and schedulable and holding_since is None
     key, reason = "", ""
     if status != NodeStatus.ONLINE:
@@ -111,6 +112,7 @@ def _record(
         agent_version=agent_version or "",
         share_clients=share_clients or 0,
         volume_access=tuple(volume_access or ()),
+        rdma=rdma or "",
         fit=NodeFit(*(text or "" for text in fit)),
         overlay=str(overlay["kind"]) if overlay else "",
         labels=tuple(labels),

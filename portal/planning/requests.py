@@ -22,6 +22,7 @@ from agents.combinations.commands import CommandTraits, command_traits
 from agents.contract.documents import CollectiveBackend
 from agents.contract.image_needs import ImageNeeds
 from agents.contract.launcher_names import LauncherName
+from agents.contract.rank_network import RdmaUse
 from portal.database.intervals import NextSecond, ThisSecond
 from portal.images.needs_cache import needs_of
 from portal.job_secrets.selectors import known_secrets
@@ -85,6 +86,7 @@ class RequestSpec:
     secrets: tuple[str, ...]
     backend: CollectiveBackend
     command: CommandTraits
+    needs_rdma: bool = False
     image: str = ""
     volume_access: tuple[str, ...] = ()
 
@@ -99,6 +101,7 @@ SPEC_FIELDS = (
     "launcher",
     "secrets",
     "backend",
+    "rdma",
     "image",
 )
 _cache: dict[UUID, RequestSpec] = {}
@@ -219,6 +222,7 @@ def _waiting_job(
         launcher=spec.launcher,
         backend=spec.backend,
         command=spec.command,
+        needs_rdma=spec.needs_rdma,
         array=value["array_id"] or 0,
         array_cap=value["array_cap"],
         volume_access=spec.volume_access,
@@ -257,6 +261,7 @@ def waiting_job_from_request(
         launcher=spec.launcher,
         backend=spec.backend,
         command=spec.command,
+        needs_rdma=spec.needs_rdma,
         volume_access=access_of_request(request) if request.volumes else (),
         image_needs=needs_of(request.image),
     )
@@ -296,6 +301,7 @@ def _spec(request: JobRequest) -> RequestSpec:
         secrets=secret_names(request.secrets),
         backend=request.backend,
         command=command_traits(request.command),
+        needs_rdma=request.rdma is RdmaUse.ON,
         image=request.image,
     )
 

@@ -18,6 +18,7 @@ EVERY_FIELD: dict[str, Any] = {
     "priority": "low",
     "topology": "any",
     "backend": "gloo",
+    "rdma": "off",
     "retries": {"infrastructure": 1, "user": 2},
     "grace": "2m",
     "env": {"A": "1", "B": "x=y"},

@@ -7,6 +7,7 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy
 
 from agents.contract.documents import CollectiveBackend
+from agents.contract.rank_network import RdmaUse
 from agents.launchers.base import Launcher
 from agents.launchers.registry import LAUNCHERS
 from scheduler.core.model.snapshot import Isolation, Priority, Topology
@@ -30,6 +31,11 @@ CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
         CollectiveBackend.AUTO: gettext_lazy("auto: nccl on whole GPUs, gloo on slices"),
         CollectiveBackend.NCCL: "nccl",
         CollectiveBackend.GLOO: "gloo",
+    },
+    "rdma": {
+        RdmaUse.AUTO: gettext_lazy("auto: where all of its nodes offer it"),
+        RdmaUse.ON: gettext_lazy("on: only on nodes that offer it"),
+        RdmaUse.OFF: gettext_lazy("off: sockets"),
     },
     "device.isolation": {
         Isolation.HARDWARE: gettext_lazy("hardware: a slice or a whole GPU"),

@@ -16,6 +16,7 @@ from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
 from scheduler.core.placement.node_eligibility import (
     IMAGE_UNFIT,
     NO_LAUNCHER,
+    NO_RDMA,
     NO_VOLUME,
     eligibility_key,
     exclusion_message,
@@ -286,6 +287,8 @@ def _unavailable(why: dict[str, Message], job: WaitingJob) -> Reason:
     unblocks = make_message("unblocks.node_back")
     if any(message.key == NO_LAUNCHER for message in why.values()):
         unblocks = make_message("unblocks.launcher", launcher=str(job.launcher))
+    elif any(message.key == NO_RDMA for message in why.values()):
+        unblocks = make_message("unblocks.rdma")
     return Reason(ReasonCode.NODE_UNAVAILABLE, message, evidence, unblocks)
 
 

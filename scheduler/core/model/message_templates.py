@@ -77,6 +77,7 @@ _REASONS = {
     ),
     "node.no_label": MessageTemplate("%(node)s has no label %(label)s"),
     "node.tainted": MessageTemplate("%(node)s is reserved for jobs that tolerate %(taint)s"),
+    "node.no_rdma": MessageTemplate("%(node)s offers no RDMA"),
     "node.no_launcher": MessageTemplate(
         "The agent of %(node)s (version %(version)s) has no launcher %(launcher)s"
     ),
@@ -185,6 +186,9 @@ _UNBLOCKS = {
     "unblocks.node_added": MessageTemplate("An admin has to add a node"),
     "unblocks.agent_updated": MessageTemplate(
         "An admin has to update the agents, so that they report their disk"
+    ),
+    "unblocks.rdma": MessageTemplate(
+        "Set rdma to auto, or a node that offers RDMA has to come back"
     ),
     "unblocks.launcher": MessageTemplate(
         "An admin has to update the agents to a version with launcher %(launcher)s"

@@ -139,6 +139,8 @@ class NodeView:
     agent_version: str = ""
     volume_access: tuple[str, ...] = ()
     """The roots of volumes that it offers, in the words of agents.contract.volumes.root_access."""
+    rdma: str = ""
+    """The link layer of the RDMA devices that gangs may use; empty if it offers none."""
     fit: NodeFit = NO_FIT
     """What images may need: its driver and its architecture."""
     overlay: str = ""
@@ -248,6 +250,8 @@ class WaitingJob:
     """What its volumes need of a node, in the same words as NodeView.volume_access."""
     image_needs: ImageNeeds = NO_NEEDS
     """What is known of its image."""
+    needs_rdma: bool = False
+    """It runs only on nodes that offer RDMA."""
     missing_secret: str = ""
     """The name of a secret that it needs and that does not exist any more."""
     backend: CollectiveBackend = CollectiveBackend.AUTO

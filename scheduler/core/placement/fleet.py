@@ -215,7 +215,7 @@ class Fleet:
 
     def _mask(self, job: WaitingJob) -> Bools | None:
         """Nodes for which the job is eligible; None means all."""
-        is_plain = not (job.needs or job.volume_access or job.image_needs)
+        is_plain = not (job.needs or job.needs_rdma or job.volume_access or job.image_needs)
         if is_plain and not self._has_taints and job.launcher in self._launchers:
             return None
         key = eligibility_key(job)

@@ -9,6 +9,7 @@ from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import NodeView, WaitingJob
 
 NO_LAUNCHER = "node.no_launcher"
+NO_RDMA = "node.no_rdma"
 IMAGE_UNFIT = "node.image_unfit"
 NO_VOLUME = ("node.no_volume", "node.volume_read_only")
 
@@ -25,6 +26,8 @@ def exclusion_message(node: NodeView, job: WaitingJob) -> Message | None:
     if job.launcher not in node.launchers:
         version = node.agent_version or "?"
         return make_message(NO_LAUNCHER, node=node.name, version=version, launcher=job.launcher)
+    if job.needs_rdma and not node.rdma:
+        return make_message(NO_RDMA, node=node.name)
     if access := _missing_volume(node, job):
         return _no_volume(node, access)
     if need := unmet_need(job.image_needs, node.fit):
@@ -42,15 +45,17 @@ def exclusion_code(message: Message) -> ReasonCode:
 
 def is_eligible(node: NodeView, job: WaitingJob) -> bool:
     """Whether the labels and taints of the node allow the job, its agent can launch it, the node
-    offers its volumes, and its image runs there."""
+    offers its volumes and the RDMA that it needs, and its image runs there."""
     is_allowed = allows(node.labels, node.taints, needs=job.needs, tolerates=job.tolerates)
     can_launch = job.launcher in node.launchers and not _missing_volume(node, job)
-    return is_allowed and can_launch and meets(node.fit, job.image_needs)
+    is_joined = bool(node.rdma) or not job.needs_rdma
+    return is_allowed and can_launch and is_joined and meets(node.fit, job.image_needs)
 
 
 def eligibility_key(job: WaitingJob) -> Hashable:
     """Jobs with equal keys are eligible for the same nodes."""
-    return job.needs, job.tolerates, job.launcher, job.volume_access, job.image_needs
+    own = (job.needs, job.tolerates, job.launcher, job.needs_rdma)
+    return *own, job.volume_access, job.image_needs
 
 
 def allows(

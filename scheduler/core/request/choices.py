@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from agents.contract.documents import CollectiveBackend
 from agents.contract.launcher_names import LauncherName
+from agents.contract.rank_network import RdmaUse
 from scheduler.core.model.snapshot import Isolation, Priority, Topology
 from scheduler.core.request.values import JobKind
 from scheduler.core.request_fields import RequestField
@@ -15,6 +16,7 @@ CHOICES: Mapping[str, type[StrEnum]] = {
     "priority": Priority,
     "topology": Topology,
     "backend": CollectiveBackend,
+    "rdma": RdmaUse,
     "device.isolation": Isolation,
 }
 

@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 from agents.combinations.combination import CombinationCode, CombinationVerdict
 from agents.combinations.commands import command_traits
 from agents.combinations.table import matching
+from agents.contract.documents import CollectiveBackend
 from agents.contract.message import Message, constant
+from agents.contract.rank_network import RdmaUse
 from agents.launchers.registry import LAUNCHERS
 from scheduler.core.model.gang_shapes import requested_shape
 from scheduler.core.model.snapshot import DeviceRequest, Priority
@@ -272,6 +274,16 @@ class RequestReader:
     def _secrets(self) -> tuple[str, ...]:
         return read_secrets(self.data.get("secrets", []), self.values["env"], self.refuse)
 
+    def _rdma(self) -> RdmaUse:
+        use = self._choice(BY_NAME["rdma"], RdmaUse)
+        is_gloo = self.values["backend"] is CollectiveBackend.GLOO
+        if use is RdmaUse.ON and (self.values["replicas"] < 2 or not self.device.gpus or is_gloo):
+            why = Message(
+                "RDMA joins several replicas of whole GPUs by NCCL: request these, or write auto"
+            )
+            self.refuse("rdma", ProblemCode.COMBINATION, why)
+        return use
+
     def _refuse_combinations(self) -> None:
         """What does not go together, once every field is read; or else what the launcher refuses
         for its own reasons."""
@@ -370,6 +382,7 @@ OWN_READERS: Mapping[str, Callable[[RequestReader], Any]] = {
     "command": RequestReader._command,
     "disk": lambda reader: reader._amount(BY_NAME["disk"], read_disk_mib),
     "time_limit": RequestReader._time_limit,
+    "rdma": RequestReader._rdma,
     "retries.infrastructure": RequestReader._infrastructure_retries,
     "retries.user": RequestReader._user_retries,
     "secrets": RequestReader._secrets,

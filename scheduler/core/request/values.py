@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from agents.contract.documents import CollectiveBackend
 from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
+from agents.contract.rank_network import RdmaUse
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 
 
@@ -156,6 +157,7 @@ class JobRequest:
     priority: Priority = Priority.NORMAL
     topology: Topology = Topology.BEST
     backend: CollectiveBackend = CollectiveBackend.AUTO
+    rdma: RdmaUse = RdmaUse.AUTO
     infrastructure_retries: int = 3
     user_retries: int = 0
     grace_seconds: int = 30

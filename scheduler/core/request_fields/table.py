@@ -208,6 +208,15 @@ FIELDS: tuple[RequestField, ...] = (
         flags=("--backend",),
     ),
     RequestField(
+        *("rdma", _CHOICE, _WHERE, "RDMA between nodes"),
+        "Whether its replicas reach each other by RDMA, for NCCL on whole GPUs.",
+        default="auto",
+        attribute="rdma",
+        choices=("auto", "on", "off"),
+        flags=("--rdma",),
+        is_optional_in_storage=True,
+    ),
+    RequestField(
         *("retries.infrastructure", _COUNT, _WHEN, "Retries after a node failure"),
         "At most 10.",
         default=3,
