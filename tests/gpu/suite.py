@@ -53,6 +53,8 @@ def no_driver() -> str:
 def _checks(session: Session, arguments: list[str]) -> int:
     # Plugins that happen to be installed, Django's among them, are none of this suite's business.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    # Options of the caller's shell are for other runs, and may name plugins that are not there.
+    os.environ.pop("PYTEST_ADDOPTS", None)
     own = ["-c", str(HERE / "pytest.ini"), "--confcutdir", str(HERE), "--rootdir", str(HERE)]
     status = int(pytest.main([*own, str(HERE), *arguments], plugins=[session]))
     # pytest's own 2 to 5: interrupted, broken, misused, nothing collected.
