@@ -121,8 +121,6 @@ def no_rdma_reason(code: str) -> Message:
             )
         case NoRdma.REQUEST:
             return Message("No RDMA: the request sets rdma to off.")
-        case NoRdma.BACKEND:
-            return Message("No RDMA: only NCCL between whole GPUs uses it.")
         case NoRdma.OTHER_NODE:
             return Message("No RDMA: not every node of the gang offers the same.")
     return Message("No RDMA on this node.")

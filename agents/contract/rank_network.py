@@ -30,7 +30,6 @@ class NoRdma(StrEnum):
     CONTAINER_NETWORK = "container_network"
     # Of one job, not of the node.
     REQUEST = "request"
-    BACKEND = "backend"
     OTHER_NODE = "other_node"
 
 

@@ -14,7 +14,13 @@ from portal.api.disputes import views as disputes
 from portal.api.files import views as files
 from portal.api.images import views as images
 from portal.api.jobs import action_views as job_actions
-from portal.api.jobs import bulk_cancel_views, bulk_submit_views, event_stream, metric_views
+from portal.api.jobs import (
+    bulk_cancel_views,
+    bulk_submit_views,
+    event_stream,
+    metric_views,
+    rank_network_views,
+)
 from portal.api.jobs import views as jobs
 from portal.api.limit_requests import views as limit_requests
 from portal.api.me import views as me
@@ -88,6 +94,11 @@ urlpatterns = [
     path("arrays/<str:array>/retry", arrays.ArrayRetry.as_view(), name="array-retry"),
     path("jobs/<str:job>/logs", jobs.JobLogs.as_view(), name="job-logs"),
     path("jobs/<str:job>/metrics", metric_views.JobMetricsView.as_view(), name="job-metrics"),
+    path(
+        "jobs/<str:job>/rank-network",
+        rank_network_views.JobRankNetworkView.as_view(),
+        name="job-rank-network",
+    ),
     path("jobs/<str:job>/events", jobs.JobEvents.as_view(), name="job-events"),
     path("jobs/<str:job>/trees", files.JobTrees.as_view(), name="job-trees"),
     path("trees/<str:tree>", files.TreeDetail.as_view(), name="tree"),

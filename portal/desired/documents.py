@@ -165,7 +165,8 @@ def _devices(nodes: list[UUID]) -> dict[UUID, list[Allocation]]:
     return devices
 
 
-def _device(row: Allocation) -> Device:
+def device_of(row: Allocation) -> Device:
+    """As a document names it."""
     return Device(
         allocation=str(row.pk),
         slice=str(row.slice_id),
@@ -256,7 +257,7 @@ def _replica(
         cpu_milli=job.cpu_milli,
         memory_mib=job.memory_mib,
         shm_mib=request.shm_mib,
-        devices=tuple(map(_device, devices)),
+        devices=tuple(map(device_of, devices)),
         processes=request.processes,
         backend=request.backend,
         grace_seconds=request.grace_seconds,

@@ -43,6 +43,7 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int]] = {
     ("limit-request-grant", "post"): (404, 404, 404, 404, 200),
     ("limit-requests", "get"): (200, 200, 200, 200, 200),
     ("job-metrics", "get"): (200, 200, 404, 200, 200),
+    ("job-rank-network", "get"): (200, 200, 404, 200, 200),
     ("job-logs", "get"): (404, 404, 404, 404, 404),
     ("job-refuse", "post"): (403, 403, 404, 409, 409),
     ("job-release", "post"): (403, 200, 404, 200, 200),

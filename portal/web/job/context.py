@@ -24,6 +24,7 @@ from portal.web.job.idle import idle_warning
 from portal.web.job.log_tab import job_log, log_end
 from portal.web.job.metrics import job_metrics
 from portal.web.job.place import job_place
+from portal.web.job.ranks_network import ranks_network
 from portal.web.job.reported import reported_metrics
 from portal.web.job.request_card import request_card
 from portal.web.job.request_tab import job_spec
@@ -121,7 +122,9 @@ def tab_context(
             reported = reported_metrics(job)
             return {"metrics": job_metrics(job, page["attempt"]), "reported": reported}
         case "spec":
-            return {"spec": job_spec(user, job)}
+            attempt = page["attempt"]
+            network = ranks_network(user, job, attempt) if attempt else []
+            return {"spec": job_spec(user, job), "rank_networks": network}
         case "results":
             return {"result": job_result(job, page["attempts"])}
         case _:

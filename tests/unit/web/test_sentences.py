@@ -23,7 +23,7 @@ from tests.support.chinese import in_chinese
 CORE = Path(__file__).resolve().parents[3] / "scheduler" / "core"
 LATIN = re.compile(r"[A-Za-z]{2,}")
 # Names and units that no language translates.
-NAMES = {"GPU", "CPU", "CUDA", "MIG", "MPS", "MiB", "NVLink", "rank", "any"}
+NAMES = {"GPU", "CPU", "CUDA", "MIG", "MPS", "MiB", "NVLink", "RDMA", "rank", "any", "auto"}
 
 
 @pytest.mark.parametrize("key", TEMPLATES)
