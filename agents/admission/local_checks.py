@@ -13,7 +13,7 @@ from agents.combinations.table import matching
 from agents.contract.documents import DesiredReplica, NodeFacts, RuntimeKind
 from agents.facts.failures import ReplicaFailure
 from agents.launchers.base import LaunchRequest
-from agents.launchers.registry import LAUNCHERS
+from agents.launchers.registry import LAUNCHERS, launch_refusal
 
 NO_FACTS = NodeFacts()
 
@@ -48,8 +48,7 @@ def combination_refusal(replica: DesiredReplica) -> ReplicaFailure | None:
     for row in matching(shape, CombinationVerdict.REFUSE):
         why = row.sentence(shape)
         return ReplicaFailure(str(row.code), why.text, why)
-    launcher = LAUNCHERS[replica.launcher]
-    if found := launcher.request_refusal(LaunchRequest.of_replica(replica)):
+    if found := launch_refusal(replica.launcher, LaunchRequest.of_replica(replica)):
         return ReplicaFailure("launcher", found.why.text, found.why)
     return None
 

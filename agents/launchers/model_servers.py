@@ -1,8 +1,9 @@
 """What the servers of models have in common: a model is split over the GPUs of one job.
 
-Tensor parallelism moves data for every layer and stays within a replica, so within a node; pipeline
-parallelism joins the replicas (vLLM's manual, "Parallelism and Scaling"). A process sees one MIG
-slice at most, so that nothing is split over slices (vllm #17047).
+Tensor parallelism moves data for every layer and stays within a replica, so within a node, unless
+the command says otherwise (agents/combinations/ warns of it); pipeline parallelism joins the
+replicas (vLLM's manual, "Parallelism and Scaling"). A process sees one MIG slice at most, so that
+nothing is split over slices (vllm #17047).
 """
 
 from abc import abstractmethod
@@ -128,22 +129,13 @@ class ModelServer(Launcher):
         if not gpus:
             return self._slice_refusal(request, given)
         split = self._split(given, gpus, replicas)
-        sizes = {*self.tensor, *self.pipeline}
-        if split.tensor > gpus:
-            why = Message(
-                "tensor parallelism stays within a node: %(n)s parts need %(n)s GPUs in one "
-                "replica, which has %(gpus)s",
-                n=split.tensor,
-                gpus=gpus,
-            )
-            return LaunchRefusal("command", why, self._without(request, given, sizes))
         if split.gpus != gpus * replicas:
             why = Message(
                 "the parallel sizes in the command need %(n)s GPUs, and the request has %(gpus)s",
                 n=split.gpus,
                 gpus=gpus * replicas,
             )
-            sizes.update(self.copies)
+            sizes = {*self.tensor, *self.pipeline, *self.copies}
             return LaunchRefusal("command", why, self._without(request, given, sizes))
         return None
 

@@ -33,11 +33,12 @@ def processes_refusal(name: LauncherName, processes: int) -> Message:
 
 def launch_refusal(name: LauncherName, request: LaunchRequest) -> LaunchRefusal | None:
     """Why this launcher cannot start such a request; None if it can."""
+    launcher = LAUNCHERS[name]
     if why := processes_refusal(name, request.processes):
         return LaunchRefusal("processes", why)
-    for variable in sorted(LAUNCHERS[name].variables & request.env.keys()):
+    if twice := sorted(launcher.variables & request.env.keys()):
         why = Message(
-            "%(name)s is set by launcher %(launcher)s: remove it", name=variable, launcher=str(name)
+            "%(name)s is set by launcher %(launcher)s: remove it", name=twice[0], launcher=str(name)
         )
-        return LaunchRefusal(f"env.{variable}", why)
-    return LAUNCHERS[name].request_refusal(request)
+        return LaunchRefusal(f"env.{twice[0]}", why)
+    return launcher.request_refusal(request)

@@ -49,6 +49,32 @@ def test_the_ranks_of_two_nodes_are_one_world_under_every_launcher(stack, launch
     assert all(end["allreduce_ok"] and end["world"] == ranks for end in found)
 
 
+MEETS = """
+import json, os, socket, time
+config = json.loads(os.environ["TF_CONFIG"])
+workers, index = config["cluster"]["worker"], config["task"]["index"]
+own, other = (worker.rsplit(":", 1) for worker in (workers[index], workers[1 - index]))
+with socket.create_server((own[0], int(own[1]))) as server:
+    for _ in range(600):
+        try:
+            link = socket.create_connection((other[0], int(other[1])))
+            break
+        except OSError:
+            time.sleep(0.1)
+    link.sendall(b"%d" % index)
+    print("met", server.accept()[0].recv(1).decode(), flush=True)
+"""
+
+
+def test_the_workers_of_tensorflow_reach_each_other_where_tf_config_says(stack):
+    command, shape = [sys.executable, "-c", MEETS], {"device": {"gpus": 2}, "replicas": 2}
+    job = stack.submit(command, launcher="tensorflow", topology="any", **shape)
+    assert stack.until_status(job, "succeeded", "failed")["status"] == "succeeded"
+    for rank in (0, 1):
+        logs = {"params": {"rank": rank}}
+        until(lambda logs=logs: "met" in stack.call("GET", f"/jobs/{job}/logs", **logs))
+
+
 def test_a_nested_torchrun_is_refused_and_its_mended_request_runs(stack):
     nested = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *PROGRAM]
     body = {

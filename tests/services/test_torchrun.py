@@ -4,30 +4,21 @@ On demand: `TORCH_PYTHON=<a python with torch> make test`, or torch in the envir
 """
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
+from tests.services.real_python import python_with
 from tests.services.stack import ROOT, Stack, until
 
 pytestmark = [pytest.mark.services, pytest.mark.on_demand]
-PYTHON = os.environ.get("TORCH_PYTHON", sys.executable)
 PROGRAM = str(ROOT / "docs" / "examples" / "torch_sum.py")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def torch():
-    found = subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False)
-    if found.returncode != 0:
-        pytest.skip("PyTorch is not importable: set TORCH_PYTHON to a Python that has it")
-
-
 def test_four_ranks_on_two_nodes_agree_on_every_sum(tmp_path):
+    command = [python_with("torch"), PROGRAM]
     with Stack(var=tmp_path) as stack:
         job = stack.submit(
-            [PYTHON, PROGRAM],
+            command,
             device={"gpus": 2},
             replicas=2,
             launcher="torchrun",

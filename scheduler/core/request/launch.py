@@ -5,14 +5,14 @@ from typing import Any
 
 from agents.launchers.base import LaunchRequest
 from agents.launchers.nested import nested_launcher
-from agents.launchers.registry import LAUNCHERS
+from agents.launchers.registry import launch_refusal
 from scheduler.core.request.values import ProblemCode, Refuse
 
 
 def refuse_launch(values: Mapping[str, Any], gpus: int, refuse: Refuse) -> None:
     """What the launcher cannot start although everything goes together (agents/combinations/).
     `values`: by attribute of JobRequest. `gpus`: whole GPUs per replica."""
-    refusal = LAUNCHERS[values["launcher"]].request_refusal(_launch_request(values, gpus))
+    refusal = launch_refusal(values["launcher"], _launch_request(values, gpus))
     if refusal:
         refuse(refusal.field, ProblemCode.COMBINATION, refusal.why, refusal.changes)
 

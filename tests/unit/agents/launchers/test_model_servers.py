@@ -58,6 +58,9 @@ def test_vllm_joins_the_replicas_by_pipeline_parallelism_and_only_rank_0_answers
         words = started(VLLM, SERVE, 8, rank, 2)
         assert words == ["vllm", "serve", *sizes, *place.format(rank).split(), *more, "m"]
     assert refusal(VLLM, *SERVE, gpus=8, replicas=2) is None
+    # That it spans nodes then is only warned of.
+    assert refusal(VLLM, *SERVE, "-tp", "16", gpus=8, replicas=2) is None
+    assert started(VLLM, (*SERVE, "-tp", "16"), 8, 0, 2)[2:4] == ["--nnodes", "2"]
 
 
 def test_vllm_takes_the_address_of_the_gang_if_it_is_one():
@@ -78,14 +81,14 @@ def test_sglang_joins_the_replicas_by_pipeline_parallelism():
     ("name", "command", "gpus", "replicas", "field", "says", "mended"),
     [
         (VLLM, ("python", "t.py"), 4, 1, "command", "needs a command such as: vllm serve", None),
-        (VLLM, (*SERVE, "-tp", "8"), 4, 2, "command", "stays within a node", SERVE),
+        (VLLM, (*SERVE, "-tp", "6"), 4, 2, "command", "need 6 GPUs", SERVE),
         (VLLM, (*SERVE, "--tensor-parallel-size=3"), 4, 1, "command", "need 3 GPUs", SERVE),
         (VLLM, (*SERVE, "-pp", "3"), 4, 1, "command", "need 3 GPUs", SERVE),
         (VLLM, (*SERVE, "--headless", "-n", "2"), 4, 2, "command", "--headless, -n", SERVE),
         (VLLM, (*SERVE, "-tp", "2"), 0, 1, "command", "over slices or shares", SERVE),
         (VLLM, SERVE, 0, 2, "replicas", "over slices or shares", 1),
         (SGLANG, (*LAUNCH, "--nnodes=2"), 4, 2, "command", "leave out --nnodes", LAUNCH),
-        (TGI, (*SHARDS, "--num-shard", "8"), 4, 1, "command", "stays within a node", SHARDS),
+        (TGI, (*SHARDS, "--num-shard", "8"), 4, 1, "command", "need 8 GPUs", SHARDS),
         (TGI, SHARDS, 4, 2, "replicas", "serves a model in one replica", 1),
     ],
 )

@@ -5,10 +5,12 @@ import subprocess
 
 import pytest
 
+from agents.admission.local_checks import combination_refusal
 from agents.contract.documents import Rendezvous
 from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import Launch
 from agents.launchers.registry import LAUNCHERS
+from scheduler.core.request import InvalidRequest, RequestLimits, parse_request
 from tests.unit.agents.documents import a_replica
 
 
@@ -40,6 +42,22 @@ def test_the_workers_of_tensorflow_have_an_endpoint_each(port, peers, workers):
     env = environment("tensorflow", Rendezvous(peers[0], port, peers), world=len(peers))
     task = {"type": "worker", "index": 1}
     assert json.loads(env["TF_CONFIG"]) == {"cluster": {"worker": workers}, "task": task}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "name"),
+    [("jax", "JAX_PROCESS_ID"), ("tensorflow", "TF_CONFIG"), ("mindspore", "MS_ROLE")],
+)
+def test_a_request_may_set_its_world_itself_under_another_launcher_alone(launcher, name):
+    body = {"project": "p", "name": "n", "image": "i", "command": ["c"], "device": {"gpus": 1}}
+    body |= {"launcher": launcher, "env": {name: "mine"}}
+    with pytest.raises(InvalidRequest) as refused:
+        parse_request(body, RequestLimits())
+    (error,) = refused.value.errors
+    assert (error.field, error.code) == (f"env.{name}", "invalid_combination")
+    assert parse_request(body | {"launcher": "none"}, RequestLimits()).env == {name: "mine"}
+    replica = a_replica(launcher=launcher, processes=1, env={name: "mine"})
+    assert combination_refusal(replica).code == "launcher"
 
 
 PROGRAM = 'echo "$MS_ROLE $MS_NODE_ID $MS_SCHED_HOST $1" >> said; exit $2'
