@@ -84,7 +84,7 @@ class NodePolicy:
     # "job": a network for each job. "host": the host's network, without isolation between jobs.
     network: str = "job"
     # With the host's network, the interface by which ranks reach those of other nodes; "auto": that
-    # of the default route.
+    # with the node's address.
     fabric_interface: str = AUTO
     # Gangs may use this machine's RDMA devices: each replica those of its own GPUs.
     rdma: bool = False

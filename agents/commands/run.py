@@ -46,7 +46,7 @@ from agents.portal.portal_file_calls import PortalFileCalls
 from agents.portal.secret_calls import SecretCalls
 from agents.portal.sync import NodeRetired, PortalSession, enrol
 from agents.rank_network.grants import with_rank_network
-from agents.rank_network.reading import read_rank_network
+from agents.rank_network.reading import interface_of, read_rank_network
 from agents.runtime.base import Runtime, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_recipe import LABEL
@@ -158,7 +158,10 @@ async def run_agent(settings: AgentSettings) -> None:
         job_disk=JobDisk(settings.disk_folder or settings.var, settings.disk_reserve),
         volumes=volumes,
         caches=caches,
-        rank_network=partial(read_rank_network, policy, settings.runtime),
+        rank_network=partial(
+            *(read_rank_network, policy, settings.runtime),
+            address_interface=interface_of(address) if policy.network == "host" else "",
+        ),
         address=address,
     )
     telemetry = _telemetry(settings)

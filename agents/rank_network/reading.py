@@ -8,6 +8,8 @@ from agents.collectives.variables import INFINIBAND
 from agents.contract.documents import RuntimeKind
 from agents.contract.rank_network import NoRdma, RankNetwork
 from agents.contract.topology import NodeTopology
+from agents.overlay.commands import NetworkRefused
+from agents.overlay.interfaces import interface_with, read_interfaces
 
 # A container's own interface, on a bridge of its job or an overlay.
 CONTAINER_INTERFACE = "eth0"
@@ -19,9 +21,15 @@ UP = 1
 
 
 def read_rank_network(
-    policy: NodePolicy, runtime: RuntimeKind, topology: NodeTopology, root: Path = Path("/")
+    policy: NodePolicy,
+    runtime: RuntimeKind,
+    topology: NodeTopology,
+    root: Path = Path("/"),
+    *,
+    address_interface: str = "",
 ) -> RankNetwork:
-    """`root`: below it are /sys and /proc."""
+    """`root`: below it are /sys and /proc. `address_interface`: the interface that has the address
+    at which gangs with the host's network meet; empty if none is known."""
     on_host = runtime is RuntimeKind.DOCKER and policy.network == "host"
     interface = CONTAINER_INTERFACE
     if runtime is RuntimeKind.PROCESS:
@@ -29,7 +37,8 @@ def read_rank_network(
     elif on_host:
         interface = policy.fabric_interface
         if interface == AUTO:
-            interface = default_interface(_text(root / "proc" / "net" / "route"))
+            routes = _text(root / "proc" / "net" / "route")
+            interface = address_interface or default_interface(routes)
     has_own_network = runtime is RuntimeKind.DOCKER and not on_host
     no_rdma = _no_rdma(policy, topology, has_own_network=has_own_network)
     return RankNetwork(
@@ -41,6 +50,15 @@ def read_rank_network(
         sharp=policy.sharp,
         mnnvl=policy.mnnvl,
     )
+
+
+def interface_of(address: str) -> str:
+    """The name of this machine's interface with that address; empty if none has it."""
+    try:
+        found = interface_with(address, read_interfaces()) if address else None
+    except NetworkRefused:
+        return ""
+    return found.name if found else ""
 
 
 def _no_rdma(policy: NodePolicy, topology: NodeTopology, *, has_own_network: bool) -> NoRdma | None:

@@ -246,7 +246,10 @@ REMEDIES: dict[FailureCause, Remedy] = {
         Message("Set CUDA_LAUNCH_BLOCKING=1 to see where: the error is in the program")
     ),
     FailureCause.COLLECTIVE_TIMEOUT: Remedy(
-        Message("Look at the logs of the other ranks: one was slow, or did not join the operation")
+        Message(
+            "Look at the logs of the other ranks: one was slow, or did not join the operation. "
+            "With NCCL, the files nccl_trace_rank_… of its output have each rank's last collectives"
+        )
     ),
     FailureCause.COLLECTIVE: Remedy(
         Message("Look at the logs of the other ranks; if none failed, try again"),

@@ -8,7 +8,7 @@ from agents.collectives.variables import no_rdma_reason, rank_environment, rank_
 from agents.contract.documents import CollectiveBackend, Device, RuntimeKind, SliceKind
 from agents.contract.rank_network import NoRdma, RankNetwork
 from agents.contract.topology import NodeTopology, ReportedNic
-from agents.rank_network.reading import default_interface, read_rank_network
+from agents.rank_network.reading import default_interface, interface_of, read_rank_network
 from tests.unit.agents.documents import a_replica
 
 GPUS = tuple(Device(f"a-{n}", f"s-{n}", SliceKind.GPU, gpu_uuid=f"GPU-{n}") for n in range(2))
@@ -127,7 +127,12 @@ def test_ranks_on_different_link_layers_would_not_meet():
     assert common_link_layer(NodeTopology()) == ""
 
 
-def test_the_hosts_interface_is_that_of_its_default_route():
+def test_the_interface_of_an_address_is_the_one_that_has_it():
+    assert interface_of("127.0.0.1") in ("lo", "")  # empty without the program ip
+    assert interface_of("192.0.2.99") == interface_of("") == ""
+
+
+def test_without_an_address_the_hosts_interface_is_that_of_its_default_route():
     assert default_interface(ROUTES) == "bond0"
     assert default_interface(ROUTES.splitlines()[0]) == ""
 
@@ -137,12 +142,15 @@ def test_the_node_says_what_its_network_offers_and_why_not(tmp_path):
     (tmp_path / "proc" / "net" / "route").write_text(ROUTES, "utf-8")
     (tmp_path / "sys" / "module" / "nvidia_peermem").mkdir(parents=True)
 
-    def read(runtime=RuntimeKind.DOCKER, topology=TOPOLOGY, **keys):
-        return read_rank_network(NodePolicy(**keys), runtime, topology, tmp_path)
+    def read(runtime=RuntimeKind.DOCKER, topology=TOPOLOGY, own="", **keys):
+        policy = NodePolicy(**keys)
+        return read_rank_network(policy, runtime, topology, tmp_path, address_interface=own)
 
     assert read() == RankNetwork("eth0", no_rdma="policy", peermem=True)
     assert read(network="host", rdma=True) == RankNetwork("bond0", "InfiniBand", peermem=True)
-    assert read(network="host", fabric_interface="ens8").interface == "ens8"
+    assert read(network="host", own="ib0").interface == "ib0"
+    assert read(network="host", own="ib0", fabric_interface="ens8").interface == "ens8"
+    assert read(own="ib0").interface == "eth0"
     assert read(rdma=True, topology=NodeTopology()).no_rdma == "no_rail"
     # InfiniBand has addresses of its own; those of RoCE are of an interface of the host.
     assert read(rdma=True).rdma == "InfiniBand"
