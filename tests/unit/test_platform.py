@@ -17,7 +17,7 @@ OF_JOBS = {
     for name in (
         *("ATTEMPT", "BACKEND", "DEVICES", "JOB", "MASTER_ADDR", "MASTER_PORT", "NAME"),
         *("OUTPUT_DIR", "PEERS", "RANK", "WORLD_SIZE"),
-        *("CHECKPOINT_DIR", "CODE_DIR", "METRICS_FILE", "SECRETS_DIR"),
+        *("CHECKPOINT_DIR", "CODE_DIR", "METRICS_FILE", "SECRETS_DIR", "LAUNCHER_DIR"),
         *("ARRAY_INDEX", "ARRAY_SIZE"),
         # The beginnings of names.
         *("ARRAY", "CACHE", "PARAM", "VOLUME"),
