@@ -49,6 +49,23 @@ def test_the_ranks_of_two_nodes_are_one_world_under_every_launcher(stack, launch
     assert all(end["allreduce_ok"] and end["world"] == ranks for end in found)
 
 
+def test_the_ranks_have_the_variables_that_rest_lists(stack):
+    shows = "import json, os; print(json.dumps({'event': 'result', 'env': dict(os.environ)}))"
+    shape = {"device": {"gpus": 2}, "replicas": 2, "topology": "any"}
+    job = stack.submit([sys.executable, "-c", shows], env={"NCCL_ALGO": "Ring"}, **shape)
+    assert stack.until_status(job, "succeeded", "failed")["status"] == "succeeded"
+    listed = {
+        one["name"]: one["value"]
+        for told in stack.call("GET", f"/jobs/{job}/rank-network")["results"]
+        for one in told["variables"]
+    }
+    assert listed.items() >= {"GLOO_SOCKET_IFNAME": "lo", "NCCL_ALGO": "Ring"}.items()
+    for end in results(stack, job, 2):
+        output = end["env"]["TESSERA_OUTPUT_DIR"]
+        found = {name: end["env"][name].replace(output, "$TESSERA_OUTPUT_DIR") for name in listed}
+        assert found == listed
+
+
 MEETS = """
 import json, os, socket, time
 config = json.loads(os.environ["TF_CONFIG"])
