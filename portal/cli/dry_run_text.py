@@ -1,5 +1,6 @@
 """A dry run as text. Pure."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -9,6 +10,8 @@ from portal.cli.text import clock_text, expected_start_text, gpu_count_text, par
 
 # The devices of a large gang that are listed.
 MAX_LISTED_DEVICES = 8
+# As many replicas are told apart.
+MAX_LISTED_REPLICAS = 4
 SECONDS_PER_HOUR = 3_600
 
 DryRun = Mapping[str, Any]
@@ -35,6 +38,33 @@ def dry_run_facts(answer: DryRun, now: datetime) -> list[tuple[str, object]]:
         *(("Quota after", line) for line in _limits(answer, request.get("project", ""), now)),
         *(("Alternative", item.get("sentence", "")) for item in answer.get("alternatives") or []),
     ]
+
+
+def launch_facts(answer: DryRun) -> Iterator[tuple[str, object]]:
+    """What the replicas would be started with. Texts of files are in `--output json`. An older
+    portal does not tell."""
+    launch = answer.get("launch") or {}
+    replicas = launch.get("replicas") or []
+    yield "Starts as", _command(launch)
+    for number, variable in enumerate(_variables(launch)):
+        yield "" if number else "Environment", variable
+    for number, path in enumerate(launch.get("files") or []):
+        yield "" if number else "Files", path
+    if len(replicas) < 2:
+        return
+    for replica in replicas[:MAX_LISTED_REPLICAS]:
+        words = (_command(replica), *_variables(replica), *(replica.get("files") or []))
+        yield f"Replica {replica.get('rank')}", " ".join(filter(None, words))
+    if (more := len(replicas) - MAX_LISTED_REPLICAS) > 0:
+        yield "", f"and {more} more replicas"
+
+
+def _command(started: DryRun) -> str:
+    return shlex.join(map(str, started.get("command") or []))
+
+
+def _variables(started: DryRun) -> list[str]:
+    return [f"{name}={value}" for name, value in sorted((started.get("environment") or {}).items())]
 
 
 def verdict_name(answer: DryRun) -> str:

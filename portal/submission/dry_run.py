@@ -24,6 +24,8 @@ from portal.submission.admission import (
     dependencies_of,
     pending_room,
 )
+from portal.submission.launch_preview import LaunchPreview, launch_preview
+from portal.submission.placed_warnings import placed_warnings
 from portal.submission.planned_gpus import PlannedGpu, planned_gpus
 from scheduler.core.explain.alternatives import Alternative, alternatives
 from scheduler.core.forecast.pass_estimates import PassEstimate
@@ -95,10 +97,12 @@ class DryRunResult:
     alternatives: tuple[Alternative, ...]
     limits: tuple[LimitEffect, ...]
     """Every limit that it counts against."""
+    warnings: tuple[FieldWarning, ...]
+    """Of the request, and of where it would start at once."""
 
-    @property
-    def warnings(self) -> tuple[FieldWarning, ...]:
-        return request_warnings(self.request)
+    def launch(self) -> LaunchPreview:
+        """What each replica would be started with."""
+        return launch_preview(self.request, {each.rank: each.node for each in self.devices})
 
     @property
     def begins_at(self) -> datetime | None:
@@ -140,6 +144,7 @@ def dry_run(*, user: User, request: JobRequest) -> DryRunResult:
         trial = None if check.infeasible else cached.trial.try_job(job)
         reason = trial.reason if trial else check.infeasible
         devices, board = _devices(cached, trial)
+        placed = _placed(trial)
         size, at_once = members_at_once(request)
         units = at_once * (sum(device.units for device in devices) or check.units)
         return DryRunResult(
@@ -149,7 +154,7 @@ def dry_run(*, user: User, request: JobRequest) -> DryRunResult:
             reason=visible_reason(reason.as_dict(), visible_projects(user)) if reason else None,
             approval=None if check.infeasible else check.approval,
             devices=devices,
-            gpus=planned_gpus(cached, _placed(trial)),
+            gpus=planned_gpus(cached, placed),
             units=units,
             unit_seconds=units // at_once * size * request.time_limit_seconds,
             estimate=_estimate(cached, job, trial) if trial else None,
@@ -163,6 +168,10 @@ def dry_run(*, user: User, request: JobRequest) -> DryRunResult:
                 seconds=request.time_limit_seconds * -(-size // at_once),
                 models=quota_models(board or check.board),
                 promises=cached.promises,
+            ),
+            warnings=(
+                *request_warnings(request),
+                *placed_warnings(cached.snapshot, request, user.username, placed),
             ),
         )
 

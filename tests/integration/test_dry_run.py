@@ -271,3 +271,35 @@ def test_the_page_says_what_is_left_of_quota_and_budget(client, alice, vision):
     project_share_set(project=vision, actor="root", weight=2)
     text = client.post("/request/preview", form).content.decode()
     assert "vision has no quota and no budget" in text
+
+
+def test_page_and_rest_show_the_same_start(client, alice, vision):
+    a_node("n1", gpus=2)
+    client.force_login(alice)
+    form = {
+        **{"project": "vision", "name": "probe", "image": "tessera-example:latest"},
+        **{"command": "python train.py", "amount": "gpus", "gpus": "1", "replicas": "2"},
+        **{"launcher": "torchrun", "env": "HF_TOKEN=hf_123", "key": "once"},
+    }
+    text = client.post("/request/preview", form).content.decode()
+    assert "What runs" in text and "torch.distributed.run train.py" in text
+    assert "Replica 1 on n1" in text
+    api = APIClient()
+    api.force_authenticate(alice)
+    body = a_request(vision, device={"gpus": 1}, replicas=2, launcher="torchrun")
+    body |= {"command": ["python", "train.py"], "env": {"HF_TOKEN": "hf_123"}}
+    launch = api.post("/api/v1/jobs?dry_run=true", body, format="json").json()["launch"]
+    assert launch["command"] == ["python", "-m", "torch.distributed.run", "train.py"]
+    assert [(each["rank"], each["node"]) for each in launch["replicas"]] == [(0, "n1"), (1, "n1")]
+    assert "hf_123" not in str(launch)
+
+
+def test_a_share_beside_those_of_another_user_is_warned_of(alice, vision):
+    node = a_node("n1", gpus=1)
+    share = {"mps": {"threads": 25, "memory": "8GiB"}, "isolation": "any"}
+    assert foreseen(alice, vision, device=share, memory="4GiB").warnings == ()
+    bob = a_user("bob")
+    a_job(bob, vision, device=share)
+    settle(node)
+    (warning,) = foreseen(alice, vision, device=share, memory="4GiB").warnings
+    assert (warning.field, warning.combination) == ("device", "neighbours_on_mps")

@@ -1,5 +1,6 @@
 """Serializers of a dry run: where and when a request would start, and its quotas and budgets."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +21,7 @@ from portal.planning.estimates import estimate_as_dict, no_estimate_for_code
 from portal.quotas.limits import LimitEffect
 from portal.submission.dry_run import DryRunResult, DryRunVerdict, PlannedDevice
 from scheduler.core.request import request_as_dict
+from scheduler.core.request.values import FieldWarning
 
 VERDICTS = [(str(verdict), str(verdict)) for verdict in DryRunVerdict]
 LIMITS = [("quota", "quota"), ("budget", "budget")]
@@ -66,6 +68,48 @@ class FieldWarningSerializer(serializers.Serializer[Any]):
 
     field = serializers.CharField(help_text="path of the field")
     sentence = serializers.CharField()
+    combination = serializers.CharField(
+        allow_blank=True, help_text="code of what does not go well together; else empty"
+    )
+
+
+def warnings_data(warnings: Iterable[FieldWarning]) -> list[dict[str, str]]:
+    return [
+        {"field": each.field, "sentence": each.sentence, "combination": each.combination}
+        for each in warnings
+    ]
+
+
+class LaunchedReplicaSerializer(serializers.Serializer[Any]):
+    """What of a replica's start differs from the others."""
+
+    rank = serializers.IntegerField()
+    node = serializers.CharField(
+        allow_blank=True, help_text="where it would start at once; else empty"
+    )
+    command = serializers.ListField(
+        child=serializers.CharField(), help_text="empty if all replicas have the same"
+    )
+    environment = serializers.DictField(child=serializers.CharField(allow_blank=True))
+    files = serializers.DictField(child=serializers.CharField(allow_blank=True))
+
+
+class LaunchSerializer(serializers.Serializer[Any]):
+    """How the launcher would start the replicas in containers. Addresses, ports and ids of devices
+    are examples; values of secrets are hidden."""
+
+    command = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="of every replica; empty if each has its own, or the image has it",
+    )
+    environment = serializers.DictField(
+        child=serializers.CharField(allow_blank=True), help_text="of every replica"
+    )
+    files = serializers.DictField(
+        child=serializers.CharField(allow_blank=True),
+        help_text="of every replica: texts by path in the container",
+    )
+    replicas = LaunchedReplicaSerializer(many=True)
 
 
 class DryRunSerializer(serializers.Serializer[Any]):
@@ -104,6 +148,7 @@ class DryRunSerializer(serializers.Serializer[Any]):
         help_text="what will probably fail, and variables that look like secrets",
     )
     request = serializers.DictField(help_text="the request with all defaults filled in")
+    launch = LaunchSerializer()
 
     def to_representation(self, result: DryRunResult) -> dict[str, Any]:
         waits = result.reason is not None and result.verdict is not DryRunVerdict.NEVER
@@ -127,11 +172,9 @@ class DryRunSerializer(serializers.Serializer[Any]):
             "no_estimate": no_estimate_data(reason_for_none),
             "limits": [_limit_data(effect) for effect in result.limits],
             "alternatives": [alternative.as_dict() for alternative in result.alternatives],
-            "warnings": [
-                {"field": warning.field, "sentence": warning.sentence}
-                for warning in result.warnings
-            ],
+            "warnings": warnings_data(result.warnings),
             "request": request_as_dict(result.request),
+            "launch": asdict(result.launch()),
         }
 
 

@@ -86,6 +86,14 @@ DRY_RUN_EXAMPLE = OpenApiExample(
             "memory": "16GiB",
             "time_limit": "2h",
         },
+        "launch": {
+            "command": ["python", "train.py", "--epochs", "3"],
+            "environment": {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "replica-0"},
+            "files": {},
+            "replicas": [
+                {"rank": 0, "node": "gpu-a1", "command": [], "environment": {}, "files": {}}
+            ],
+        },
     },
     response_only=True,
     status_codes=["200"],

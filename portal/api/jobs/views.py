@@ -8,7 +8,7 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 
-from portal.api.jobs.dry_run_serializers import DryRunSerializer
+from portal.api.jobs.dry_run_serializers import DryRunSerializer, warnings_data
 from portal.api.jobs.examples import DRY_RUN_EXAMPLE, SUBMIT_EXAMPLES
 from portal.api.jobs.filters import JobListQuerySerializer, JobPagination, filtered_jobs
 from portal.api.jobs.long_poll import wait_for_event
@@ -24,7 +24,7 @@ from portal.api.jobs.serializers import (
     JobSerializer,
     JobSummarySerializer,
 )
-from portal.api.jobs.submit_answer import SubmittedJobSerializer, warnings_data
+from portal.api.jobs.submit_answer import SubmittedJobSerializer
 from portal.api.jobs.submit_serializer import JobSubmitRequestSerializer
 from portal.api.protocol.idempotency import IDEMPOTENCY_KEY, idempotent
 from portal.api.protocol.openapi import LOCATION, list_response

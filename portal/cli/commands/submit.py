@@ -15,7 +15,7 @@ from portal.cli.code_upload import sync_sentence, upload_code
 from portal.cli.commands import submit_options as opt
 from portal.cli.commands.bulk_submit import BulkSubmitMode, bulk_submit
 from portal.cli.context import CliContext, cli_context
-from portal.cli.dry_run_text import dry_run_facts, verdict_name
+from portal.cli.dry_run_text import dry_run_facts, launch_facts, verdict_name
 from portal.cli.exit_codes import CommandFailed, ExitCode, exit_code_for
 from portal.cli.job_text import end_summary, job_exit_code
 from portal.cli.output import (
@@ -236,7 +236,8 @@ def _show_dry_run(cli: CliContext, body: dict[str, Any], output: OutputFormat) -
     elif output is OutputFormat.NAME:
         typer.echo(single_line(verdict_name(answer)))
     else:
-        console(sys.stdout).print(facts_table(dry_run_facts(answer, cli.now())))
+        facts = [*dry_run_facts(answer, cli.now()), *launch_facts(answer)]
+        console(sys.stdout).print(facts_table(facts))
     if not answer["possible"]:
         raise typer.Exit(exit_code_for(400, str((answer.get("reason") or {}).get("code", ""))))
 

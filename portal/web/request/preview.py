@@ -19,6 +19,7 @@ from portal.quotas.limits import LimitEffect
 from portal.submission.dry_run import DryRunResult, DryRunVerdict, PlannedDevice, dry_run
 from portal.web.place_drawing import PlaceDrawing
 from portal.web.request.form import FilledForm
+from portal.web.request.launch_panel import LaunchPanel, launch_panel
 from portal.web.request.place import request_place
 from portal.web.wording.evidence import evidence_rows
 from portal.web.wording.labels import duration, gigabytes, gpu_hours, share_label
@@ -58,6 +59,8 @@ class FieldProblem:
     error: str
     meant: str
     """What was probably meant; empty if nothing is known."""
+    code: str = ""
+    """Of the combination that is refused; empty for any other error."""
 
 
 @dataclass(slots=True)
@@ -86,6 +89,8 @@ class PreviewPanel:
     evidence: list[tuple[str, str]] = field(default_factory=list)
     """Labels and values."""
     field_errors: list[FieldProblem] = field(default_factory=list)
+    launch: LaunchPanel | None = None
+    """What each replica would be started with."""
     alternatives_title: str = ""
     alternatives: list[PreviewAlternative] = field(default_factory=list)
 
@@ -106,6 +111,7 @@ def preview_request(user: User, form: FilledForm) -> PreviewPanel:
         panel.figures = _figures(result)
     panel.limits = limit_lines(result)
     panel.warnings = [message_text(warning.message) for warning in result.warnings]
+    panel.launch = launch_panel(result.launch())
     panel.alternatives_title = _("Could run here") if is_never else _("Would start now")
     panel.alternatives = [
         PreviewAlternative(message_text(each.message), json.dumps(each.changes, sort_keys=True))
@@ -186,7 +192,13 @@ def _incomplete(form: FilledForm) -> PreviewPanel:
     count = len(form.errors)
     sentence = ngettext("%(n)s field needs attention", "%(n)s fields need attention", count)
     problems = [
-        FieldProblem(name, str(FIELD_LABELS.get(name, name)), error, form.mends.get(name, ""))
+        FieldProblem(
+            name,
+            str(FIELD_LABELS.get(name, name)),
+            error,
+            form.mends.get(name, ""),
+            form.combinations.get(name, ""),
+        )
         for name, error in form.errors.items()
     ]
     return PreviewPanel(
@@ -205,7 +217,12 @@ def _incomplete(form: FilledForm) -> PreviewPanel:
 
 
 def _suggestion_label(changes: Mapping[str, Any]) -> str:
-    """What the request would be with these changes of its launcher and command."""
+    """What the request would be with these changes."""
+    if "device" in changes:
+        return _("The same command on %(n)s whole GPUs") % {"n": changes["device"]["gpus"]}
+    if "launcher" not in changes:
+        words = ", ".join(f"{name} {value}" for name, value in sorted(changes.items()))
+        return _("The same request with %(changes)s") % {"changes": words}
     words = {"launcher": changes["launcher"], "command": shlex.join(changes.get("command", ()))}
     if "command" not in changes:
         return _("The same command under launcher %(launcher)s") % words

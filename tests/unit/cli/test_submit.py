@@ -298,3 +298,23 @@ def test_a_refusal_says_code_sentence_fields_and_what_to_try():
         assert words in done.stderr
     rest.on("POST", "jobs", problem(400, "project_unknown", "Yours: none"))
     assert "Next: tessera whoami" in rest.run("submit", *FLAGS).stderr
+
+
+def test_a_dry_run_says_what_each_replica_would_start():
+    own = [
+        {"rank": rank, "node": "", "command": [], "environment": {"RANK": str(rank)}, "files": {}}
+        for rank in range(6)
+    ]
+    launch = {
+        "command": ["torchrun", "a b.py"],
+        "environment": {"WORLD_SIZE": "6", "NNODES": "6"},
+        "files": {"/run/launcher/hosts": "replica-0\n"},
+        "replicas": own,
+    }
+    rest = Rest().on("GET", "projects", PROJECTS).on("POST", "jobs", POSSIBLE | {"launch": launch})
+    lines = [line.split() for line in rest.run("submit", "--dry-run", *FLAGS).stdout.splitlines()]
+    assert ["Starts", "as", "torchrun", "'a", "b.py'"] in lines
+    assert ["Environment", "NNODES=6"] in lines and ["WORLD_SIZE=6"] in lines
+    assert ["Files", "/run/launcher/hosts"] in lines
+    assert ["Replica", "3", "RANK=3"] in lines
+    assert ["and", "2", "more", "replicas"] in lines
