@@ -51,6 +51,7 @@ def test_a_random_walk_of_wishes_and_faults_breaks_no_promise(seed):
     assert told["done"]["kill"] > 10
 
 
+@pytest.mark.slow
 def test_a_walk_tells_of_a_refresh_that_reads_what_is_being_carved(monkeypatch):
     """Without the lock of each GPU, handles vanish under the reader."""
     monkeypatch.setattr(KnownGpus, "lock", lambda *_: threading.RLock())
@@ -58,12 +59,14 @@ def test_a_walk_tells_of_a_refresh_that_reads_what_is_being_carved(monkeypatch):
     assert report["by_invariant"].get("I10"), report
 
 
+@pytest.mark.slow
 def test_a_walk_tells_of_an_end_that_is_booked_as_the_programs_own(monkeypatch):
     monkeypatch.setattr(agents.loop.end_records, "end_cause", lambda *_, **__: None)
     report = random_walk(operations=150, seed=1)
     assert report["by_invariant"].get("I11", 0) > 0
 
 
+@pytest.mark.slow
 def test_a_walk_tells_of_a_second_copy_beside_one_that_was_kept(monkeypatch):
     """As a portal does that takes every node for one that stops its work."""
     rule = agents.drill.portal.seconds_until_over
@@ -76,6 +79,7 @@ def test_a_walk_tells_of_a_second_copy_beside_one_that_was_kept(monkeypatch):
     assert report["by_invariant"].get("I12", 0) > 0
 
 
+@pytest.mark.slow
 def test_a_walk_tells_of_an_agent_that_forgets_its_lease(monkeypatch):
     """One that is killed and started again out of contact would run on."""
     monkeypatch.setattr(Lease, "_read", lambda _: None)
@@ -85,6 +89,7 @@ def test_a_walk_tells_of_an_agent_that_forgets_its_lease(monkeypatch):
     assert report["by_invariant"].get("I12", 0) > 0
 
 
+@pytest.mark.slow
 def test_a_walk_tells_of_an_engine_that_loses_its_replicas(monkeypatch):
     monkeypatch.setattr(MemoryEngine, "remove", lambda engine, replica: None)
     told = random_walk(operations=150, seed=1)

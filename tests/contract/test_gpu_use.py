@@ -84,6 +84,7 @@ def test_the_driver_rows_say_what_the_driver_said(tmp_path):
     assert done.summary["simulated"] is True
 
 
+@pytest.mark.slow
 def test_a_refusal_fails_its_step_in_the_drivers_words_and_the_others_go_on(tmp_path):
     store, symbol = a_node(tmp_path), "nvmlDeviceGetGpuInstanceProfileInfoV"
     with store.change() as node:
@@ -96,6 +97,7 @@ def test_a_refusal_fails_its_step_in_the_drivers_words_and_the_others_go_on(tmp_
     assert (done.status, done.rows[1]["outcome"]) == (1, "failed")
 
 
+@pytest.mark.slow
 def test_events_and_load_are_read_from_the_node(tmp_path):
     done = used(tmp_path, "5,7", store=a_node(tmp_path))
     assert done.status == 0, done.err
@@ -108,6 +110,7 @@ def test_events_and_load_are_read_from_the_node(tmp_path):
     assert done.impossible(7) == {"at full load": "a simulated node runs no CUDA program"}
 
 
+@pytest.mark.slow
 def test_mps_answers_word_for_word_and_nothing_of_it_is_left(tmp_path):
     store = a_node(tmp_path)
     before = settings(store)
@@ -191,6 +194,7 @@ def test_a_setting_that_changes_meanwhile_fails(tmp_path):
     assert "mig_mode changed meanwhile" in sentence and sentence in done.err
 
 
+@pytest.mark.slow
 def test_a_row_that_does_not_end_is_ended_and_keeps_what_it_has(tmp_path):
     """Row 7 looks at an idle node for two seconds, twice."""
     hurried = (

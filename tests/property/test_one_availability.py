@@ -113,6 +113,7 @@ def test_without_a_queue_as_many_of_each_kind_start_as_are_counted(world, data):
     is_the_planners_answer(world, counted, Policy(), data.draw)
 
 
+@pytest.mark.slow
 @examples(QUEUED_WORLDS)
 @given(world=worlds(), data=st.data())
 def test_behind_a_queue_as_many_of_each_kind_start_as_are_counted(world, data):

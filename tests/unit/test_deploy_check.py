@@ -49,6 +49,7 @@ def test_a_portal_as_shipped_has_nothing_that_the_check_warns_of(tmp_path):
     assert "no issues" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environ", "warning"),
     first_quick(
@@ -82,6 +83,7 @@ def test_a_portal_that_cannot_start_says_all_of_it_in_sentences(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_portal_with_its_secrets_in_files_starts(tmp_path):
     env = web_environment(tmp_path)
     for name in [name for name in OF_ENV_FILE if name != "TESSERA_ALLOWED_HOSTS"]:

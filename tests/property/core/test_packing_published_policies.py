@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,6 +88,7 @@ def both(policy, score, world):
     return fast, slowly(score, nodes, pods, mix)
 
 
+@pytest.mark.slow
 @given(WORLDS)
 @examples(80)
 def test_best_fit_decides_as_its_definition(world):

@@ -8,6 +8,7 @@ number that is placed must be the largest there is.
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -78,6 +79,7 @@ def test_of_equal_jobs_as_many_are_placed_as_is_possible_at_all(snapshot):
     ]
 
 
+@pytest.mark.slow
 @few
 @given(snapshot=slice_queues())
 def test_no_plan_places_more_than_is_possible(snapshot):

@@ -11,6 +11,7 @@ from scheduler.core.model.policy import BackfillMode, OrderMode, Policy, Preempt
 from scheduler.core.plan import plan
 from tests.property.core.busy_worlds import POLICIES, a_world
 from tests.property.core.partial_commits import begun, stopped
+from tests.support.examples import first_quick
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
 from tests.support.snapshots import as_bytes
 
@@ -51,7 +52,7 @@ def test_a_pass_that_is_not_stopped_is_the_whole_pass(policy):
 
 
 @named
-@pytest.mark.parametrize("turns", [1, 2, 4])
+@pytest.mark.parametrize("turns", first_quick(4, 1, 2))
 def test_every_job_has_its_turn_although_each_pass_is_stopped(policy, turns):
     stops = same = 0
     for number in range(WORLDS):

@@ -58,6 +58,7 @@ def test_the_suite_imports_the_standard_library_pytest_and_pynvml_alone():
     assert set(done.stdout.split()) <= {*OF_PYTEST, "pynvml"}
 
 
+@pytest.mark.slow
 def test_the_running_python_is_taken_where_it_will_do():
     assert environment.interpreter() == sys.executable
 
@@ -70,6 +71,7 @@ def test_a_python_without_the_packages_will_not_do(tmp_path):
     assert not environment.serves(str(tmp_path / "nobody"))
 
 
+@pytest.mark.slow
 def test_where_pip_reaches_nothing_it_is_told_what_to_do(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")

@@ -54,6 +54,7 @@ def test_tessera_leaves_less_unused_than_any_published_run(capsys):
     assert one["fragmented_pct"]["130"] < min(published("frag", "06-FGD", "130"))
 
 
+@pytest.mark.slow
 def test_tessera_needs_no_list_of_what_will_come(capsys):
     one, _ = replayed(capsys, "tessera", "--mix", "learned")
 

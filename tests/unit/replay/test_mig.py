@@ -150,6 +150,7 @@ def one_pass(name, profile):
     return sum(device.size for device in given)
 
 
+@pytest.mark.slow
 def test_one_pass_over_twenty_who_wait_comes_close_to_the_integer_programme():
     """The programme may leave out whom it likes. Where larger ones queue first, the pass gives as
     much in every world; in the order of arrival 3.1 % less in the mean, which that order costs."""
@@ -195,6 +196,7 @@ def test_with_one_move_a_placement_as_much_is_taken_as_by_packing_all_anew():
         assert ours > best - 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moving", [(np.inf,), ()], ids=["where nothing fits", "together"])
 def test_nothing_moves_unless_moves_are_allowed_and_then_once_a_placement_at_most(moving):
     drawn = weights(HERE, "small")

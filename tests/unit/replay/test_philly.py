@@ -71,6 +71,7 @@ def test_without_limits_every_job_ends_and_the_answer_is_the_same_twice(
     assert first["longest_wait_s"] < first["makespan_s"]
 
 
+@pytest.mark.slow
 def test_strict_fifo_reproduces_the_known_average_of_a_trace(capsys):
     """991,215 s, by an event simulator that shares no code with Tessera."""
     path = DATA / "trace3.csv"

@@ -46,6 +46,7 @@ def test_json_is_all_that_stands_on_stdout_and_stderr_is_empty_off_a_terminal(wo
     assert all(isinstance(json.loads(line), dict) for line in out.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "snapshot"])
 def test_a_bar_is_drawn_on_a_terminal_and_never_on_stdout(words, kind, capsys, monkeypatch):
     terminal = io.StringIO()

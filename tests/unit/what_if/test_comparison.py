@@ -200,6 +200,7 @@ def test_accuracy_sets_recorded_waits_beside_those_of_the_unchanged_replay():
     assert found.replayed_mean_seconds == HOUR // 2
 
 
+@pytest.mark.slow
 def test_every_job_is_told_once_whatever_the_policy():
     jobs = [a_recorded(n, 600 + n, at=60 * n, gpus=1 + n % 3) for n in range(30)]
     for backfill in BackfillMode:
