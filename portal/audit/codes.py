@@ -113,6 +113,7 @@ class EventCode(StrEnum):
     HEALTH_MISSING = "health_missing"
     HEALTH_OK = "health_ok"
     JOB_HOLD = "job_hold"
+    JOB_HUNG = "job_hung"
     JOB_IDLE = "job_idle"
     JOB_RELEASE = "job_release"
     LIMIT_DECLINE = "limit_decline"
@@ -248,6 +249,7 @@ EVENT_LABELS: dict[EventCode, str] = {
     EventCode.HEALTH_MISSING: "GPU missing",
     EventCode.HEALTH_OK: "GPU healthy again",
     EventCode.JOB_HOLD: "Put on hold",
+    EventCode.JOB_HUNG: "No progress",
     EventCode.JOB_IDLE: "Idle",
     EventCode.JOB_RELEASE: "Released from hold",
     EventCode.LIMIT_DECLINE: "Higher limit declined",

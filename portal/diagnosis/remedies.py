@@ -305,6 +305,14 @@ REMEDIES: dict[FailureCause, Remedy] = {
     FailureCause.RANK_ABSENT: Remedy(
         Message("The node of that rank did not start it: try again"), RemedyAction.RETRY, _RETRY
     ),
+    FailureCause.HUNG: Remedy(
+        Message(
+            "Most likely a collective operation hung: look at the log of the rank that fell silent "
+            "first, then try again"
+        ),
+        RemedyAction.RETRY,
+        _RETRY,
+    ),
     FailureCause.DRAINED: Remedy(
         Message("An admin emptied its node: try again"), RemedyAction.RETRY, _RETRY
     ),

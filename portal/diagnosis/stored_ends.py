@@ -55,6 +55,7 @@ NODE_CODES: dict[str, FailureCause] = {
     # Of the portal itself.
     GangFailure.NOT_READY: FailureCause.NOT_READY,
     GangFailure.NEVER_JOINED: FailureCause.RANK_ABSENT,
+    GangFailure.HUNG: FailureCause.HUNG,
 }
 STOP_REASONS: dict[str, FailureCause] = {
     "timed_out": FailureCause.TIME_LIMIT,

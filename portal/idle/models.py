@@ -1,8 +1,11 @@
 """When a project counts its jobs as idle, and the jobs that are."""
 
+from datetime import datetime, timedelta
+
 from django.db import models
 
 from portal.accounts.models import Project
+from portal.idle.progress import Progress, RankProgress
 from portal.jobs.models import Job
 
 DEFAULT_THRESHOLD_PERCENT = 5
@@ -51,3 +54,40 @@ class IdleSpell(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job} idle since {self.since:%Y-%m-%d %H:%M}"
+
+
+class GangProgress(models.Model):
+    """How far the ranks of a running gang have come, and whether they have stopped."""
+
+    COLUMNS = ("attempt", "ranks", "longest_pause_seconds", "warned_at", "stops_at")
+
+    job = models.OneToOneField(
+        Job, on_delete=models.CASCADE, primary_key=True, related_name="gang_progress"
+    )
+    attempt = models.BigIntegerField()
+    """The fence of the one that runs."""
+    ranks = models.JSONField(default=dict)
+    """By rank: its mark, and when that last changed, as `progress` has them."""
+    longest_pause_seconds = models.PositiveIntegerField(default=0)
+    warned_at = models.DateTimeField(null=True, blank=True)
+    """Null while it makes progress."""
+    stops_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"progress of {self.job}"
+
+    @property
+    def progress(self) -> Progress:
+        ranks = {
+            int(rank): RankProgress(mark, datetime.fromisoformat(at) if at else None)
+            for rank, (mark, at) in self.ranks.items()
+        }
+        return Progress(ranks, timedelta(seconds=self.longest_pause_seconds))
+
+    @progress.setter
+    def progress(self, progress: Progress) -> None:
+        self.ranks = {
+            str(rank): [one.mark, one.moved_at.isoformat() if one.moved_at else ""]
+            for rank, one in progress.ranks.items()
+        }
+        self.longest_pause_seconds = int(progress.longest_pause.total_seconds())

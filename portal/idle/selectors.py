@@ -7,7 +7,7 @@ from django.db.models import Count, Max, Sum
 
 from portal.allocations.models import Allocation, AllocationSample
 from portal.idle.judgement import MeasuredMinute
-from portal.idle.models import IdlePolicy, IdleSpell
+from portal.idle.models import GangProgress, IdlePolicy, IdleSpell
 from portal.jobs.models import Job
 
 
@@ -17,6 +17,10 @@ def policy_of(project_id: int) -> IdlePolicy | None:
 
 def spell_of(job: Job) -> IdleSpell | None:
     return IdleSpell.objects.filter(job=job).first()
+
+
+def gang_progress_of(job: Job) -> GangProgress | None:
+    return GangProgress.objects.filter(job=job).first()
 
 
 def measured_minutes(jobs: Iterable[int], since: datetime) -> dict[int, list[MeasuredMinute]]:

@@ -8,11 +8,9 @@ from django.db import transaction
 
 from agents.contract.message import Message
 from portal.jobs.failure_causes import GangFailure
-from portal.jobs.first_failures import imposed_failure
-from portal.jobs.lifecycle import job_stop
-from portal.jobs.models import OWN_NODES, Attempt, DesiredState, Job, Replica, StopReason
+from portal.jobs.gang_faults import faulty_gang_stop
+from portal.jobs.models import OWN_NODES, Attempt, DesiredState, Job, Replica
 from portal.jobs.querysets import values_of
-from portal.live.bell import ring
 from scheduler.core.model.states import JobStatus, ReplicaStatus
 
 EARLY = (JobStatus.PLACED, JobStatus.PREPARING)
@@ -61,12 +59,7 @@ def _stop(
             # A gang whose ranks are all ready, but not with the same image, waits for rank 0.
             late = late or ranks[0]
             message = _message(code, late, job, limit_seconds)
-            failure = imposed_failure(
-                rank=late.rank, status=late.status, code=code, message=message
-            )
-            Attempt.objects.filter(pk=attempt_id).update(first_failure=failure)
-            job_stop(job=job, stop_reason=StopReason.FAILED, message=message)
-            ring(f"job:{job.pk}")
+            faulty_gang_stop(job=job, rank=late, code=code, message=message)
 
 
 def _message(code: GangFailure, late: Replica, job: Job, limit_seconds: int) -> Message:

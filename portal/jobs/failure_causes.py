@@ -59,6 +59,7 @@ class FailureCause(StrEnum):
     NODE_REFUSAL = "node_refusal"
     NOT_READY = "not_ready"
     RANK_ABSENT = "rank_absent"
+    HUNG = "hung"
     DRAINED = "drained"
     # It never ran.
     DEPENDENCY = "dependency"
@@ -76,6 +77,7 @@ class GangFailure(StrEnum):
 
     NOT_READY = "not_ready"
     NEVER_JOINED = "never_joined"
+    HUNG = "hung"
 
 
 class Confidence(StrEnum):
@@ -127,6 +129,7 @@ CAUSE_LABELS: dict[FailureCause, str] = {
     FailureCause.NODE_REFUSAL: "Refused by the node",
     FailureCause.NOT_READY: "Not ready in time",
     FailureCause.RANK_ABSENT: "A rank did not start",
+    FailureCause.HUNG: "No progress",
     FailureCause.DRAINED: "Node drained",
     FailureCause.DEPENDENCY: "An earlier job failed",
     FailureCause.REFUSED: "Not approved",

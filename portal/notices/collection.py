@@ -41,6 +41,8 @@ KIND_OF_STATUS = {
 }
 # A job that goes back to the queue from one of these had started.
 RAN = (JobStatus.RUNNING, JobStatus.STOPPING)
+# Of a running job that is going to be stopped, or should be looked at.
+WARNINGS = (EventCode.JOB_IDLE, EventCode.JOB_HUNG)
 # A node or a GPU of it breaks.
 NODE_CODES = (
     EventCode.HEALTH_FAULTED,
@@ -84,7 +86,7 @@ def _events_collect(now: datetime, mails: bool) -> bool:
     rows = events_after(seen, now, first=place.get("first", 0)).filter(id__lte=last)
     jobs = list(
         rows.filter(noun="job")
-        .filter(Q(new__in=[str(s) for s in KIND_OF_STATUS]) | Q(code=EventCode.JOB_IDLE))
+        .filter(Q(new__in=[str(s) for s in KIND_OF_STATUS]) | Q(code__in=[*map(str, WARNINGS)]))
         .select_related("job__owner", "job__project")
         .order_by("id")
     )
@@ -113,6 +115,8 @@ def _of_job(
     data = {"status": event.new, "actor": event.actor, "minutes": int(waited.total_seconds() // 60)}
     if event.code in (EventCode.JOB_IDLE, StopReason.IDLE):
         data |= {"idle": event.data.get("stops_at", "")}
+    if event.code == EventCode.JOB_HUNG:
+        data |= {"hung": event.data.get("stops_at", "")}
     key = f"event:{event.pk}"
     settings = audience.settings_of(job.owner)
     is_own_act = event.actor == job.owner.username
@@ -127,7 +131,7 @@ def _of_job(
 def _kind(event: Event) -> tuple[NoticeKind, str]:
     """And the status that a chat would choose to be told of it. A warned job is about to end; one
     that was stopped as idle has failed to do its work, as at a time limit."""
-    if event.code == EventCode.JOB_IDLE:
+    if event.code in WARNINGS:
         return NoticeKind.ENDING, JobStatus.RUNNING
     if event.new == JobStatus.CANCELLED and event.code == StopReason.IDLE:
         return NoticeKind.FAILED, JobStatus.TIMED_OUT

@@ -91,6 +91,8 @@ def _of_job(notice: Notice, job: Job) -> str:
             return sentence % (names | {"n": waited})
         case NoticeKind.ENDING if "idle" in notice.data:
             return _idle(notice.data["idle"], names)
+        case NoticeKind.ENDING if "hung" in notice.data:
+            return _hung(notice.data["hung"], names)
         case NoticeKind.ENDING:
             at = timezone.localtime(datetime.fromisoformat(notice.data["deadline_at"]))
             return _("%(job)s %(name)s reaches its time limit at %(at)s") % (
@@ -108,6 +110,15 @@ def _of_job(notice: Notice, job: Job) -> str:
             )
         case _:
             return _("%(job)s %(name)s succeeded") % names
+
+
+def _hung(stops_at: str, names: dict[str, str]) -> str:
+    if not stops_at:
+        return _("%(job)s %(name)s makes no progress") % names
+    at = timezone.localtime(datetime.fromisoformat(stops_at))
+    return _("%(job)s %(name)s makes no progress, and is stopped at %(at)s unless it does") % (
+        names | {"at": f"{at:%Y-%m-%d %H:%M %Z}"}
+    )
 
 
 def _idle(stops_at: str, names: dict[str, str]) -> str:

@@ -73,6 +73,14 @@ class LimitSettings:
         kind=whole_number(1),
         readers=WORKER,
     )
+    hung_warn_minutes: int = setting(
+        60,
+        "A gang that writes neither log nor metrics for so long is warned; 0: none is.",
+        readers=WORKER,
+    )
+    hung_stop_minutes: int = setting(
+        0, "So long after its last sign, it is stopped; 0: it is only warned.", readers=WORKER
+    )
     partition_dwell_seconds: int = setting(
         30,
         "A GPU keeps its idle slices this long after it was carved or merged.",

@@ -20,7 +20,7 @@ from portal.submission.retries import may_retry
 from portal.volumes.caches import caches_on_nodes
 from portal.web.job.extension import can_extend
 from portal.web.job.files import job_output
-from portal.web.job.idle import idle_warning
+from portal.web.job.idle import hung_warning, idle_warning
 from portal.web.job.log_tab import job_log, log_end
 from portal.web.job.metrics import job_metrics
 from portal.web.job.place import job_place
@@ -66,7 +66,7 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
         "steps": timeline(events, start_progress(job, replicas)),
         "card": request_card(job),
         "gauge": time_gauge(job, timezone.now()),
-        "idle": idle_warning(job, newest),
+        "idle": idle_warning(job, newest) or hung_warning(job, newest),
         "may_extend": can_extend(user, job),
         "place": job_place(user, job, placed, is_final=is_final),
         "placed_replicas": placed,

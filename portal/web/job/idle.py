@@ -1,4 +1,4 @@
-"""What the page of a job says of its idle GPUs: while it runs, and where that ended it."""
+"""What the page of a job says of its idle GPUs, and of a gang that makes no progress."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from agents.contract.moments import write_moment
 from portal.audit.codes import EventCode
 from portal.audit.models import Event
 from portal.idle.models import IdleSpell
-from portal.idle.selectors import spell_of
+from portal.idle.selectors import gang_progress_of, spell_of
 from portal.jobs.models import Job, StopReason
 from portal.web.wording.labels import elapsed
 from scheduler.core.model.states import JobStatus
@@ -28,6 +28,26 @@ def idle_warning(job: Job, events: Iterable[Event]) -> str:
         }
     values = {"evidence": _evidence(spell), "at": write_moment(spell.stops_at)}
     return _("%(evidence)s. It is stopped at %(at)s unless it uses them") % values
+
+
+def hung_warning(job: Job, events: Iterable[Event]) -> str:
+    """Empty unless it runs without progress. One query if its events say that it once did."""
+    was_warned = any(event.code == EventCode.JOB_HUNG for event in events)
+    is_running = JobStatus(job.status) is JobStatus.RUNNING
+    row = gang_progress_of(job) if was_warned and is_running else None
+    if row is None or row.warned_at is None or row.progress.moved_at is None:
+        return ""
+    values = {
+        "span": elapsed(row.progress.moved_at, timezone.now()),
+        "rank": row.progress.first_silent_rank,
+    }
+    evidence = _(
+        "No rank has written a log line or a metric for %(span)s. Rank %(rank)s fell silent first"
+    )
+    if row.stops_at is None:
+        return evidence % values
+    stop = _("It is stopped at %(at)s unless one does") % {"at": write_moment(row.stops_at)}
+    return f"{evidence % values}. {stop}"
 
 
 def idle_end(job: Job) -> str:

@@ -1,0 +1,135 @@
+"""Gangs without progress: warned on the page and by notice, then stopped if the settings want it,
+with a cause of their own that names a rank."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from django.utils.translation import override
+
+from portal.accounts.models import User
+from portal.audit.models import Event
+from portal.diagnosis.services import diagnoses_refresh
+from portal.idle.hung import HungLimits, hung_gangs_sweep
+from portal.idle.models import GangProgress
+from portal.jobs.models import Job, Replica
+from portal.notices.collection import notices_collect
+from portal.notices.models import Notice
+from portal.notices.sentences import notice_line
+from portal.web.wording.messages import failure_text
+from tests.support.rows import a_job, a_node, settle
+
+pytestmark = pytest.mark.django_db(transaction=True)
+MINUTE = timedelta(minutes=1)
+NOW = timezone.now()
+GANG = {"device": {"gpus": 1}, "replicas": 2, "topology": "any"}
+STOPS = HungLimits(warn_minutes=60, stop_minutes=80)
+
+
+@pytest.fixture
+def node():
+    return a_node("n1", gpus=2)
+
+
+@pytest.fixture
+def job(olga, team, node) -> Job:
+    return start(olga, team, node)
+
+
+def start(olga, team, node, **fields) -> Job:
+    job = a_job(olga, team, **GANG | fields)
+    settle(node)
+    job.refresh_from_db()
+    assert job.status == "running"
+    return job
+
+
+def writes(rank: int, size: int) -> None:
+    Replica.objects.filter(rank=rank).update(log_bytes=size)
+
+
+def look(minute: int, limits: HungLimits = STOPS) -> None:
+    hung_gangs_sweep(now=NOW + minute * MINUTE, limits=limits)
+
+
+def silent(minute: int, limits: HungLimits = STOPS) -> None:
+    """Rank 1 has written last in minute 0, rank 0 in minute 1; they are looked at in `minute`."""
+    writes(1, 10)
+    look(0, limits)
+    writes(0, 10)
+    look(1, limits)
+    look(minute, limits)
+
+
+def codes(job: Job) -> list[str]:
+    return list(Event.objects.filter(job=job).order_by("id").values_list("code", flat=True))
+
+
+def test_without_a_limit_nothing_is_asked(job, django_assert_num_queries):
+    with django_assert_num_queries(0):
+        look(0, HungLimits(0, 0))
+
+
+def test_a_silent_gang_is_warned_once_and_only_stopped_where_that_is_wanted(job):
+    only_warned = HungLimits(60, 0)
+    silent(61, only_warned)
+    look(62, only_warned)
+    look(900, only_warned)
+    assert codes(job).count("job_hung") == 1
+    assert Event.objects.get(code="job_hung").sentence == (
+        "no rank has written a log line or a metric for 60 min; rank 1 was the first to fall silent"
+    )
+    job.refresh_from_db()
+    assert job.status == "running"
+
+
+def test_it_is_stopped_with_its_own_cause_and_tried_again(olga, team, node):
+    job = start(olga, team, node, retries={"infrastructure": 1})
+    silent(61)
+    look(80)
+    job.refresh_from_db()
+    assert job.status == "running", "not before the time that was told"
+    look(81)
+    settle(node)
+    job.refresh_from_db()
+    assert (job.status, job.attempts.count()) == ("running", 2)
+    failure = job.attempts.earliest("number").first_failure
+    assert (failure["code"], failure["rank"]) == ("hung", 1)
+    with override("zh-hans"):
+        assert "rank 1 最先沉默" in failure_text(failure)
+    Replica.objects.update(log_bytes=0)
+    diagnoses_refresh()
+    assert job.attempts.earliest("number").finding["cause"] == "hung"
+    look(82)
+    row = GangProgress.objects.get()
+    assert (row.attempt, row.warned_at) == (job.attempts.latest("number").fence, None)
+
+
+def test_a_line_in_time_ends_the_warning(job):
+    silent(61)
+    assert GangProgress.objects.get().warned_at
+    writes(0, 20)
+    look(70)
+    look(90)
+    assert GangProgress.objects.get().warned_at is None
+    job.refresh_from_db()
+    assert job.status == "running"
+
+
+def test_single_jobs_and_jobs_that_asked_for_it_are_left_alone(olga, team, node):
+    start(olga, team, node, replicas=1)
+    start(olga, team, node, idle_stop=False, device={"mig": "1g.18gb"})
+    silent(500)
+    assert not GangProgress.objects.exists()
+
+
+def test_the_page_and_a_notice_say_so(client, olga, job, node):
+    User.objects.update(email="olga@example.org")
+    notices_collect(NOW, mails=True)
+    silent(61)
+    client.force_login(olga)
+    text = client.get(f"/jobs/{job.label}/").content.decode()
+    assert "Rank 1 fell silent first. It is stopped at" in text
+    notices_collect(NOW + 62 * MINUTE, mails=True)
+    (told,) = [notice_line(notice, "") for notice in Notice.objects.all()]
+    assert f"{job.label} sum makes no progress, and is stopped at" in told.text
