@@ -98,7 +98,7 @@ class NodePolicy:
     # Gangs over several engines: nodes whose overlay has this name reach each other; or "off". Its
     # kind, with "auto" WireGuard where the kernel has it, else VXLAN in the clear; its UDP port;
     # and the packet size of the network between the nodes, 0 for that of the node's device.
-    overlay: str = OVERLAY_OFF
+    overlay: str = "default"
     overlay_kind: str = AUTO
     overlay_port: int = 14_789
     overlay_device_mtu: int = 0

@@ -281,7 +281,7 @@ def _overlay_end(
         offer = overlay_offer(rules, address, settings.var)
     except OverlayUnavailable as unavailable:
         extra = {"why": unavailable.why, "mend": unavailable.mend}
-        logging.getLogger("agents").warning("no_overlay", extra=extra)
+        logging.getLogger("agents").info("no_overlay", extra=extra)
         return None
     return NodeEnd(node_id, rules.name, address, offer, settings.var)
 

@@ -116,8 +116,11 @@ def network_refusals() -> Iterator[None]:
 
 def gang_networks(engine: EngineConnection, end: NodeEnd | None) -> GangNetworks | None:
     """None if the node has no overlay, or if its engine is elsewhere. Raises RuntimeFailure."""
+    if end is None:
+        return None
     with network_refusals():
-        if end is None or not has_engine_bridge(engine.client):
+        if not has_engine_bridge(engine.client):
+            log.info("no_overlay", extra={"why": "the engine's default bridge is not here"})
             return None
     return GangNetworks(engine.client, GangLinks(end, f"tessera {engine.info.get('ID', '')}"))
 
