@@ -60,13 +60,16 @@ class GangNetworks:
                 log.warning("gang_networks_not_joined", extra={"why": str(failure)})
 
     def sweep(self) -> None:
-        """Remove those without any container, and what belongs to none. Raises RuntimeFailure."""
+        """Remove those without any container, and what belongs to none. What cannot be removed is
+        logged, and tried again with the next call."""
         # Networks are listed first: if a container is created meanwhile, its network is needed.
         networks = self._labelled()
         containers = self.client.api.containers(all=True, filters={"label": GANG})
         needed = {int(container["Labels"][GANG]) for container in containers}
-        with network_refusals():
+        try:
             self.links.keep(needed)
+        except NetworkRefused as refused:
+            log.warning("gang_networks_not_removed", extra={"why": str(refused)})
         for network in networks:
             if _id_of(network) not in needed:
                 with contextlib.suppress(APIError):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.docker.two_engines import NOTHING, EngineMachine, two_engines
+from tests.docker.two_engines import NOTHING, EngineMachine, share_image, two_engines
 from tests.services.stack import ROOT, Stack, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
@@ -70,7 +70,7 @@ class OverlayStack(Stack):
             self.running[name] = subprocess.Popen(
                 [*machine.enter, sys.executable, "-m", *command],
                 cwd=ROOT,
-                env=self.env | own | (env or {}),
+                env=self.env | (env or {}) | own,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -81,6 +81,7 @@ class OverlayStack(Stack):
 @pytest.fixture
 def stack(tmp_path) -> Iterator[OverlayStack]:
     with two_engines(tmp_path) as (first, second):
+        share_image(first, second)
         made = OverlayStack(
             tmp_path / "var",
             docker_url=first.engine.base_url,

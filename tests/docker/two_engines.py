@@ -17,6 +17,7 @@ from agents.contract.gang_network import GangNetwork, GangPeer, OverlayKind
 from agents.overlay.gang_links import NodeEnd
 from agents.overlay.offer import OverlayRules, overlay_offer
 from agents.runtime.docker import DockerRuntime
+from docs.examples.build_image import IMAGE
 from tests.docker.own_engine import OwnEngine, own_engine
 from tests.environment.docker_engine import engine_client
 from tests.environment.machines import inside_network
@@ -128,6 +129,12 @@ def _join(one: EngineMachine, other: EngineMachine) -> None:
         machine.run("ip", "link", "set", "eth0", "up")
     other.run("ip", "address", "add", f"{METADATA}/32", "dev", "lo")
     one.run("ip", "route", "add", METADATA, "via", other.address)
+
+
+def share_image(one: EngineMachine, other: EngineMachine) -> None:
+    """Both have the same bytes of the example image: each engine made its own."""
+    with engine_client(one.engine.base_url) as source, engine_client(other.engine.base_url) as sink:
+        sink.images.load(b"".join(source.images.get(IMAGE).save(named=True)))
 
 
 def _close(machines: list[EngineMachine]) -> None:
