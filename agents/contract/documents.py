@@ -15,7 +15,7 @@ from agents.contract.codec import decode, encode, omitted_by_default, rule
 from agents.contract.gang_network import MAX_ADDRESS, GangNetwork, NodeOverlay
 from agents.contract.image_digest import MAX_DIGEST_LENGTH
 from agents.contract.image_needs import ImageNeeds
-from agents.contract.job_secrets import MAX_SECRETS, DesiredSecret
+from agents.contract.job_secrets import MAX_REPLICA_SECRETS, DesiredSecret
 from agents.contract.launcher_names import FIRST_LAUNCHERS, LauncherName
 from agents.contract.lease import DEFAULT as DEFAULT_LEASE_END
 from agents.contract.node_limits import (
@@ -177,7 +177,7 @@ class DesiredReplica:
     has_checkpoint: bool = field(default=False, metadata=omitted_by_default())
     # Their values are asked for in a call of their own.
     secrets: tuple[DesiredSecret, ...] = field(
-        default=(), metadata=omitted_by_default(max_length=MAX_SECRETS)
+        default=(), metadata=omitted_by_default(max_length=MAX_REPLICA_SECRETS)
     )
     volumes: tuple[DesiredVolume, ...] = field(
         default=(), metadata=omitted_by_default(max_length=MAX_VOLUMES)

@@ -9,7 +9,11 @@ from agents.contract.codec import rule
 SECRETS_PATH = "/agent/v1/replicas/{replica}/secrets"  # POST, without a body
 
 MAX_SECRETS = 32
-"""Of one job."""
+"""Of one request."""
+MAX_REPLICA_SECRETS = MAX_SECRETS + 1
+GANG_KEY = "TESSERA_GANG_KEY"
+"""The one secret that no request names: the portal makes it for each attempt of a gang whose
+launcher needs it (`Launcher.shares_key`). No user may have a secret of such a name."""
 MAX_SECRET_BYTES = 64 << 10
 MIN_SECRET_CHARACTERS = 8
 """A shorter value could not be hidden in logs: it would hide words."""
@@ -42,6 +46,8 @@ class SecretsResponse:
     """The values of one replica's secrets, and the names of those that are not there any more, or
     that the portal cannot read."""
 
-    secrets: tuple[SecretValue, ...] = field(default=(), metadata=rule(max_length=MAX_SECRETS))
+    secrets: tuple[SecretValue, ...] = field(
+        default=(), metadata=rule(max_length=MAX_REPLICA_SECRETS)
+    )
     missing: tuple[str, ...] = field(default=(), metadata=rule(max_length=MAX_SECRETS))
     unreadable: tuple[str, ...] = field(default=(), metadata=rule(max_length=MAX_SECRETS))

@@ -12,6 +12,7 @@ class LauncherName(StrEnum):
     ACCELERATE = "accelerate"
     DEEPSPEED = "deepspeed"
     MEGATRON = "megatron"
+    OPENMPI = "openmpi"
     JAX = "jax"
     TENSORFLOW = "tensorflow"
     MINDSPORE = "mindspore"

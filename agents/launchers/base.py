@@ -113,6 +113,9 @@ class Launcher(ABC):
     chooses_devices: ClassVar[bool] = False
     """Whether its program gives processes their devices by number: only in a container these are
     the replica's own."""
+    shares_key: ClassVar[bool] = False
+    """Whether the replicas of a gang prove to each other that they belong together: each then has
+    the secret GANG_KEY of its attempt."""
     programs: ClassVar[frozenset[str]] = frozenset()
     """Programs, with a subcommand if they have several ("accelerate launch"), and Python modules
     by which people start it themselves."""

@@ -18,11 +18,7 @@ from agents.launchers.registry import LAUNCHERS
 FOREIGN_PROGRAMS = frozenset(
     (
         "horovodrun",
-        "mpiexec",
         "mpiexec.hydra",
-        "mpirun",
-        "orterun",
-        "prterun",
         "srun",
     )
 )

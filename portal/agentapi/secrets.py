@@ -8,9 +8,10 @@ from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.job_secrets import SecretsResponse, SecretValue
 from agents.contract.registries import PullCredentialResponse
 from portal.inventory.credentials import CREDENTIALS, node_authenticate
+from portal.job_secrets.gang_keys import gang_key
 from portal.job_secrets.selectors import secret_values
 from portal.job_secrets.services import secrets_used
-from portal.jobs.models import DesiredState, Job, Replica
+from portal.jobs.models import Attempt, DesiredState, Replica
 from portal.registries.selectors import credential_for
 from portal.registries.services import registry_used
 from scheduler.core.request import parse_stored_request
@@ -20,16 +21,18 @@ STARTING = (DesiredState.PREPARE, DesiredState.RUN)
 
 
 def secrets_deliver(*, authorization: str, epoch: int, replica: str) -> SecretsResponse:
-    """Those that its request names, now. Raises ContractError for a replica that is not on the
-    calling node, or not to run there any more."""
+    """Those that its request names, now, and the key of its gang. Raises ContractError for a
+    replica that is not on the calling node, or not to run there any more."""
     with transaction.atomic():
-        job = _starting_job(authorization, epoch, replica)
-        names = secret_names(parse_stored_request(job.request).secrets)
+        attempt = _starting_attempt(authorization, epoch, replica)
+        job, request = attempt.job, parse_stored_request(attempt.job.request)
+        names = secret_names(request.secrets)
         found = secret_values(owner=job.owner_id, project=job.project_id, names=names)
         secrets_used(rows=found.rows)
     present = {*found.values, *found.unreadable}
+    own = (SecretValue(name, value) for name, value in found.values.items())
     return SecretsResponse(
-        secrets=tuple(SecretValue(name, value) for name, value in found.values.items()),
+        secrets=(*own, *gang_key(request, attempt.pk)),
         missing=tuple(name for name in names if name not in present),
         unreadable=found.unreadable,
     )
@@ -40,7 +43,7 @@ def pull_credential_deliver(
 ) -> PullCredentialResponse:
     """That of its project for the registry of its image. Raises ContractError as above."""
     with transaction.atomic():
-        job = _starting_job(authorization, epoch, replica)
+        job = _starting_attempt(authorization, epoch, replica).job
         found = credential_for(project=job.project_id, image=job.image)
         if found is None:
             return PullCredentialResponse()
@@ -50,7 +53,7 @@ def pull_credential_deliver(
     return PullCredentialResponse(found.credential)
 
 
-def _starting_job(authorization: str, epoch: int, replica: str) -> Job:
+def _starting_attempt(authorization: str, epoch: int, replica: str) -> Attempt:
     node = node_authenticate(CREDENTIALS, authorization=authorization, epoch=epoch)
     rows = Replica.objects.filter(
         pk=_key(replica), node=node, desired_state__in=STARTING, attempt__ended_at=None
@@ -58,7 +61,7 @@ def _starting_job(authorization: str, epoch: int, replica: str) -> Job:
     row = rows.select_related("attempt__job").first()
     if row is None:
         raise _unknown()
-    return row.attempt.job
+    return row.attempt
 
 
 def _key(replica: str) -> UUID:

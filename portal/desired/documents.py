@@ -31,6 +31,7 @@ from portal.desired.rdma import attempts_with_rdma
 from portal.files.selectors import jobs_with_checkpoint, saving_jobs
 from portal.gang_networks.documents import desired_networks
 from portal.inventory.models import Gpu, Node
+from portal.job_secrets.gang_keys import desired_gang_key
 from portal.jobs.images import digests_to_run
 from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import DesiredState, Replica
@@ -266,7 +267,7 @@ def _replica(
         disk_mib=job.disk_mib,
         code_tree=request.code,
         has_checkpoint=job.pk in saved,
-        secrets=desired_secrets(request.secrets),
+        secrets=(*desired_secrets(request.secrets), *desired_gang_key(request)),
         volumes=volumes.get(job.pk, ()),
         image_digest=digest,
         gang_network=network,

@@ -71,6 +71,23 @@ def a_job_request(job, secrets):
     }
 
 
+def test_the_replicas_of_an_attempt_get_one_key_and_nothing_has_it_stored():
+    agent = an_agent()
+    keys = []
+    for replicas, launcher in ((2, "openmpi"), (2, "openmpi"), (2, "torchrun"), (1, "openmpi")):
+        replica = a_replica(agent.node)
+        job = replica.attempt.job
+        request = a_job_request(job, ()) | {"launcher": launcher, "replicas": replicas}
+        type(job).objects.filter(pk=job.pk).update(request=request)
+        answer = call_secrets(agent, replica.pk).json()
+        assert call_secrets(agent, replica.pk).json() == answer
+        keys.append([each["value"] for each in answer["secrets"]])
+    first, second, *none = keys
+    assert len(first[0]) == 64 and first != second
+    assert none == [[], []]
+    assert first[0] not in str(list(Attempt.objects.values()))
+
+
 def test_a_value_is_sealed_and_neither_rows_nor_audit_lines_have_it(vision):
     home, ada, _ = vision
     row = of_project(ada, home)

@@ -62,7 +62,7 @@ def test_rest_refuses_a_nested_launcher_and_its_suggestion_is_accepted(rest, tea
 
 
 def test_rest_says_nothing_of_suggestions_where_there_is_none(rest, team):
-    gang = nested_request(team, command=["mpirun", "./a.out"], replicas=2, device={"gpus": 1})
+    gang = nested_request(team, command=["srun", "./a.out"], replicas=2, device={"gpus": 1})
     assert "suggestion" not in error_of(rest.post("/api/v1/jobs", gang, format="json"))
     plain = nested_request(team, command=["python", "t.py"], name="")
     assert "suggestion" not in error_of(rest.post("/api/v1/jobs", plain, format="json"))

@@ -5,6 +5,8 @@ RAY_PYTHON name others.
 """
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from tests.services.stack import ROOT, Stack, until
 
 pytestmark = [pytest.mark.services, pytest.mark.on_demand, pytest.mark.slow]
 EXAMPLES = ROOT / "docs" / "examples"
+PROGRAMS = ROOT / "tests" / "support" / "loss_programs"
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +55,26 @@ def test_the_loss_of_one_two_and_four_ranks_of_torchrun_is_the_same(stack):
     assert alone[-1] < alone[0] / 2
     for other in losses[1:]:
         assert other == pytest.approx(alone, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "module", "env"),
+    [
+        ("accelerate", "accelerate", {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}),
+        ("openmpi", "mpi4py", {"OMP_NUM_THREADS": "1"}),
+    ],
+)
+def test_the_loss_of_a_program_is_the_same_on_one_two_and_four_ranks(stack, launcher, module, env):
+    program = PROGRAMS / f"{module.removesuffix('4py')}_loss.py"
+    # mpirun is beside its Python.
+    path = f"{Path(python_with(module)).parent}:{os.environ['PATH']}"
+    losses = []
+    for replicas, gpus in ((1, 1), (2, 1), (2, 2)):
+        shape = {"replicas": replicas, "device": {"gpus": gpus}, "launcher": launcher}
+        (result,) = run(stack, module, program, env=env | {"PATH": path}, **shape)[1]
+        assert result["world"] == replicas * gpus
+        losses.append(result["loss"])
+    assert losses == pytest.approx([losses[0]] * 3, abs=1e-5)
 
 
 @pytest.mark.parametrize("replicas", [2, 4])

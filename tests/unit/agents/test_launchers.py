@@ -148,8 +148,8 @@ def test_accelerate_keeps_its_own_options_without_those_that_place_it(launcher, 
 @pytest.mark.parametrize(
     "command",
     [
-        ("mpirun", "-np", "4", "./a.out"),
-        ("/usr/bin/mpiexec", "./a.out"),
+        ("srun", "-n", "4", "./a.out"),
+        ("/usr/bin/mpiexec", "--mca", "btl", "tcp", "./a.out"),
         # Its own restarts and logs would be lost.
         ("torchrun", "--max-restarts", "3", "t.py"),
         ("torchrun", "--log-dir", "x", "t.py"),

@@ -1,0 +1,129 @@
+"""Open MPI: one mpirun for the whole gang, no ssh, and a key that only the gang has."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+
+import pytest
+
+from agents.contract.documents import Rendezvous
+from agents.contract.launcher_names import LauncherName
+from agents.launchers.base import Launch, LaunchRequest
+from agents.launchers.nested import nested_launcher
+from agents.launchers.registry import LAUNCHERS
+from tests.unit.agents.documents import a_replica
+
+OPENMPI = LAUNCHERS[LauncherName.OPENMPI]
+PLACE = Rendezvous("10.0.0.1", 29_500, ("10.0.0.1", "10.0.0.2"))
+# In place of mpirun: starts its command by the agent in each replica, hands it what it reads, and
+# ends as the last of them.
+MPIRUN = """
+import os, subprocess, sys
+agent, codes = os.environ["PRTE_MCA_plm_ssh_agent"].split(), []
+for rank in range(int(os.environ["TESSERA_WORLD_SIZE"])):
+    words = [*agent, f"replica-{rank}", *sys.argv[1:]]
+    codes.append(subprocess.run(words, input=b"a key", check=False).returncode)
+sys.exit(codes[-1])
+"""
+
+
+def launch(rank=0, meeting=PLACE, **fields):
+    fields = {"command": ("./a.out", "-v"), "processes": 4} | fields
+    return Launch(a_replica(launcher="openmpi", rank=rank, **fields), meeting)
+
+
+def test_rank_0_starts_the_processes_of_all_and_the_others_join_it():
+    words = OPENMPI.command(launch())
+    assert words[words.index("-n") + 1] == "8" and words[-2:] == ["./a.out", "-v"]
+    assert OPENMPI.command(launch(rank=1))[-1] == "join"
+    assert OPENMPI.files(launch())["hostfile"] == "replica-0 slots=4\nreplica-1 slots=4\n"
+
+
+def test_replicas_of_one_address_share_no_memory_unless_the_user_says_so():
+    together = Rendezvous("127.0.0.1", 29_500, ("127.0.0.1", "127.0.0.1"))
+    assert OPENMPI.environment(launch(meeting=together))["OMPI_MCA_btl"] == "self,tcp"
+    chosen = launch(meeting=together, env={"OMPI_MCA_btl": "self,sm"})
+    assert "OMPI_MCA_btl" not in OPENMPI.environment(chosen)
+    assert "OMPI_MCA_btl" not in OPENMPI.environment(launch())
+
+
+def test_a_nested_mpirun_is_mended_unless_options_of_its_own_would_be_lost():
+    def mended(*command):
+        return nested_launcher(LauncherName.TORCHRUN, LaunchRequest(command, gpus=4)).changes
+
+    call = ("mpirun", "-np", "4", "--hostfile", "h", "--allow-run-as-root", "./a.out", "-n", "2")
+    assert mended(*call) == {"launcher": "openmpi", "command": ["./a.out", "-n", "2"]}
+    lost = mended("mpirun", "--mca", "btl", "tcp", "./a.out")
+    assert lost == {"launcher": "none", "processes": 1}
+
+
+@pytest.fixture
+def gang(tmp_path):
+    """Starts the replicas of a gang as plain processes; each with its own key."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    program = tmp_path / "openmpi_gang.py"
+    program.write_text(OPENMPI.files(launch())["openmpi_gang.py"])
+    (tmp_path / "mpirun.py").write_text(MPIRUN)
+    with ExitStack() as stack:
+
+        def start(rank, *words, world=2, key="the key of this attempt"):
+            home = tmp_path / f"rank-{rank}"
+            home.mkdir(exist_ok=True)
+            (home / "TESSERA_GANG_KEY").write_text(key)
+            env = {
+                "PATH": os.environ["PATH"],
+                "TMPDIR": str(home),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                "TESSERA_RANK": str(rank),
+                "TESSERA_WORLD_SIZE": str(world),
+                "TESSERA_SECRETS_DIR": str(home),
+                "PRTE_MCA_plm_ssh_agent": f"{sys.executable} {program} shell",
+            }
+            role = ["run", sys.executable, str(tmp_path / "mpirun.py"), *words]
+            command = [sys.executable, str(program), *(role if rank == 0 else ["join"])]
+            pipe = subprocess.PIPE
+            replica = stack.enter_context(
+                subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, cwd=home)
+            )
+            stack.callback(replica.kill)
+            return replica
+
+        yield start
+
+
+SAY = """'import os, sys; print(os.environ["TESSERA_RANK"], sys.stdin.read()); sys.exit({})'"""
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_what_mpirun_starts_runs_in_each_replica_and_all_end_as_it_does(gang, code, tmp_path):
+    first = gang(0, sys.executable, "-c", SAY.format(code))
+    other = gang(1)
+    said, problems = first.communicate(timeout=30)
+    assert said.decode().splitlines() == ["0 a key", "1 a key"], problems
+    assert (first.returncode, other.wait(30)) == (code, code)
+    assert not list(tmp_path.glob("rank-0/tessera-gang-*"))
+
+
+def test_a_caller_with_another_key_is_not_let_in_and_the_gang_goes_on(gang):
+    first, stranger = gang(0, "echo", "here"), gang(1, key="a guess")
+    with pytest.raises(subprocess.TimeoutExpired):
+        stranger.wait(1)
+    stranger.kill()
+    assert first.poll() is None
+    assert gang(1).wait(30) == 0
+    assert first.communicate(timeout=30)[0].decode().split() == ["here", "here"]
+
+
+def test_the_end_of_one_replica_ends_the_others(gang):
+    first, other = gang(0, "echo begun; exec sleep 20"), gang(1)
+    # mpirun begins when all are there.
+    assert first.stdout.readline() == b"begun\n"
+    other.send_signal(signal.SIGKILL)
+    # The command goes on and holds it open: the stand-in of mpirun does not end what it starts.
+    assert b"replica 1 has ended" in first.stderr.readline()
+    assert first.wait(30) != 0
