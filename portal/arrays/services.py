@@ -7,7 +7,7 @@ from portal.arrays.models import JobArray
 from portal.arrays.selectors import members_of
 from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
-from portal.jobs.holds import approval_reason, jobs_approve, jobs_refuse
+from portal.jobs.holds import approval_reason, jobs_approve, jobs_refuse, require_approver
 from portal.jobs.models import Job
 from portal.jobs.services import job_cancel, jobs_cancel_waiting
 from portal.text import single_line
@@ -29,6 +29,7 @@ def array_approve(*, array: JobArray, actor: User, comment: str = "") -> int:
 
     Raises what `jobs_approve` raises.
     """
+    require_approver(actor, array.project_id)
     with transaction.atomic():
         jobs = jobs_approve(jobs=members_of(array), actor=actor, comment=comment)
         _record(array, jobs, AuditAction.JOB_APPROVE, actor, comment)
@@ -40,6 +41,7 @@ def array_refuse(*, array: JobArray, actor: User, reason: str) -> int:
 
     Raises what `jobs_refuse` raises.
     """
+    require_approver(actor, array.project_id)
     with transaction.atomic():
         jobs = jobs_refuse(jobs=members_of(array), actor=actor, reason=reason)
         _record(array, jobs, AuditAction.JOB_REFUSE, actor, reason)

@@ -172,7 +172,7 @@ def _decide(
     rows = list(jobs.filter(status=JobStatus.AWAITING_APPROVAL).lock_rows())
     if not rows:
         raise Refused(ErrorCode.NOT_AWAITING, "None of these jobs awaits approval")
-    _require_approver(actor, rows[0])
+    require_approver(actor, rows[0].project_id)
     transitions, by = Transitions(), actor.username
     for job in rows:
         transitions.advance(job, status, actor=by, code=code, message=message, **columns)
@@ -209,14 +209,15 @@ def _waiting(job: Job) -> Job:
     return row
 
 
-def _require_approver(actor: User, job: Job) -> None:
-    if not is_project_admin(actor, job.project_id):
+def require_approver(actor: User, project_pk: int) -> None:
+    """Raises Refused(forbidden) unless the actor may decide on approvals of the project."""
+    if not is_project_admin(actor, project_pk):
         sentence = Message("Only a project or platform admin can decide on approvals")
         raise Refused(ErrorCode.FORBIDDEN, sentence)
 
 
 def _awaiting(job: Job, actor: User) -> Job:
-    _require_approver(actor, job)
+    require_approver(actor, job.project_id)
     (row,) = Job.objects.filter(pk=job.pk).lock_rows()
     if row.status != JobStatus.AWAITING_APPROVAL:
         sentence = Message(
