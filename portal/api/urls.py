@@ -7,6 +7,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from portal.api.arrays import metric_views as array_metrics
 from portal.api.arrays import views as arrays
 from portal.api.availability import views as availability
 from portal.api.devices import views as devices
@@ -89,6 +90,11 @@ urlpatterns = [
     ),
     path("arrays/<str:array>", arrays.ArrayDetail.as_view(), name="array"),
     path("arrays/<str:array>/cancel", arrays.ArrayCancel.as_view(), name="array-cancel"),
+    path(
+        "arrays/<str:array>/metrics",
+        array_metrics.ArrayMetricsView.as_view(),
+        name="array-metrics",
+    ),
     path("arrays/<str:array>/approve", arrays.ArrayApprove.as_view(), name="array-approve"),
     path("arrays/<str:array>/refuse", arrays.ArrayRefuse.as_view(), name="array-refuse"),
     path("arrays/<str:array>/retry", arrays.ArrayRetry.as_view(), name="array-retry"),

@@ -95,6 +95,7 @@ urlpatterns = [
     path("request/templates", request_views.template_search, name="template_search"),
     path("arrays/<str:array>/", array_views.array_page, name="array"),
     path("arrays/<str:array>/stream", array_stream, name="array_stream"),
+    path("arrays/<str:array>/metrics.csv", array_views.metrics_csv, name="array_metrics_csv"),
     path("arrays/<str:array>/cancel", array_views.cancel, name="array_cancel"),
     path("arrays/<str:array>/retry", array_views.retry, name="array_retry"),
     path("jobs/", jobs_views.jobs, name="jobs"),

@@ -65,6 +65,7 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int]] = {
     ("node-unfreeze", "post"): (403, 403, 403, 403, 409),
     ("node-uncordon", "post"): (403, 403, 403, 403, 200),
     ("array", "get"): (200, 200, 404, 200, 200),
+    ("array-metrics", "get"): (200, 200, 404, 200, 200),
     ("array-approve", "post"): (403, 403, 404, 409, 409),
     ("array-refuse", "post"): (403, 403, 404, 409, 409),
     ("array-cancel", "post"): (403, 200, 404, 200, 200),

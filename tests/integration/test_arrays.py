@@ -17,13 +17,16 @@ from portal.arrays.room import CapRoom
 from portal.arrays.selectors import MemberCounts, member_counts, members_of
 from portal.arrays.services import array_cancel
 from portal.errors import Refused
-from portal.jobs.models import Job
+from portal.inventory.models import Node
+from portal.job_metrics.array_results import results_table
+from portal.jobs.models import Attempt, Job, Replica
 from portal.planning.requests import waiting_jobs_from_queryset
 from portal.submission.arrays import array_retry, request_submit
 from portal.submission.dry_run import dry_run
 from portal.submission.retries import job_retry
 from portal.web.array.stream import live_array
 from scheduler.core.request import InvalidRequest, parse_request
+from tests.support.job_metrics import metrics_report, series_points
 from tests.support.rows import LIMITS, a_job, a_node, a_project, a_request, a_user
 
 pytestmark = pytest.mark.django_db
@@ -245,6 +248,41 @@ def test_the_pages_of_an_array(alice, vision):
     stranger = Client()
     stranger.force_login(a_user("eve"))
     assert stranger.get(f"/arrays/{array.label}/").status_code == 404
+
+
+def test_the_metrics_of_an_array_are_one_table(client, alice, vision):
+    array = an_array(alice, vision, "", sweep=["lr=-0.5,=x,0.25"], command=["train", "{lr}"])
+    node = Node.objects.get()
+    for member, value in zip(members_of(array), (-0.25, 0.75), strict=False):
+        attempt = Attempt.objects.create(job=member, number=1, created_at=timezone.now())
+        for rank in (1, 0):
+            replica = Replica.objects.create(attempt=attempt, rank=rank, node=node)
+            metrics_report(replica, series_points("loss", (1, 0.9 + rank), (2, value + rank)))
+    address = f"/api/v1/arrays/{array.label}/metrics"
+    shown = client.get(address).json()
+    assert shown["next_after"] is None
+    first, _, last = shown["results"]
+    assert first["parameters"] == {"lr": "-0.5"} and first["status"] == "queued"
+    assert first["metrics"] == {"loss": {"last": -0.25, "low": -0.25, "high": 0.9}}
+    assert last["metrics"] == {}
+    label = members_of(array).first().label
+    lines = client.get(address, {"csv": "true"}).content.decode().splitlines()
+    assert lines[:2] == [
+        "index,job,status,lr,loss.last,loss.min,loss.max",
+        f"0,{label},queued,-0.5,-0.25,-0.25,0.9",
+    ]
+    assert ",'=x," in lines[2] and lines[3].endswith(",0.25,,,")
+    with CaptureQueriesContext(connection) as seen:
+        results_table(array)
+    assert len(seen) == 3
+    browser = Client()
+    browser.force_login(alice)
+    page = browser.get(f"/arrays/{array.label}/?by=loss").content.decode()
+    assert "-0.25 to 0.9" in page
+    file = browser.get(f"/arrays/{array.label}/metrics.csv")
+    assert file.content.decode() == "\ufeff" + "\r\n".join([*lines, ""])
+    browser.force_login(a_user("eve"))
+    assert browser.get(f"/arrays/{array.label}/metrics.csv").status_code == 404
 
 
 def test_the_page_of_an_array_follows_its_members(alice, vision):

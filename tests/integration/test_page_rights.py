@@ -89,6 +89,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:array", "get"): (200, 200, 404, 200, 200, 302),
     ("web:array", "post"): (405, 405, 405, 405, 405, 302),
     # It has no member that could be cancelled or retried.
+    ("web:array_metrics_csv", "get"): (200, 200, 404, 200, 200, 302),
+    ("web:array_metrics_csv", "post"): (405, 405, 405, 405, 405, 302),
     ("web:array_cancel", "get"): (403, 302, 404, 302, 302, 302),
     ("web:array_cancel", "post"): (403, 302, 404, 302, 302, 302),
     ("web:array_retry", "get"): (405, 405, 405, 405, 405, 302),

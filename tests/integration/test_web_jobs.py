@@ -11,10 +11,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from portal.accounts.models import Role
+from portal.csv_text import escape_formula
 from portal.jobs.filters import ORDERS, JobFilters
 from portal.jobs.models import Job
 from portal.jobs.selectors import jobs_visible_to
-from portal.web.jobs.export import escape_formula
 from scheduler.core.model.states import JobStatus
 from tests.support.event_stream import first_event
 from tests.support.many_jobs import many_jobs

@@ -146,6 +146,7 @@ EXCUSED: dict[str, str] = {
     "web:dispute": POSTED,
     "web:jobs_csv": FILE,
     "web:compare_csv": FILE,
+    "web:array_metrics_csv": FILE,
     "web:queue_csv": FILE,
     "web:usage_file": FILE,
     "web:audit_csv": FILE,

@@ -27,6 +27,7 @@ class ArrayRefuseRequestSerializer(serializers.Serializer[Any]):
 class ArrayLinksSerializer(serializers.Serializer[Any]):
     self = serializers.CharField()
     members = serializers.CharField()
+    metrics = serializers.CharField()
     cancel = serializers.CharField()
     retry = serializers.CharField()
 
@@ -61,6 +62,7 @@ class ArraySerializer(UtcModelSerializer[JobArray]):
 
     @extend_schema_field(ArrayLinksSerializer)
     def get_links(self, array: JobArray) -> dict[str, str]:
-        own = {"self": "array", "cancel": "array-cancel", "retry": "array-retry"}
+        own = {"self": "array", "metrics": "array-metrics"}
+        own |= {"cancel": "array-cancel", "retry": "array-retry"}
         links = {name: reverse(f"api:{route}", [array.label]) for name, route in own.items()}
         return links | {"members": f"{reverse('api:jobs')}?array={array.label}&order=oldest"}

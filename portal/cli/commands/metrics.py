@@ -5,7 +5,10 @@ from typing import Annotated, Any
 import typer
 
 from portal.cli.client import api_path
+from portal.cli.commands.actions import is_array
+from portal.cli.commands.array_metrics import array_metrics
 from portal.cli.context import CliContext, cli_context
+from portal.cli.exit_codes import CommandFailed, ExitCode
 from portal.cli.output import (
     Column,
     OutputFormat,
@@ -37,7 +40,7 @@ def add_to(app: typer.Typer) -> None:
 
 def metrics(
     context: typer.Context,
-    job: Annotated[str, typer.Argument()],
+    job: Annotated[str, typer.Argument(help="of an array, A-5, a row for each member")],
     name: Annotated[str, typer.Option("--name", "-n", help="only this metric")] = "",
     rank: Annotated[int | None, typer.Option("--rank", "-r", min=0, help="of a replica")] = None,
     csv: Annotated[bool, typer.Option("--csv", help="all points: name,rank,step,value")] = False,
@@ -45,6 +48,12 @@ def metrics(
 ) -> None:
     """Print the metrics that a job reports: the last values, or all points (--csv, -o json)."""
     cli = cli_context(context)
+    if is_array(job):
+        if name or rank is not None:
+            sentence = "--name and --rank are of one job, not of an array"
+            raise CommandFailed("usage", sentence, f"tessera metrics {job}", ExitCode.USAGE)
+        array_metrics(cli, job, output, is_csv=csv)
+        return
     is_whole = output in (OutputFormat.JSON, OutputFormat.YAML)
     query = {"name": name, "rank": rank, "points": str(csv or is_whole).lower()}
     rows, skipped = _series(cli, job, query)

@@ -1,8 +1,7 @@
 """The template context of an array's page, in a fixed number of queries."""
 
-from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -19,8 +18,13 @@ from portal.arrays.selectors import (
     STATES,
     MemberCounts,
     member_counts,
-    member_parameters,
     members_of,
+)
+from portal.job_metrics.array_results import (
+    MetricFigures,
+    member_results,
+    metric_names,
+    parameter_names,
 )
 from portal.job_metrics.models import MetricSeries
 from portal.jobs.models import Job
@@ -47,7 +51,7 @@ class MemberRow:
 
     job: Job
     parameters: list[str]
-    metrics: list[float | None] = field(default_factory=list)
+    metrics: list[MetricFigures | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ def array_context(user: User, array: JobArray, query: QueryDict) -> dict[str, An
     counts = member_counts([array.pk])[array.pk]
     state = query.get("state", "")
     state = state if state in STATES else ""
-    names = _metric_names(array)
+    names = metric_names(array, MAX_METRICS)
     by = query.get("by", "")
     by = by if by.removeprefix("-") in names else ""
     page = Paginator(_members(array, state, by), SIZE).get_page(query.get("page"))
@@ -76,7 +80,7 @@ def array_context(user: User, array: JobArray, query: QueryDict) -> dict[str, An
         "ended": counts.total - counts.running - counts.waiting,
         "states": _state_links(counts, state, by),
         "state": state,
-        "parameters": _parameter_names(array),
+        "parameters": parameter_names(array),
         "metrics": [(name, *_orders(name, state), _order_of(name, by)) for name in names],
         "page": page,
         "rows": _rows(array, page, names),
@@ -103,32 +107,11 @@ def _members(array: JobArray, state: str, by: str) -> QuerySet[Job]:
     return rows
 
 
-def _metric_names(array: JobArray) -> list[str]:
-    """The metrics that members report."""
-    named = MetricSeries.objects.filter(job__array=array, job__array_index__isnull=False)
-    return list(named.order_by("name").values_list("name", flat=True).distinct()[:MAX_METRICS])
-
-
 def _rows(array: JobArray, page: Page[Job], names: Collection[str]) -> list[MemberRow]:
-    jobs = list(page)
-    given = member_parameters(array)
-    last: dict[int, dict[str, float]] = defaultdict(dict)
-    if names:
-        series = MetricSeries.objects.filter(job__in=jobs, name__in=names).order_by("-rank")
-        for job, name, value in series.values_list("job_id", "name", "last"):
-            last[job][name] = value
     return [
-        MemberRow(
-            job,
-            list(given.get(job.array_index or 0, {}).values()),
-            [last[job.pk].get(name) for name in names],
-        )
-        for job in jobs
+        MemberRow(row.job, list(row.parameters.values()), [row.metrics.get(name) for name in names])
+        for row in member_results(array, page, names)
     ]
-
-
-def _parameter_names(array: JobArray) -> list[str]:
-    return [word.partition("=")[0] for word in array.request.get("sweep", ())]
 
 
 def _state_links(counts: MemberCounts, state: str, by: str) -> list[StateLink]:

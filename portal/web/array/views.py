@@ -13,7 +13,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from portal.arrays.models import JobArray
 from portal.arrays.selectors import array_visible, member_counts
 from portal.arrays.services import array_cancel
+from portal.csv_text import csv_lines
 from portal.errors import Refused
+from portal.job_metrics.array_results import results_table
 from portal.jobs.selectors import may_cancel_work
 from portal.submission.arrays import array_retry
 from portal.submission.limits import request_limits
@@ -28,6 +30,20 @@ from scheduler.core.request import InvalidRequest
 def array_page(request: AuthenticatedHttpRequest, array: str) -> HttpResponse:
     row = _visible(request, array)
     return render(request, "web/array.html", array_context(request.user, row, request.GET))
+
+
+@login_required
+@require_safe
+def metrics_csv(request: AuthenticatedHttpRequest, array: str) -> HttpResponse:
+    """All members, whatever the page shows of them."""
+    row = _visible(request, array)
+    # The byte order mark makes spreadsheets read UTF-8.
+    body = "\ufeff" + csv_lines(results_table(row))
+    response = HttpResponse(body, content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{row.label}-metrics.csv"'
+    response["Cache-Control"] = "no-store"
+    response["X-Content-Type-Options"] = "nosniff"
+    return response
 
 
 @login_required

@@ -6,10 +6,10 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from portal.csv_text import csv_lines
 from portal.job_metrics.selectors import points_load, points_of, series_of
 from portal.web.comparison.context import chosen_jobs, comparison_context
 from portal.web.http import AuthenticatedHttpRequest
-from portal.web.jobs.export import csv_lines
 from portal.web.series_chart import MAX_LINES
 
 COLUMNS = ("job", "name", "rank", "step", "value")

@@ -1,7 +1,6 @@
 """The filtered list of jobs as CSV, streamed page by page."""
 
-import csv
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from datetime import datetime, tzinfo
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
 
+from portal.csv_text import csv_lines
 from portal.event_stream import release_connection, shared_read
 from portal.jobs.filters import JobFilters
 from portal.jobs.models import Job
@@ -27,8 +27,6 @@ COLUMNS = (
     *("expected_start", "device", "time_limit_seconds"),
     *("submitted_at", "started_at", "finished_at", "failure_cause", "failure"),
 )
-# Spreadsheets take a cell that begins like this for a formula; a quote before it makes it text.
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 async def jobs_csv(request: HttpRequest) -> HttpResponseBase:
@@ -83,26 +81,3 @@ def csv_cells(job: Job, zone: tzinfo) -> list[Any]:
 
 def _iso(moment: datetime | None, zone: tzinfo) -> str:
     return moment.astimezone(zone).isoformat(timespec="seconds") if moment else ""
-
-
-def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
-    """CSV lines in which no cell is a formula."""
-    echo = _Echo()
-    writer = csv.writer(echo)
-    for row in rows:
-        writer.writerow([escape_formula(str(cell)) for cell in row])
-    return "".join(echo.lines)
-
-
-def escape_formula(text: str) -> str:
-    return f"'{text}" if text.lstrip(" ").startswith(FORMULA) else text
-
-
-class _Echo:
-    """Keeps what the writer writes."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def write(self, line: str) -> None:
-        self.lines.append(line)

@@ -14,12 +14,13 @@ from django.utils import timezone
 
 from portal.accounts.models import User
 from portal.accounts.selectors import memberships_of
+from portal.csv_text import csv_lines
 from portal.event_stream import release_connection, shared_read
 from portal.jobs.paging import page_of
 from portal.planning.order_factors import order_factors
 from portal.planning.queue_selectors import SORTING, queue_in_order
 from portal.quotas.policy import current_policy
-from portal.web.jobs.export import ROWS_AT_ONCE, csv_lines
+from portal.web.jobs.export import ROWS_AT_ONCE
 from portal.web.queue.filter_form import QueueFilterForm
 from portal.web.queue.rows import QueueRow, queue_row, queue_viewer
 from portal.web.wording.labels import device_label, gpu_hours

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import httpx
+
 from tests.unit.cli.fake_rest import Rest
 
 
@@ -35,6 +37,31 @@ def test_all_points_come_as_csv_over_all_pages():
         *("acc,0,1,0.9", "acc,0,400,0.25", "loss,1,1,0.9", "loss,1,400,0.25"),
     ]
     assert rest.calls[-1].url.params["after"] == "200"
+
+
+def test_an_array_has_a_row_for_each_member():
+    def a_member(index: int, **metrics) -> dict:
+        fields = {"index": index, "job": f"J-{index + 7}", "status": "succeeded"}
+        return fields | {"parameters": {"lr": f"1e-{index}"}, "metrics": metrics}
+
+    loss = {"last": 0.25, "low": 0.125, "high": 0.9}
+    pages = (
+        {"results": [a_member(0, loss=loss)], "next_after": 200},
+        {"results": [a_member(1)], "next_after": None},
+    )
+    rest = Rest().on("GET", "arrays/A-5/metrics", *pages)
+    lines = rest.run("metrics", "A-5").stdout.splitlines()
+    assert [line.split() for line in lines] == [
+        ["INDEX", "lr", "JOB", "STATUS", "loss"],
+        ["0", "1e-0", "J-7", "succeeded", "0.25"],
+        ["1", "1e-1", "J-8", "succeeded", "-"],
+    ]
+    assert rest.calls[-1].url.params["after"] == "200"
+    assert rest.run("metrics", "A-5", "--rank", "1").exit_code == 2
+    text = httpx.Response(200, text="index,job\n0,J-7\x1b[31m\n")
+    csv = Rest().on("GET", "arrays/A-5/metrics", text).run("metrics", "A-5", "--csv")
+    assert csv.stdout.splitlines()[0] == "index,job"
+    assert "\x1b" not in csv.stdout
 
 
 def test_json_has_all_and_an_empty_answer_says_how_to_report():
