@@ -1,12 +1,17 @@
 """A small model that learns alike on any number of ranks, for launcher torchrun: `torch_loss.py`.
 
 Data and weights come from seeds, and each rank takes an equal share of one batch, so that the loss
-is that of a single process up to rounding. Rank 0 ends with one line of JSON.
+is that of a single process up to rounding. Rank 0 saves; started again, all go on where it saved.
+It ends with one line of JSON.
 """
 
 import argparse
 import json
+import os
 import sys
+import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,28 +20,37 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 SAMPLES, INPUTS, HIDDEN = 64, 16, 32
+SAVE_EVERY = 5
+HOME = Path(os.environ.get("TESSERA_CHECKPOINT_DIR", "."))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=20)
-    steps = parser.parse_args().steps
+    parser.add_argument("--pause", type=float, default=0, help="seconds after each step")
+    given = parser.parse_args()
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     inputs, wanted = (part[rank::world] for part in data())
-    model = DistributedDataParallel(network())
-    learn = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    losses = []
-    for _ in range(steps):
-        learn.zero_grad()
+    own = network()
+    optimizer = torch.optim.SGD(own.parameters(), lr=0.05, momentum=0.9)
+    losses = resume(own, optimizer)
+    began = len(losses)
+    model = DistributedDataParallel(own)
+    while len(losses) < given.steps:
+        optimizer.zero_grad()
         loss = nn.functional.mse_loss(model(inputs), wanted)
         loss.backward()
-        learn.step()
+        optimizer.step()
         whole = loss.detach().clone()
         dist.all_reduce(whole)
         losses.append(whole.item() / world)
+        if rank == 0 and len(losses) % SAVE_EVERY == 0:
+            save(own, optimizer, losses)
+        time.sleep(given.pause)
     if rank == 0:
-        print(json.dumps({"event": "result", "world": world, "losses": losses}), flush=True)
+        result = {"event": "result", "world": world, "began": began, "losses": losses}
+        print(json.dumps(result), flush=True)
     dist.destroy_process_group()
     return 0
 
@@ -56,6 +70,27 @@ def network() -> nn.Module:
         for weights in model.parameters():
             weights.copy_(torch.from_numpy(random.normal(0, 0.2, weights.shape)))
     return model
+
+
+def save(model: nn.Module, optimizer: torch.optim.Optimizer, losses: list[float]) -> None:
+    """`saved.json` comes last, by a rename: the checkpoint is complete."""
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "losses": losses}
+    torch.save(state, HOME / "state.pt")
+    (HOME / "saved.json.new").write_text(json.dumps({"step": len(losses)}))
+    (HOME / "saved.json.new").rename(HOME / "saved.json")
+
+
+def resume(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[float]:
+    """The losses so far. Every rank goes on at the checkpoint of rank 0."""
+    found: list[dict[str, Any] | None] = [None]
+    if dist.get_rank() == 0 and (HOME / "saved.json").exists():
+        found = [torch.load(HOME / "state.pt")]
+    dist.broadcast_object_list(found)
+    if found[0] is None:
+        return []
+    model.load_state_dict(found[0]["model"])
+    optimizer.load_state_dict(found[0]["optimizer"])
+    return list(found[0]["losses"])
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ On demand: `TORCH_PYTHON=<a python with torch, jax and ray> make test-slow`; JAX
 RAY_PYTHON name others.
 """
 
+import contextlib
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -24,16 +26,24 @@ def stack(tmp_path_factory):
         yield running
 
 
-def run(stack, module, program, *arguments, ends="succeeded", **fields):
-    """The results that a job prints, one of each process that has one, and its logs by rank."""
+def submit(stack, module, program, *arguments, **fields):
     usual = {"topology": "any", "memory": "2GiB", "cpu": "1", "env": {"JAX_PLATFORMS": "cpu"}}
     command = [python_with(module), str(EXAMPLES / program), *arguments]
-    job = stack.submit(command, **usual | fields)
+    return stack.submit(command, **usual | fields)
+
+
+def run(stack, *command, ends="succeeded", **fields):
+    job = submit(stack, *command, **fields)
+    return finished(stack, job, ranks=fields["replicas"], ends=ends)
+
+
+def finished(stack, job, ranks, ends="succeeded"):
+    """The job at its end, and the results that its processes printed."""
     seen = stack.until_status(job, "succeeded", "failed")
 
     def logs():
-        ranks = range(fields["replicas"])
-        return [stack.call("GET", f"/jobs/{job}/logs", params={"rank": rank}) for rank in ranks]
+        each = ({"params": {"rank": rank}} for rank in range(ranks))
+        return [stack.call("GET", f"/jobs/{job}/logs", **rank) for rank in each]
 
     assert seen["status"] == ends, (seen["reason"], logs())
 
@@ -75,6 +85,30 @@ def test_the_loss_of_a_program_is_the_same_on_one_two_and_four_ranks(stack, laun
         assert result["world"] == replicas * gpus
         losses.append(result["loss"])
     assert losses == pytest.approx([losses[0]] * 3, abs=1e-5)
+
+
+def test_after_a_rank_was_killed_the_gang_goes_on_at_its_checkpoint_to_the_same_loss(stack):
+    shape = {"replicas": 2, "device": {"gpus": 1}, "launcher": "torchrun"}
+    (unhurt,) = run(stack, "torch", "torch_loss.py", "--steps", "40", **shape)[1]
+    slowly = ("--steps", "40", "--pause", "1")
+    job = submit(stack, "torch", "torch_loss.py", *slowly, retries={"user": 1}, **shape)
+    until(lambda: stack.call("GET", f"/jobs/{job}/trees")["results"], what="a checkpoint")
+    os.kill(worker(stack, "torch_loss.py", rank="1"), signal.SIGKILL)
+    seen, (result,) = finished(stack, job, ranks=2)
+    assert len(seen["attempts"]) == 2 and result["began"] > 0
+    assert result["losses"] == pytest.approx(unhurt["losses"], abs=1e-5)
+
+
+def worker(stack, program, rank):
+    """The pid of the process of this rank."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_text().split("\0")
+            variables = (process / "environ").read_text().split("\0")
+            is_own = str(stack.var.resolve()) in str((process / "cwd").readlink())
+            if is_own and f"RANK={rank}" in variables and any(program in word for word in words):
+                return int(process.name)
+    raise AssertionError(f"no process of rank {rank}")
 
 
 @pytest.mark.parametrize("replicas", [2, 4])
