@@ -159,7 +159,9 @@ async def run_agent(settings: AgentSettings) -> None:
         volumes=volumes,
         caches=caches,
         rank_network=partial(
-            *(read_rank_network, policy, settings.runtime),
+            read_rank_network,
+            policy,
+            settings.runtime,
             address_interface=interface_of(address) if policy.network == "host" else "",
         ),
         address=address,

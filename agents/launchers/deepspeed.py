@@ -99,8 +99,8 @@ class DeepSpeedLauncher(Launcher):
             sentence = "write the program after the options of %(launcher)s"
             return LaunchRefusal("command", Message(sentence, launcher="deepspeed"))
         config = inline_config(program)
-        why = batch_refusal(config, request.ranks) if config else None
-        return LaunchRefusal("command", why) if why else None
+        mismatch = batch_refusal(config, request.ranks) if config else None
+        return LaunchRefusal("command", mismatch) if mismatch else None
 
     def launched_program(self, call: LauncherCall) -> LaunchedProgram | None:
         options, program = leading_options(call.arguments, FLAGS)

@@ -13,7 +13,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as Aff
 ELEMENTS = 4_096
 
 
-@ray.remote
+@ray.remote  # type: ignore[untyped-decorator,unused-ignore]
 def part(first: int, last: int) -> tuple[int, str]:
     """The sum of some numbers, and the node that added them up."""
     return sum(range(first, last)), ray.get_runtime_context().get_node_id()

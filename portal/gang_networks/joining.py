@@ -90,7 +90,7 @@ def overlay_problem(node: Node, address: str, overlay: NodeOverlay) -> Message |
         return None
     others = Node.objects.exclude(pk=node.pk)
     other = others.filter(facts__overlay__public_key=overlay.public_key).first()
-    return other and Message("%(node)s has the same WireGuard key", node=other.name)
+    return Message("%(node)s has the same WireGuard key", node=other.name) if other else None
 
 
 def _is_in(address: IPv4Address | IPv6Address, network: IPv4Network) -> bool:

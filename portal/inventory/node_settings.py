@@ -118,6 +118,7 @@ def _read_words(field: str, words: Iterable[str]) -> list[str]:
         code: ProblemCode,
         why: Message | str,
         suggestion: Mapping[str, Any] | None = None,
+        combination: str = "",
     ) -> None:
         index = field.partition(".")[2]
         where = repr(given[int(index)][:64]) if index else field

@@ -221,8 +221,8 @@ def _suggestion_label(changes: Mapping[str, Any]) -> str:
     if "device" in changes:
         return _("The same command on %(n)s whole GPUs") % {"n": changes["device"]["gpus"]}
     if "launcher" not in changes:
-        words = ", ".join(f"{name} {value}" for name, value in sorted(changes.items()))
-        return _("The same request with %(changes)s") % {"changes": words}
+        changed = ", ".join(f"{name} {value}" for name, value in sorted(changes.items()))
+        return _("The same request with %(changes)s") % {"changes": changed}
     words = {"launcher": changes["launcher"], "command": shlex.join(changes.get("command", ()))}
     if "command" not in changes:
         return _("The same command under launcher %(launcher)s") % words
