@@ -12,9 +12,11 @@ from unittest import mock
 from django.utils import timezone
 
 from agents.contract.documents import ReplicaState
+from agents.contract.gang_network import NodeOverlay
 from agents.contract.lease import LeaseEnd
 from portal.allocations.models import Allocation
 from portal.desired.services import nodes_drive
+from portal.gang_networks.models import AttemptNetwork, NetworkBlock
 from portal.inventory.models import Node
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
 from portal.jobs.services import job_cancel
@@ -84,10 +86,13 @@ class GangWalk:
         self.alice = a_user()
         self.home = a_project("vision", self.alice, gpus=6)
         self.nodes = []
+        has_overlay = self.random.random() < 0.5
         for number in range(3):
             plain = a_node(f"n{number}", gpus=2)
             node = WalkedNode(row=plain.row, gpus=2)
             node.on_lease_end = str(self.random.choice(list(LeaseEnd)))
+            if has_overlay:
+                node.address, node.overlay = f"192.0.2.{number + 1}", NodeOverlay("vxlan", 14_789)
             session_open(node)
             Node.objects.filter(pk=node.row.pk).update(token_expires_at=self.now + FOREVER)
             node.call(self.now)
@@ -178,6 +183,8 @@ class GangWalk:
             before = now
         else:
             self._wrong("it does not come to rest")
+        # Also takes back the networks of what has ended.
+        sweeper.sweep()
         self._check_rest()
 
     def _everybody_calls(self) -> None:
@@ -211,6 +218,10 @@ class GangWalk:
             absent = {str(r.pk) for r in gang} - self.was_ready
             if absent:
                 self._wrong(f"rank {wanted.rank} of {wanted.job} runs, and not all were ready")
+            over = {row.node_id for row in gang}
+            offers = [n.overlay for n in self.nodes if n.row.pk in over]
+            if len(over) > 1 and all(offers) != (wanted.gang_network is not None):
+                self._wrong(f"rank {wanted.rank} of {wanted.job} has the wrong network")
             if start.meeting != self.offers.get((wanted.job, wanted.attempt)):
                 self._wrong(f"rank {wanted.rank} of {wanted.job} meets where its rank 0 is not")
         node.started.clear()
@@ -253,6 +264,9 @@ class GangWalk:
         live = Allocation.objects.live()
         if live.exclude(replica__attempt__in=Attempt.objects.open()).exists():
             self._wrong("devices of an ended attempt are still taken")
+        ended = AttemptNetwork.objects.exclude(attempt__in=Attempt.objects.open())
+        if ended.exists():
+            self._wrong("an ended attempt keeps its network, and its nodes have reported")
         for quota in Quota.objects.all():
             held = sum(live.values_list("units", flat=True))
             if quota.used_units != held:
@@ -271,6 +285,8 @@ class GangWalk:
         for node in self.nodes:
             if node.replicas or node.ports._by_replica:
                 self._wrong(f"{node.row.name} keeps {len(node.replicas)} containers or their ports")
+        if AttemptNetwork.objects.exists() or NetworkBlock.objects.exists():
+            self._wrong("networks are left, and no job is")
         if Allocation.objects.live().exists():
             self._wrong("devices are taken, and no job is left")
 
