@@ -13,6 +13,7 @@ class LauncherName(StrEnum):
     DEEPSPEED = "deepspeed"
     MEGATRON = "megatron"
     OPENMPI = "openmpi"
+    NCCL_TESTS = "nccl-tests"
     JAX = "jax"
     TENSORFLOW = "tensorflow"
     MINDSPORE = "mindspore"

@@ -3,7 +3,7 @@
 Source: mpirun's manual (Open MPI 5.0 and 4.1) and PRRTE's `plm/ssh`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agents.contract.launcher_names import LauncherName
@@ -61,9 +61,11 @@ class OpenMpiLauncher(Launcher):
         return {HOSTFILE: hostfile(replica.world, replica.processes), PROGRAM: TEXT}
 
     def command(self, launch: Launch) -> list[str]:
+        program = launch.replica.command
+        return self.gang_command(launch, program) if program else []
+
+    def gang_command(self, launch: Launch, program: Sequence[str]) -> list[str]:
         """In every rank but 0, the processes come by rank 0's mpirun."""
-        if not launch.replica.command:
-            return []
         gang = ["python3", str(launch.folder / PROGRAM)]
         if launch.replica.rank > 0:
             return [*gang, "join"]
@@ -71,7 +73,7 @@ class OpenMpiLauncher(Launcher):
             *("mpirun", "--allow-run-as-root", "-n", str(launch.ranks)),
             *("--hostfile", str(launch.folder / HOSTFILE), "--bind-to", "none"),
         ]
-        return [*gang, "run", *mpirun, *launch.replica.command]
+        return [*gang, "run", *mpirun, *program]
 
     def launched_program(self, call: LauncherCall) -> LaunchedProgram | None:
         """Not with other options of its own, which would be lost. How many processes it means in

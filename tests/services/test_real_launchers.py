@@ -71,7 +71,7 @@ def test_the_loss_of_one_two_and_four_ranks_of_torchrun_is_the_same(stack):
     ("launcher", "module", "env"),
     [
         ("accelerate", "accelerate", {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}),
-        ("openmpi", "mpi4py", {"OMP_NUM_THREADS": "1"}),
+        ("openmpi", "mpi4py", {"OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}),
     ],
 )
 def test_the_loss_of_a_program_is_the_same_on_one_two_and_four_ranks(stack, launcher, module, env):

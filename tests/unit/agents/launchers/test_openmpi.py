@@ -60,6 +60,20 @@ def test_a_nested_mpirun_is_mended_unless_options_of_its_own_would_be_lost():
     assert lost == {"launcher": "none", "processes": 1}
 
 
+def test_nccl_tests_are_one_process_in_one_replica_and_one_for_each_gpu_over_several():
+    nccl, command = LAUNCHERS[LauncherName.NCCL_TESTS], ("all_reduce_perf", "-b", "8")
+    alone = launch(command=command, world=1)
+    assert nccl.command(alone) == ["all_reduce_perf", "-g", "4", "-b", "8"]
+    assert not nccl.files(alone) and not nccl.environment(alone)
+    words = nccl.command(launch(command=command))
+    assert words[words.index("-n") + 1] == "8"
+    assert words[-5:] == ["all_reduce_perf", "-g", "1", "-b", "8"]
+    assert nccl.command(launch(command=command, rank=1))[-1] == "join"
+    refused = nccl.request_refusal(LaunchRequest((*command, "-g", "8"), gpus=8))
+    assert refused.changes == {"command": [*command]}
+    assert nccl.request_refusal(LaunchRequest(command, replicas=2)).field == "device"
+
+
 @pytest.fixture
 def gang(tmp_path):
     """Starts the replicas of a gang as plain processes; each with its own key."""

@@ -1,0 +1,53 @@
+"""NVIDIA's nccl-tests: one process for all GPUs of a replica, or by MPI one for each over several.
+
+Over several replicas the programs must be built with MPI=1. Source: the README of nccl-tests.
+"""
+
+from collections.abc import Mapping
+
+from agents.contract.launcher_names import LauncherName
+from agents.contract.message import Message
+from agents.launchers.base import Launch, LaunchRefusal, LaunchRequest
+from agents.launchers.command_options import option_name, without_options
+from agents.launchers.openmpi import OpenMpiLauncher
+
+# GPUs of each thread, and threads of each process.
+COUNTS = frozenset(("-g", "--ngpus", "-t", "--nthreads"))
+
+
+class NcclTestsLauncher(OpenMpiLauncher):
+    name = LauncherName.NCCL_TESTS
+    summary = "nccl-tests over all GPUs, by MPI over several replicas"
+    programs = frozenset()
+
+    def environment(self, launch: Launch) -> dict[str, str]:
+        return super().environment(launch) if launch.replica.world > 1 else {}
+
+    def files(self, launch: Launch) -> Mapping[str, str]:
+        return super().files(launch) if launch.replica.world > 1 else {}
+
+    def command(self, launch: Launch) -> list[str]:
+        program, several = launch.replica.command, launch.replica.world > 1
+        if not program:
+            return []
+        counted = [
+            program[0],
+            "-g",
+            "1" if several else str(launch.replica.processes),
+            *program[1:],
+        ]
+        return self.gang_command(launch, counted) if several else counted
+
+    def request_refusal(self, request: LaunchRequest) -> LaunchRefusal | None:
+        if not request.gpus and request.ranks > 1:
+            why = Message("nccl-tests need a whole GPU for each process: choose whole GPUs")
+            return LaunchRefusal("device", why)
+        names = {option_name(word) for word in request.command}
+        if mine := sorted(names & COUNTS):
+            why = Message("Tessera sets %(option)s of nccl-tests: leave it out", option=mine[0])
+            kept = without_options(request.command, COUNTS)
+            return LaunchRefusal("command", why, {"command": kept})
+        return None
+
+
+LAUNCHER = NcclTestsLauncher()
