@@ -21,9 +21,13 @@ RUN python -m venv --without-pip /opt/tessera \
 
 COPY manage.py ./
 COPY agents/__init__.py agents/
+COPY agents/collectives agents/collectives
+COPY agents/combinations agents/combinations
 COPY agents/configuration agents/configuration
 COPY agents/contract agents/contract
+COPY agents/host agents/host
 COPY agents/launchers agents/launchers
+COPY agents/workspace agents/workspace
 COPY scheduler scheduler
 COPY templates templates
 COPY portal portal

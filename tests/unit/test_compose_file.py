@@ -31,8 +31,10 @@ def test_the_image_has_the_version_of_the_project():
 def test_the_image_has_every_package_that_the_portal_imports():
     copied = set(re.findall(r"^COPY (\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
     imports = re.compile(r"^\s*(?:from|import) (agents\.\w+)", re.MULTILINE)
-    ours = [ROOT / folder for folder in copied & {"scheduler", "portal", "agents/contract"}]
-    assert len(ours) == 3
+    ours = [
+        ROOT / folder for folder in copied if folder.startswith(("scheduler", "portal", "agents/"))
+    ]
+    assert len(ours) > 3
     needed = {
         name
         for folder in ours
