@@ -1,6 +1,8 @@
-"""A secret is read by its job and found nowhere else: not in the database, logs, journals, answers,
-pages, events, backups or the store, neither while the job runs nor after it."""
+"""A secret is read by its job and found nowhere else, and the password of a registry nowhere: not
+in the database, logs, journals, answers, pages, events, backups or the store, neither while the job
+runs nor after it."""
 
+import contextlib
 import gzip
 import hashlib
 import json
@@ -19,6 +21,8 @@ from tests.services.stack import Stack, until
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 NODE = "node-a"
 TOKEN, KEY = "canary-" + secrets.token_hex(16), "canary-" + secrets.token_hex(16)
+PASSWORD = "canary-" + secrets.token_hex(16)
+REGISTRY = "/projects/vision/registries"
 # Reads both, shows that it has them, prints them as careless programs do, and waits.
 PROGRAM = """
 import hashlib, os, pathlib, sys, time
@@ -32,7 +36,14 @@ print(f" bye", flush=True)
 print(token, key, file=sys.stderr, flush=True)
 time.sleep(600)
 """
-PAGES = ("/account/secrets/", "/account/", "/jobs/", "/request/?like={job}", "/jobs/{job}/")
+PAGES = (
+    "/projects/vision/registries/",
+    "/account/secrets/",
+    "/account/",
+    "/jobs/",
+    "/request/?like={job}",
+    "/jobs/{job}/",
+)
 TABS = ("logs", "events", "spec", "results")
 
 
@@ -48,10 +59,31 @@ def stack(tmp_path_factory):
 def job(stack):
     for name, value in {"HF_TOKEN": TOKEN, "WANDB_API_KEY": KEY}.items():
         stack.call("PUT", f"/secrets/{name}", json={"value": value})
+    set_registry(stack)
     uses = ["HF_TOKEN", {"name": "WANDB_API_KEY", "as": "env"}]
     job = stack.submit(["python3", "-c", PROGRAM], secrets=uses)
     stack.until_status(job, "running")
     return job
+
+
+def set_registry(stack):
+    """As an admin of the project, whom only a browser of this stack knows."""
+    with signed_in(stack, "ada") as browser:
+        headers = {"X-CSRFToken": browser.cookies["csrftoken"], "Referer": stack.url}
+        body = {"user": "robot", "password": PASSWORD}
+        path = f"/api/v1{REGISTRY}/ghcr.io/team"
+        assert browser.put(path, json=body, headers=headers).is_success
+
+
+@contextlib.contextmanager
+def signed_in(stack, name):
+    with httpx.Client(
+        trust_env=False, base_url=stack.url, follow_redirects=True, timeout=60
+    ) as browser:
+        form = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', browser.get("/sign-in/").text)
+        fields = {"username": name, "password": stack.seeded["password"]}
+        browser.post("/sign-in/", data=fields | {"csrfmiddlewaretoken": form[1]})
+        yield browser
 
 
 def the_log(stack, job):
@@ -60,19 +92,23 @@ def the_log(stack, job):
 
 def texts(stack, job):
     """What people and programs read: REST, events, pages, and the portal's own files."""
-    for path in ("/secrets", "/jobs", f"/jobs/{job}", f"/jobs/{job}/logs", "/nodes", "/me"):
+    for path in (
+        REGISTRY,
+        "/secrets",
+        "/jobs",
+        f"/jobs/{job}",
+        f"/jobs/{job}/logs",
+        "/nodes",
+        "/me",
+    ):
         yield path, json.dumps(stack.call("GET", path))
-    with httpx.Client(
-        trust_env=False, base_url=stack.url, follow_redirects=True, timeout=60
-    ) as browser:
-        form = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', browser.get("/sign-in/").text)
-        fields = {"username": "alice", "password": stack.seeded["password"]}
-        browser.post("/sign-in/", data=fields | {"csrfmiddlewaretoken": form[1]})
+    with signed_in(stack, "alice") as browser:
         for path in (*PAGES, *(f"/jobs/{{job}}/{tab}" for tab in TABS)):
             answer = browser.get(path.format(job=job))
             assert answer.status_code == 200, path
             yield path, answer.text
             assert "HF_TOKEN" in answer.text or "secrets" not in path
+            assert "ghcr.io/team" in answer.text or "registries" not in path
 
 
 def files(stack, folder: Path):
@@ -93,7 +129,7 @@ def files(stack, folder: Path):
 
 
 def leaks(stack, job, *, but=frozenset()):
-    canaries = [TOKEN.encode(), KEY.encode()]
+    canaries = [TOKEN.encode(), KEY.encode(), PASSWORD.encode()]
     found = [name for name, text in texts(stack, job) if any(c.decode() in text for c in canaries)]
     for name, data in files(stack, stack.var):
         if any(canary in data for canary in canaries) and Path(name).name not in but:
