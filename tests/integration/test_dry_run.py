@@ -8,6 +8,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from portal.accounts.models import Membership, Role
 from portal.accounts.services import project_share_set
 from portal.errors import Refused
 from portal.inventory.models import Gpu
@@ -299,6 +300,7 @@ def test_a_share_beside_those_of_another_user_is_warned_of(alice, vision):
     share = {"mps": {"threads": 25, "memory": "8GiB"}, "isolation": "any"}
     assert foreseen(alice, vision, device=share, memory="4GiB").warnings == ()
     bob = a_user("bob")
+    Membership.objects.create(project=vision, user=bob, role=Role.MEMBER)
     a_job(bob, vision, device=share)
     settle(node)
     (warning,) = foreseen(alice, vision, device=share, memory="4GiB").warnings
