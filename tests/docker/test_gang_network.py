@@ -11,7 +11,6 @@ import pytest
 
 from agents.contract.codec import encode
 from agents.contract.gang_network import OverlayKind
-from agents.overlay.commands import WG, WIREGUARD_GO, installed
 from agents.overlay.names import replica_mac
 from agents.runtime.base import RuntimeFailure
 from tests.contract.replicas import Watch, whole_log
@@ -55,8 +54,6 @@ def left_over(pair) -> list:
 
 @pytest.mark.parametrize("kind", list(OverlayKind))
 def test_a_gang_adds_up_over_two_engines_and_leaves_nothing(pair, kind):
-    if kind is OverlayKind.WIREGUARD and not (installed(WG) and installed(WIREGUARD_GO)):
-        pytest.skip("not installed: wireguard-tools, wireguard-go")
     gang = a_gang_over(pair, SUM, kind=kind)
     gang.prepare()
     gang.start()
@@ -68,6 +65,7 @@ def test_a_gang_adds_up_over_two_engines_and_leaves_nothing(pair, kind):
     assert left_over(pair) == [NOTHING, NOTHING]
 
 
+@pytest.mark.on_demand
 def test_pytorch_reduces_by_gloo_over_two_engines(pair):
     """With this machine's Python, in the networks of the two containers."""
     python = python_with("torch")

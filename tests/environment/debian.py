@@ -61,6 +61,10 @@ DOCKER = (
     Tool("busybox-static", "busybox"),
     IP,
     Tool("iptables", "iptables"),
+    # Networks of gangs over two engines; kernels without WireGuard have its program.
+    Tool("nftables", "nft"),
+    Tool("wireguard-tools", "wg"),
+    Tool("wireguard-go", "wireguard-go"),
 )
 LEVELS: dict[str, tuple[Tool, ...]] = {
     "integration": (Tool("gettext", "msgfmt"),),
