@@ -98,6 +98,10 @@ class WalkedNode(HonestNode):
             self.replicas.pop(wanted.id, None)
         if self.is_stuck and wanted.wish is DesiredReplicaState.RUN and not is_new:
             return seen
+        if wanted.world > 1 and wanted.rendezvous is None:
+            # An agent starts no rank that does not know where to meet the others.
+            is_run = wanted.wish is DesiredReplicaState.RUN
+            wanted = replace(wanted, wish=DesiredReplicaState.PREPARE) if is_run else wanted
         moved = super()._moved(wanted)
         if is_new and moved.state is not ReplicaState.FAILED:
             taken = [other.port for other in self.replicas.values() if other.port]
