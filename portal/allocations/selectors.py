@@ -103,7 +103,7 @@ def attempts_of(job: Job) -> list[Attempt]:
     devices = devices.order_by("slice__gpu__index", "id")
     replicas = Replica.objects.select_related("node").defer("node__desired").order_by("rank")
     replicas = replicas.prefetch_related(Prefetch("allocations", queryset=devices))
-    rows = job.attempts.order_by("number")
+    rows = job.attempts.select_related("gang_network").order_by("number")
     return list(rows.prefetch_related(Prefetch("replicas", queryset=replicas)))
 
 

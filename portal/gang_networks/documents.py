@@ -2,13 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 from uuid import UUID
 
 from agents.contract.codec import decode
 from agents.contract.container_names import container_name
 from agents.contract.gang_network import GangNetwork, GangPeer, NodeOverlay, OverlayKind
 from portal.gang_networks.models import AttemptNetwork
+from portal.gang_networks.selectors import network_of
 from portal.gang_networks.subnets import rank_address
 from portal.jobs.models import Replica
 
@@ -21,14 +21,14 @@ _COLUMNS = (
 def desired_networks(replicas: Iterable[Replica]) -> Mapping[UUID, GangNetwork]:
     """By replica, of those whose attempt was read with a network. Nothing is asked where there is
     none; else one query."""
-    joined = [(row, network) for row in replicas if (network := _network_of(row))]
+    joined = [(row, network) for row in replicas if (network := network_of(row.attempt))]
     peers = _peers({network.attempt_id: network for _, network in joined}.values())
     return {
         row.pk: GangNetwork(
             id=network.number,
             kind=OverlayKind(network.kind),
             subnet=network.subnet,
-            address=str(rank_address(network.addresses, row.rank)),
+            address=network.rank_address(row.rank),
             mtu=network.mtu,
             peers=peers.get(network.attempt_id, ()),
         )
@@ -60,8 +60,3 @@ def _peers(networks: Collection[AttemptNetwork]) -> Mapping[int, tuple[GangPeer,
                 )
             )
     return {attempt: tuple(peers) for attempt, peers in found.items()}
-
-
-def _network_of(replica: Replica) -> AttemptNetwork | None:
-    network: Any = getattr(replica.attempt, "gang_network", None)
-    return network if isinstance(network, AttemptNetwork) else None

@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from agents.contract.gang_network import MAX_NETWORK_ID
+from portal.gang_networks.subnets import rank_address
 from portal.jobs.models import Attempt
 
 
@@ -36,6 +37,9 @@ class AttemptNetwork(models.Model):
     @property
     def addresses(self) -> IPv4Network:
         return IPv4Network(self.subnet)
+
+    def rank_address(self, rank: int) -> str:
+        return str(rank_address(self.addresses, rank))
 
 
 class NetworkBlock(models.Model):

@@ -1,14 +1,15 @@
 """What readers need to know of gang networks."""
 
 from ipaddress import IPv4Network
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 
-from portal.gang_networks.models import NetworkBlock
+from portal.gang_networks.models import AttemptNetwork, NetworkBlock
 from portal.gang_networks.subnets import FreeSubnets
 from portal.inventory.models import Node
-from portal.jobs.models import Replica
+from portal.jobs.models import Attempt, Replica
 from scheduler.core.model.states import NodeStatus
 
 
@@ -17,6 +18,12 @@ def largest_gang() -> int:
     One query."""
     taken = list(NetworkBlock.objects.values_list("block", flat=True))
     return FreeSubnets(IPv4Network(settings.PLATFORM.gang_network_range), taken).largest_gang()
+
+
+def network_of(attempt: Attempt) -> AttemptNetwork | None:
+    """No query, if the attempt was read with it."""
+    network: Any = getattr(attempt, "gang_network", None)
+    return network if isinstance(network, AttemptNetwork) else None
 
 
 def gang_neighbours(node: UUID) -> list[UUID]:

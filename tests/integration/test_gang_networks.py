@@ -85,6 +85,16 @@ def test_each_node_gets_the_network_with_all_ranks_and_how_their_nodes_are_reach
     ]
 
 
+def test_the_page_of_the_job_shows_the_address_of_each_rank(alice, vision, pair, client):
+    job = a_gang(alice, vision)
+    settle(*pair)
+    client.force_login(alice)
+    page = client.get(f"/jobs/{job.label}/").content.decode()
+    for peer in network_of(pair[0]).peers:
+        assert f"<code>{peer.address}</code>" in page
+    assert f"<code>{AttemptNetwork.objects.get().subnet}</code>" in page
+
+
 def test_a_job_that_needs_none_has_none_and_costs_no_statement(alice, vision):
     joining("a", 1, gpus=2)
     a_gang(alice, vision)

@@ -9,6 +9,7 @@ from portal.accounts.models import User
 from portal.accounts.selectors import project_admins, projects_to_work_in
 from portal.allocations.selectors import attempts_of
 from portal.audit.selectors import job_events
+from portal.gang_networks.selectors import network_of
 from portal.jobs.images import attempt_digest
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.selectors import may_cancel
@@ -70,6 +71,7 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
         "may_extend": can_extend(user, job),
         "place": job_place(user, job, placed, is_final=is_final),
         "placed_replicas": placed,
+        "network": network_of(attempt) if attempt and not is_final else None,
         "caches": caches_on_nodes((row.node for row in placed if row.node), job.project.slug),
         "events": events,
         "event_count": len(events) if len(events) < MAX_EVENTS else job_events(job).count(),

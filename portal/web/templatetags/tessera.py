@@ -13,6 +13,7 @@ from django.utils.translation import gettext
 from agents.contract.units import as_gpus
 from portal import text
 from portal.audit.models import Event
+from portal.gang_networks.models import AttemptNetwork
 from portal.inventory.models import Node, Slice
 from portal.jobs.models import Job, Replica
 from portal.planning.estimates import no_estimate_for_job
@@ -186,6 +187,12 @@ def device_label(job: Job) -> str:
 def share_label(device: Slice) -> str:
     """The threads and memory of an MPS share."""
     return labels.share_label(device.threads, labels.memory_label(device.memory_mib))
+
+
+@register.filter
+def rank_address(network: AttemptNetwork, rank: int) -> str:
+    """In the network of its gang."""
+    return network.rank_address(rank)
 
 
 @register.filter
