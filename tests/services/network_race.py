@@ -34,7 +34,7 @@ from tests.support.rows import a_job, a_node, a_project, a_user  # noqa: E402
 
 
 def main(rounds: int) -> None:
-    places = [_place(name) for name in ("one", "other")]
+    places = [_place(name) for name in ("first", "second")]
     winners: Counter[int] = Counter()
     overlaps = 0
     for _ in range(rounds):
