@@ -67,13 +67,13 @@ def statuses(jobs) -> list[str]:
 
 @pytest.mark.parametrize(
     ("fields", "most"),
-    # Two of them read what else a plan writes, six make the documents of the nodes; of gangs one
-    # more, which reads whether rank 0 has its image already.
+    # Two of them read what else a plan writes, six make the documents of the nodes; of gangs two
+    # more: whether rank 0 has its image already, and whether all of its nodes offer RDMA.
     [
         pytest.param({}, 27, id="whole GPUs"),
         pytest.param({"device": {"mig": "2g.35gb"}}, 28, id="new slices"),
         pytest.param({"device": SHARE}, 27, id="shares"),
-        pytest.param({"replicas": 2, "topology": "any"}, 28, id="gangs"),
+        pytest.param({"replicas": 2, "topology": "any"}, 29, id="gangs"),
     ],
 )
 def test_many_placements_take_as_many_statements_as_one(fields, most):
