@@ -1,6 +1,7 @@
 """`manage.py what_if`: last week on another cluster, from the command line."""
 
 import json
+import signal
 from io import StringIO
 
 import pytest
@@ -51,6 +52,16 @@ def test_bad_input_of_the_command_is_one_sentence_and_exit_code_2(week, words):
     assert str(refused.value)
 
 
+@pytest.fixture
+def same_process(monkeypatch):
+    """The command runs in the process of the tests, whose priority and handler stay."""
+    monkeypatch.setattr("os.nice", lambda _: 0)
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("same_process")
 def test_the_command_answers_a_stored_question(week):
     root = a_user("root", is_superuser=True)
     row = WhatIf.objects.create(requester=root, days=7)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from agents.contract.codec import encode
-from agents.runtime.base import free_port
 from tests.gpu import guard
+from tests.gpu.use.ports import free_port
 from tests.gpu.use.record import NotPossible, Record, own_program
 from tests.gpu.use.rows import AGENT_SECONDS
 from tests.gpu.use.stand_in_portal import StandInPortal
@@ -44,7 +44,7 @@ def agent(record: Record) -> None:
 
 
 def _run(record: Record, portal: StandInPortal, folder: Path) -> dict[str, Any]:
-    metrics, log, refused = f"127.0.0.1:{free_port(LOOPBACK)}", folder / "log", folder / "refused"
+    metrics, log, refused = f"127.0.0.1:{free_port()}", folder / "log", folder / "refused"
     with log.open("wb") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.gpu.use.guarded_agent", str(refused),

@@ -10,11 +10,11 @@ from typing import Any
 
 from agents.contract.documents import DesiredReplica, Device, Rendezvous
 from agents.launchers.launch import replica_environment
-from agents.runtime.base import free_port
 from agents.workspace.environment import usual_variables
 from agents.workspace.folders import ReplicaFolders, folders_below
 from tests.gpu.use.clients import running
 from tests.gpu.use.mps_room import JOB_USER
+from tests.gpu.use.ports import free_port
 from tests.gpu.use.pytorch import require_torch
 from tests.gpu.use.record import PROGRAMS, NotPossible, Record, lines_of
 from tests.gpu.use.rows_driver import opened
@@ -78,7 +78,7 @@ def _environment(uuid: str, folders: ReplicaFolders) -> dict[str, str]:
     """That of a job with this GPU, and nothing of ours."""
     device = Device(allocation="a-1", slice="s-1", gpu_uuid=uuid)
     replica = DesiredReplica(id="r-1", job="j-1", devices=(device,))
-    meeting = Rendezvous("127.0.0.1", free_port("127.0.0.1"))
+    meeting = Rendezvous("127.0.0.1", free_port())
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     usual = usual_variables(replica, folders)
     ours = replica_environment(replica, [uuid], meeting, folders)
@@ -88,7 +88,7 @@ def _environment(uuid: str, folders: ReplicaFolders) -> dict[str, str]:
 def _ranks(
     record: Record, backend: str, world: int, env: dict[str, str], hostname: str
 ) -> list[dict[str, Any]]:
-    port = str(free_port("127.0.0.1"))
+    port = str(free_port())
     words = {"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": "/dev/stderr", **env}
     last = (hostname,) if hostname else ()
     with contextlib.ExitStack() as stack:

@@ -8,6 +8,7 @@ import yaml
 from agents.contract.codec import decode, encode
 from agents.contract.documents import CollectiveBackend, DesiredReplica
 from agents.contract.launcher_names import LauncherName
+from agents.contract.rank_network import RdmaUse
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 from scheduler.core.request import (
     JobKind,
@@ -44,6 +45,7 @@ FULL = {
     "priority": "high",
     "topology": "same-node",
     "backend": "nccl",
+    "rdma": "on",
     "retries": {"infrastructure": 0, "user": 10},
     "grace": "1h",
     "env": {"BATCH": "64", "EMPTY": "", "YES": "no", "TEXT": "a: {b}\n"},
@@ -84,6 +86,7 @@ def test_the_words_of_a_request_become_amounts_with_units():
         priority=Priority.HIGH,
         topology=Topology.SAME_NODE,
         backend=CollectiveBackend.NCCL,
+        rdma=RdmaUse.ON,
         infrastructure_retries=0,
         user_retries=10,
         grace_seconds=3_600,
