@@ -60,7 +60,9 @@ def _peer_problem(peer: GangPeer, subnet: IPv4Network, network: GangNetwork) -> 
     reserved = (subnet.network_address, subnet[1], subnet.broadcast_address)
     if inside not in subnet or inside in reserved:
         return f"rank {peer.rank}: {inside} is no replica's address in {subnet}"
-    if node.is_loopback or node.is_multicast or node.is_unspecified or node in subnet:
+    # A zone ("fe80::1%eth0") may be any text, and a node's address is written into commands.
+    has_zone = "%" in peer.node_address
+    if has_zone or node.is_loopback or node.is_multicast or node.is_unspecified or node in subnet:
         return f"rank {peer.rank}: {node} is no address of a node"
     if network.kind is OverlayKind.WIREGUARD and not _is_key(peer.public_key):
         return f"rank {peer.rank}: its node has no WireGuard key"

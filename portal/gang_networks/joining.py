@@ -63,7 +63,7 @@ def address_problem(text: str) -> Message | None:
         or plain.is_link_local
         or plain.is_reserved
         or str(plain) in METADATA
-        or getattr(plain, "scope_id", None)
+        or getattr(address, "scope_id", None)
     ):
         return Message("%(address)s is no address at which other nodes reach it", address=text)
     gangs = IPv4Network(settings.PLATFORM.gang_network_range)

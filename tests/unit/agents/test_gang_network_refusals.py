@@ -48,6 +48,8 @@ def test_a_network_whose_parts_fit_is_joined():
         (with_peer(0, hostname="registry"), "registry is not the name of rank 0"),
         (with_peer(0, node_address="127.0.0.1"), "127.0.0.1 is no address of a node"),
         (with_peer(0, node_address="10.213.7.77"), "10.213.7.77 is no address of a node"),
+        (with_peer(0, node_address="2001:db8::1%a\nflush ruleset"), "is no address of a node"),
+        (with_peer(0, node_address="::ffff:192.0.2.1%a drop }"), "is no address of a node"),
         (with_peer(0, node_address="192.0.2.1 dev lo"), "rank 0"),
         (with_peer(1, node_address="192.0.2.9"), "rank 1 has another address"),
         (with_peer(0, public_key="not a key"), "its node has no WireGuard key"),
