@@ -25,6 +25,12 @@ def gang_network_refusal(replica: DesiredReplica, offered: NodeOverlay | None, a
         return ""
     if offered is None:
         return "the gang is over several nodes, and this node has no overlay network"
+    return unfit_network(network, offered) or _ranks_problem(replica, network, address)
+
+
+def unfit_network(network: GangNetwork, offered: NodeOverlay) -> str:
+    """Why this node joins no network with such parts, whosever it is, and does not change one that
+    it has joined into it; empty if it does. Pure."""
     if network.kind != offered.kind:
         return f"the gang's network is {network.kind}, and this node's overlay is {offered.kind}"
     try:
@@ -33,8 +39,6 @@ def gang_network_refusal(replica: DesiredReplica, offered: NodeOverlay | None, a
         return f"{network.subnet!r} is no IPv4 subnet"
     if not (any(map(subnet.subnet_of, PRIVATE)) and WIDEST <= subnet.prefixlen <= NARROWEST):
         return f"{subnet} is not a private subnet of a gang, /{WIDEST} to /{NARROWEST}"
-    if why := _ranks_problem(replica, network, address):
-        return why
     return next(filter(None, (_peer_problem(p, subnet, network) for p in network.peers)), "")
 
 

@@ -3,7 +3,7 @@
 The engine's networks say which gangs there are. What is here follows from them and from the desired
 document, so an agent that starts anew makes the same again.
 
-Not thread-safe: the runtime calls it under its own lock.
+Not thread-safe, but for `fresh`: the runtime calls it under its own lock.
 """
 
 from collections.abc import Collection, Iterable

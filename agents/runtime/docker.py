@@ -120,9 +120,8 @@ class DockerRuntime:
         return self.gangs.links.end.overlay if self.gangs else None
 
     def connect(self, replicas: Iterable[DesiredReplica]) -> None:
-        if self.gangs and any(each.gang_network for each in replicas):
-            with self._create_lock:
-                self.gangs.connect(replicas)
+        if self.gangs:
+            self.gangs.connect(replicas)
 
     def serving_since(self) -> float:
         with self._engine_answers("show its networks"):

@@ -3,6 +3,8 @@ gang's link is a port of."""
 
 import contextlib
 import logging
+import re
+import threading
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network, ip_address, ip_network
 from typing import Any
@@ -12,6 +14,7 @@ from docker.errors import APIError, DockerException
 from docker.models.networks import Network
 from docker.types import IPAMConfig, IPAMPool
 
+from agents.admission.gang_networks import unfit_network
 from agents.contract.documents import DesiredReplica
 from agents.contract.gang_network import GangNetwork
 from agents.overlay.commands import NetworkRefused
@@ -23,6 +26,7 @@ from agents.runtime.docker_engine import EngineConnection
 
 # A label of ours, on networks and containers: the network's id.
 GANG = "tessera.gang"
+LABEL_TEXT = re.compile(r"[0-9]{1,8}")
 BRIDGE_OPTION = "com.docker.network.bridge.name"
 MTU_OPTION = "com.docker.network.driver.mtu"
 # From this version on, an endpoint has its own MAC address; before, the container had it.
@@ -32,15 +36,17 @@ log = logging.getLogger("agents.runtime.docker_gang_networks")
 
 
 class GangNetworks:
-    """Those of one engine. Not thread-safe, as `docker_network.Networks`."""
+    """Those of one engine. Any thread may call: one replica is started while another is created
+    and a third one removed."""
 
     def __init__(self, client: DockerClient, links: GangLinks) -> None:
         self.client = client
         self.links = links
+        self._lock = threading.Lock()
 
     def network_for(self, network: GangNetwork) -> str:
         """Its name, once it is there and joined. Raises RuntimeFailure."""
-        with network_refusals():
+        with self._lock, network_refusals():
             if network.id not in self._ids():
                 self._create(network)
             if interface_with(gateway_of(network.subnet), read_interfaces()) is None:
@@ -50,30 +56,46 @@ class GangNetworks:
 
     def connect(self, replicas: Iterable[DesiredReplica]) -> None:
         """Those of these replicas that are on the engine are joined as they are given now. What
-        fails is logged, and tried again with the next call."""
-        given = [replica.gang_network for replica in replicas if replica.gang_network]
-        if fresh := self.links.fresh(given):
+        fails is logged, and tried again with the next call, as what another thread is busy with:
+        nobody waits here."""
+        fresh = self.links.fresh(self._fitting(replicas))
+        if fresh and self._lock.acquire(blocking=False):
             try:
                 present = self._ids()
-                self.links.join([network for network in fresh if network.id in present])
+                if joinable := [network for network in fresh if network.id in present]:
+                    self.links.join(joinable)
             except (NetworkRefused, DockerException, OSError) as failure:
                 log.warning("gang_networks_not_joined", extra={"why": str(failure)})
+            finally:
+                self._lock.release()
+
+    def _fitting(self, replicas: Iterable[DesiredReplica]) -> Iterator[GangNetwork]:
+        """Admission asks once, before a replica starts; a portal may change its network later."""
+        for replica in replicas:
+            if network := replica.gang_network:
+                if why := unfit_network(network, self.links.end.overlay):
+                    log.warning("gang_networks_not_joined", extra={"why": why})
+                else:
+                    yield network
 
     def sweep(self) -> None:
         """Remove those without any container, and what belongs to none. What cannot be removed is
         logged, and tried again with the next call."""
-        # Networks are listed first: if a container is created meanwhile, its network is needed.
-        networks = self._labelled()
-        containers = self.client.api.containers(all=True, filters={"label": GANG})
-        needed = {int(container["Labels"][GANG]) for container in containers}
-        try:
-            self.links.keep(needed)
-        except NetworkRefused as refused:
-            log.warning("gang_networks_not_removed", extra={"why": str(refused)})
-        for network in networks:
-            if _id_of(network) not in needed:
-                with contextlib.suppress(APIError):
-                    network.remove()
+        with self._lock:
+            # Networks are listed first: if a container is created meanwhile, its network is needed.
+            networks = self._labelled()
+            containers = self.client.api.containers(all=True, filters={"label": GANG})
+            # A container has the labels of its image, too, with whatever its author wrote.
+            named = {container["Labels"][GANG] for container in containers}
+            needed = {int(text) for text in named if LABEL_TEXT.fullmatch(text)}
+            try:
+                self.links.keep(needed)
+            except NetworkRefused as refused:
+                log.warning("gang_networks_not_removed", extra={"why": str(refused)})
+            for network in networks:
+                if _id_of(network) not in needed:
+                    with contextlib.suppress(APIError):
+                        network.remove()
 
     def endpoint(self, network: GangNetwork, api: str) -> dict[str, Any]:
         """The options of a container with the replica's addresses."""

@@ -161,8 +161,8 @@ class ContainerRecipe:
             "address": self._host_address() if self.policy.network == HOST else name,
             "port": meeting.port,
         }
-        if replica.gang_network:
-            values["gang"] = replica.gang_network.id
+        # Always, as the image may have such a label of its own.
+        values["gang"] = replica.gang_network.id if replica.gang_network else ""
         return {f"{LABEL}{key}": str(value) for key, value in values.items()}
 
 
