@@ -3,7 +3,7 @@ node. Never this node's own services, link-local addresses such as the metadata 
 169.254.169.254, another network of this node, or the links of gangs.
 
 The table is replaced whole, in one transaction, and is there while there is a gang. A packet that
-it drops is dropped, whatever other tables say. Pure, but for the two last functions.
+it drops is dropped, whatever other tables say. Pure, but for the three functions that call `nft`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,6 +46,11 @@ def firewall_text(firewall: GangFirewall) -> str:
 def firewall_apply(firewall: GangFirewall) -> None:
     """Raises NetworkRefused."""
     network_command(NFT, "-f", "-", input_text=firewall_text(firewall))
+
+
+def firewall_stands() -> bool:
+    """Whether the table is there. Its rules are nobody's but ours."""
+    return not try_network_command(NFT, "list", "table", "inet", TABLE).failure
 
 
 def firewall_remove() -> None:

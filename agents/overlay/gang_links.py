@@ -12,7 +12,13 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from agents.contract.gang_network import GangNetwork, NodeOverlay, OverlayKind
-from agents.overlay.firewall import GangFirewall, firewall_apply, firewall_remove
+from agents.overlay.commands import ip_objects
+from agents.overlay.firewall import (
+    GangFirewall,
+    firewall_apply,
+    firewall_remove,
+    firewall_stands,
+)
 from agents.overlay.interfaces import read_interfaces
 from agents.overlay.links import (
     TUNNELLED_PORT,
@@ -22,7 +28,7 @@ from agents.overlay.links import (
     links_of,
     remote_replicas,
 )
-from agents.overlay.names import bridge_name, tunnel_address, tunnel_name
+from agents.overlay.names import bridge_name, link_name, tunnel_address, tunnel_name
 from agents.overlay.offer import KEY_FILE, VXLAN_BYTES
 from agents.overlay.tunnel import TunnelPeer, tunnel_create, tunnel_remove
 
@@ -78,6 +84,16 @@ class GangLinks:
             self._networks = before
             raise
 
+    def restore(self) -> None:
+        """Make again what somebody else has removed: where a machine's own firewall is reloaded by
+        `nft flush ruleset`, ours goes as well. Raises NetworkRefused."""
+        if not self._networks or self._stands():
+            return
+        self._applied = None
+        self._apply()
+        for network in self._networks.values():
+            link_create(network, self._link_end(), remote_replicas(network, self.end.address))
+
     def keep(self, ids: Collection[int]) -> None:
         """Leave all other networks. Raises NetworkRefused."""
         for gone in set(links_of(self.owner)) - set(ids):
@@ -90,6 +106,13 @@ class GangLinks:
             self._applied = None
             firewall_remove()
             tunnel_remove(tunnel_name(self.end.node))
+
+    def _stands(self) -> bool:
+        names = {str(each.get("ifname", "")) for each in ip_objects("link", "show")}
+        wanted = set(map(link_name, self._networks))
+        if self.end.is_tunnelled:
+            wanted.add(tunnel_name(self.end.node))
+        return wanted <= names and firewall_stands()
 
     def _apply(self) -> None:
         """The firewall first: no packet travels before it."""

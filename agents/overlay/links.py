@@ -6,6 +6,7 @@ address, is written into the link: it answers ARP for replicas elsewhere, and se
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from agents.contract.gang_network import GangNetwork, OverlayKind
 from agents.overlay.commands import (
@@ -55,8 +56,12 @@ def remote_replicas(network: GangNetwork, own_address: str) -> tuple[RemoteRepli
 
 def link_create(network: GangNetwork, end: LinkEnd, replicas: Iterable[RemoteReplica]) -> None:
     """Create or complete it. The bridge exists. Raises NetworkRefused."""
-    name = link_name(network.id)
-    if name not in _names():
+    name, made = link_name(network.id), _found(link_name(network.id))
+    if made and not _is_at(made, end):
+        # The node's address or port was another one when it was made: neither can be changed.
+        network_command(IP, "link", "delete", name)
+        made = None
+    if not made:
         here = ("local", end.address, "dstport", str(end.port))
         words = ("type", "vxlan", "id", str(network.id), *here, "nolearning", "proxy")
         network_command(IP, "link", "add", name, "mtu", str(end.mtu), *words)
@@ -72,11 +77,12 @@ def link_create(network: GangNetwork, end: LinkEnd, replicas: Iterable[RemoteRep
 
 
 def links_of(owner: str) -> tuple[int, ...]:
-    """The ids of its links. Raises NetworkRefused."""
+    """The ids of its links, and of those without an owner: an agent that was killed between two
+    commands has made them. Raises NetworkRefused."""
     found = (
         link_id(str(each.get("ifname", "")))
-        for each in ip_objects("-details", "link", "show", "type", "vxlan")
-        if each.get("ifalias") == owner
+        for each in _listed()
+        if each.get("ifalias", owner) == owner
     )
     return tuple(each for each in found if each is not None)
 
@@ -86,8 +92,17 @@ def link_remove(network_id: int) -> None:
     try_network_command(IP, "link", "delete", link_name(network_id))
 
 
-def _names() -> set[str]:
-    return {str(each.get("ifname", "")) for each in ip_objects("link", "show", "type", "vxlan")}
+def _listed() -> list[dict[str, Any]]:
+    return ip_objects("-details", "link", "show", "type", "vxlan")
+
+
+def _found(name: str) -> dict[str, Any] | None:
+    return next((each for each in _listed() if each.get("ifname") == name), None)
+
+
+def _is_at(listed: dict[str, Any], end: LinkEnd) -> bool:
+    data = listed["linkinfo"]["info_data"]
+    return (data.get("local") or data.get("local6"), data.get("port")) == (end.address, end.port)
 
 
 def _forwarding(name: str, replica: RemoteReplica) -> tuple[str, str]:

@@ -59,9 +59,10 @@ class GangNetworks:
         fails is logged, and tried again with the next call, as what another thread is busy with:
         nobody waits here."""
         fresh = self.links.fresh(self._fitting(replicas))
-        if fresh and self._lock.acquire(blocking=False):
+        if self._lock.acquire(blocking=False):
             try:
-                present = self._ids()
+                self.links.restore()
+                present = self._ids() if fresh else set()
                 if joinable := [network for network in fresh if network.id in present]:
                     self.links.join(joinable)
             except (NetworkRefused, DockerException, OSError) as failure:

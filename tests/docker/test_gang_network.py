@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from agents.contract.codec import encode
+from agents.contract.documents import DesiredReplica
 from agents.contract.gang_network import OverlayKind
 from agents.overlay.names import replica_mac
 from agents.runtime.base import RuntimeFailure
@@ -39,13 +41,20 @@ def pair(tmp_path_factory) -> Iterator[tuple[EngineMachine, EngineMachine]]:
         yield machines
 
 
-def a_listening_gang(pair) -> Gang:
-    gang = a_gang_over(pair, LISTEN, *map(str, PORTS))
+def a_listening_gang(pair, kind=OverlayKind.VXLAN) -> Gang:
+    gang = a_gang_over(pair, LISTEN, *map(str, PORTS), kind=kind)
     gang.prepare()
     gang.start()
     for _, runtime, replica in gang.each():
         Watch(runtime).says(replica, b"up")
     return gang
+
+
+def with_port_of_rank_0(replica: DesiredReplica, port: int) -> DesiredReplica:
+    network = replica.gang_network
+    assert network
+    peers = (replace(network.peers[0], port=port), *network.peers[1:])
+    return replace(replica, gang_network=replace(network, peers=peers))
 
 
 def left_over(pair) -> list:
@@ -149,6 +158,46 @@ def test_a_gang_goes_on_while_its_agent_is_killed_and_the_next_agent_removes_it(
         killed.connect(gang.replicas[:1])
     assert gang.reached(1, *gang.places(PORTS)) == set(gang.places(PORTS))
     gang.runtimes[0] = killed
+    gang.remove()
+    assert left_over(pair) == [NOTHING, NOTHING]
+
+
+@pytest.mark.parametrize("kind", list(OverlayKind))
+def test_what_others_remove_of_a_running_gang_is_there_again_with_the_next_round(pair, kind):
+    """Many machines reload their own firewall by `nft flush ruleset`."""
+    gang = a_listening_gang(pair, kind)
+    everything = left_over(pair)
+    rules = pair[0].run("nft", "list", "table", "inet", "tessera_gangs")
+    pair[0].run("nft", "delete", "table", "inet", "tessera_gangs")
+    for name in (name for name in everything[0]["links"] if name[:4] in ("tsv-", "tsw-")):
+        pair[0].run("ip", "link", "delete", name)
+    with pair[0].network():
+        gang.runtimes[0].connect(gang.replicas[:1])
+    assert left_over(pair) == everything
+    assert pair[0].run("nft", "list", "table", "inet", "tessera_gangs") == rules
+    assert gang.reached(1, *gang.places(PORTS)) == set(gang.places(PORTS))
+    gang.remove()
+    assert left_over(pair) == [NOTHING, NOTHING]
+
+
+def test_a_link_that_a_killed_agent_did_not_mark_yet_is_removed(pair):
+    words = ("type", "vxlan", "id", "254", "dstport", str(PORT))
+    pair[0].run("ip", "link", "add", "tsv-0000fe", *words)
+    with pair[0].network():
+        pair[0].runtime().watch(lambda: None)
+    assert pair[0].left_over() == NOTHING
+
+
+def test_a_gang_goes_on_where_its_nodes_port_changes(pair):
+    gang = a_listening_gang(pair)
+    with pair[0].network():
+        runtime = pair[0].runtime(port=PORT + 1)
+    moved = [with_port_of_rank_0(replica, PORT + 1) for replica in gang.replicas]
+    for machine, agent, replica in zip(pair, (runtime, gang.runtimes[1]), moved, strict=True):
+        with machine.network():
+            agent.connect([replica])
+    assert gang.reached(1, *gang.places(PORTS)) == set(gang.places(PORTS))
+    gang.runtimes[0] = runtime
     gang.remove()
     assert left_over(pair) == [NOTHING, NOTHING]
 

@@ -50,16 +50,16 @@ class EngineMachine:
         done = subprocess.run([*self.enter, *words], capture_output=True, text=True, check=True)
         return done.stdout
 
-    def end(self, kind: OverlayKind = OverlayKind.VXLAN) -> NodeEnd:
+    def end(self, kind: OverlayKind = OverlayKind.VXLAN, port: int = PORT) -> NodeEnd:
         """This node's in the eyes of others."""
         self.home.mkdir(exist_ok=True)
         with self.network():
-            offer = overlay_offer(OverlayRules("lab", str(kind), PORT), self.address, self.home)
+            offer = overlay_offer(OverlayRules("lab", str(kind), port), self.address, self.home)
         return NodeEnd(self.name, "lab", self.address, offer, self.home)
 
-    def runtime(self, kind: OverlayKind = OverlayKind.VXLAN) -> DockerRuntime:
+    def runtime(self, kind: OverlayKind = OverlayKind.VXLAN, port: int = PORT) -> DockerRuntime:
         """As an agent that starts has it."""
-        end = self.end(kind)
+        end = self.end(kind, port)
         with self.network(), pytest.MonkeyPatch.context() as patch:
             patch.setenv("DOCKER_HOST", self.engine.base_url)
             made = DockerRuntime(
