@@ -30,7 +30,7 @@ class GangFirewall:
     port: int
     # Nodes with which gangs are shared.
     nodes: tuple[str, ...] = ()
-    # Addresses of this node at which it resolves names for its replicas.
+    # Where this node asks for names, and so do its replicas.
     resolvers: tuple[str, ...] = ()
 
 
@@ -70,9 +70,17 @@ def _chain(name: str, hook: str, rules: Iterable[str]) -> str:
 
 
 def _links_in(firewall: GangFirewall) -> list[str]:
-    """Packets of links come from the nodes of gangs alone, or out of the tunnel."""
+    """Packets of links come from the nodes of gangs alone, or out of the tunnel. Nothing else comes
+    out of it: the site may allow no more between its nodes. In the tunnel, links use IPv6; by IPv4
+    the port is that of other overlays, such as Docker's."""
     if not firewall.port:
-        return [f'iifname != "{TUNNEL_PREFIX}*" udp dport {TUNNELLED_PORT} drop']
+        link = f"meta nfproto ipv6 udp dport {TUNNELLED_PORT}"
+        tunnel = f'"{TUNNEL_PREFIX}*"'
+        return [
+            f"iifname != {tunnel} {link} drop",
+            f"iifname {tunnel} udp dport != {TUNNELLED_PORT} drop",
+            f"iifname {tunnel} meta l4proto != udp drop",
+        ]
     by_family = {"ip": 4, "ip6": 6}
     return [
         _from_others(family, sorted(n for n in firewall.nodes if ip_address(n).version == version))
@@ -88,22 +96,30 @@ def _from_others(family: str, nodes: list[str]) -> str:
 
 def _services(firewall: GangFirewall) -> list[str]:
     from_gangs = f'iifname "{BRIDGE_PREFIX}*"'
-    names = [
-        f"{from_gangs} {'ip' if ip_address(each).version == 4 else 'ip6'} daddr {each} "
-        "meta l4proto { tcp, udp } th dport 53 accept"
-        for each in sorted(firewall.resolvers)
-    ]
-    return [f"{from_gangs} ct state established,related accept", *names, f"{from_gangs} drop"]
+    answers = f"{from_gangs} ct state established,related accept"
+    return [answers, *_names(firewall), f"{from_gangs} drop"]
+
+
+def _names(firewall: GangFirewall) -> Iterator[str]:
+    """Those of clouds have link-local addresses, too."""
+    for resolver in sorted(firewall.resolvers):
+        family = "ip" if ip_address(resolver).version == 4 else "ip6"
+        yield (
+            f'iifname "{BRIDGE_PREFIX}*" {family} daddr {resolver} '
+            "meta l4proto { tcp, udp } th dport 53 accept"
+        )
 
 
 def _links_out(firewall: GangFirewall) -> list[str]:
     """Nothing that this node forwards is a link's packet: as that of a container it would leave
     with this node's address, which the other nodes trust."""
-    port = firewall.port or TUNNELLED_PORT
+    tunnelled = f"meta nfproto ipv6 udp dport {TUNNELLED_PORT}"
+    link = f"udp dport {firewall.port}" if firewall.port else tunnelled
     return [
-        f'oifname != "{BRIDGE_PREFIX}*" udp dport {port} drop',
+        f'oifname != "{BRIDGE_PREFIX}*" {link} drop',
         f'iifname "{TUNNEL_PREFIX}*" drop',
         f'oifname "{TUNNEL_PREFIX}*" drop',
+        *_names(firewall),
         f'iifname "{BRIDGE_PREFIX}*" ip daddr {LINK_LOCAL_4} drop',
         f'iifname "{BRIDGE_PREFIX}*" ip6 daddr {LINK_LOCAL_6} drop',
         *_nodes_shut(firewall.nodes),

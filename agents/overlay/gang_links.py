@@ -6,6 +6,7 @@ document, so an agent that starts anew makes the same again.
 Not thread-safe, but for `fresh`: the runtime calls it under its own lock.
 """
 
+import contextlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
@@ -19,7 +20,6 @@ from agents.overlay.firewall import (
     firewall_remove,
     firewall_stands,
 )
-from agents.overlay.interfaces import read_interfaces
 from agents.overlay.links import (
     TUNNELLED_PORT,
     LinkEnd,
@@ -32,7 +32,8 @@ from agents.overlay.names import bridge_name, link_name, tunnel_address, tunnel_
 from agents.overlay.offer import KEY_FILE, VXLAN_BYTES
 from agents.overlay.tunnel import TunnelPeer, tunnel_create, tunnel_remove
 
-RESOLV_CONF = Path("/etc/resolv.conf")
+# Docker reads the second one where the first one names systemd's resolver on loopback.
+RESOLV_CONFS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ class GangLinks:
             bridges=tuple(bridge_name(each) for each in sorted(self._networks)),
             port=0 if self.end.is_tunnelled else self.end.overlay.port,
             nodes=tuple(sorted(nodes - {self.end.address})),
-            resolvers=own_resolvers(),
+            resolvers=read_resolvers(),
         )
 
     def _tunnel_peers(self) -> tuple[TunnelPeer, ...]:
@@ -156,15 +157,23 @@ class GangLinks:
         return LinkEnd(self.end.address, overlay.port, overlay.mtu, self.owner)
 
 
-def own_resolvers(resolv_conf: Path = RESOLV_CONF) -> tuple[str, ...]:
-    """The addresses of this machine, other than loopback, at which it asks for names itself."""
+def read_resolvers(resolv_confs: Iterable[Path] = RESOLV_CONFS) -> tuple[str, ...]:
+    """The addresses, other than loopback, at which this machine asks for names."""
+    lines = [line.split() for path in resolv_confs for line in _text(path).splitlines()]
+    found = set()
+    for words in lines:
+        if words[:1] == ["nameserver"] and words[1:]:
+            with contextlib.suppress(ValueError):
+                address = ip_address(words[1].partition("%")[0])
+                found |= set() if address.is_loopback else {str(address)}
+    return tuple(sorted(found))
+
+
+def _text(path: Path) -> str:
     try:
-        words = [line.split() for line in resolv_conf.read_text("utf-8", "replace").splitlines()]
+        return path.read_text("utf-8", "replace")
     except OSError:
-        return ()
-    asked = {row[1].partition("%")[0] for row in words if row[:1] == ["nameserver"] and row[1:]}
-    own = {address for each in read_interfaces() for address in each.addresses}
-    return tuple(sorted(each for each in asked & own if not ip_address(each).is_loopback))
+        return ""
 
 
 def _of_gang(network: GangNetwork) -> GangNetwork:

@@ -6,6 +6,7 @@ import pytest
 
 from agents.contract.gang_network import OverlayKind
 from agents.overlay.firewall import GangFirewall, firewall_text
+from agents.overlay.gang_links import read_resolvers
 from agents.overlay.interfaces import address_towards
 from agents.overlay.key import public_key_of
 from agents.overlay.links import remote_replicas
@@ -76,13 +77,35 @@ def test_packets_of_links_come_from_the_gangs_nodes_alone():
 
 def test_packets_of_tunnelled_links_come_out_of_the_tunnel_alone():
     text = firewall_text(GangFirewall(("tsb-000007",), 0))
-    assert 'iifname != "tsw-*" udp dport 4789 drop' in text
+    assert 'iifname != "tsw-*" meta nfproto ipv6 udp dport 4789 drop' in text
+    assert 'oifname != "tsb-*" meta nfproto ipv6 udp dport 4789 drop' in text
 
 
-def test_a_resolver_of_this_node_is_open_for_names():
-    text = firewall_text(GangFirewall(("tsb-000007",), 14_789, resolvers=("192.0.2.53",)))
-    open_for_names = text.index("ip daddr 192.0.2.53")
-    assert open_for_names < text.index('iifname "tsb-*" drop')
+def test_out_of_the_tunnel_come_packets_of_links_alone():
+    """A site that opens one UDP port between its nodes has not opened their services."""
+    text = firewall_text(GangFirewall(("tsb-000007",), 0))
+    assert 'iifname "tsw-*" udp dport != 4789 drop' in text
+    assert 'iifname "tsw-*" meta l4proto != udp drop' in text
+
+
+def test_resolvers_are_open_for_names_wherever_they_are():
+    """Here, on a gang's node, or at a link-local address, as in clouds."""
+    resolvers = ("169.254.169.254", "192.0.2.1", "192.0.2.53")
+    text = firewall_text(GangFirewall(("tsb-000007",), 14_789, ("192.0.2.1",), resolvers=resolvers))
+    to_node, beyond = text.split("chain beyond")
+    names = [
+        f"ip daddr {each} meta l4proto {{ tcp, udp }} th dport 53 accept" for each in resolvers
+    ]
+    for chain, shut in ((to_node, 'iifname "tsb-*" drop'), (beyond, "ip daddr 169.254.0.0/16")):
+        assert max(map(chain.index, names)) < chain.index(shut)
+    assert beyond.index(names[1]) < beyond.index("ip daddr 192.0.2.1 drop")
+
+
+def test_resolvers_are_those_that_containers_ask(tmp_path):
+    stub, real = tmp_path / "resolv.conf", tmp_path / "systemd.conf"
+    stub.write_text("nameserver 127.0.0.53\noptions edns0\n")
+    real.write_text("search lab\nnameserver 169.254.169.254\nnameserver\nnameserver fe80::1%eth0\n")
+    assert read_resolvers([stub, real, tmp_path / "none"]) == ("169.254.169.254", "fe80::1")
 
 
 def test_a_node_without_an_address_for_others_offers_nothing(tmp_path):
