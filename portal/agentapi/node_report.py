@@ -94,8 +94,16 @@ def _facts_report(node: Node, observed: ObservedDocument) -> tuple[list[str], bo
     for name, value in changed.items():
         setattr(node, name, value)
     if any(before.get(name) != node.facts.get(name) for name in ("address", "overlay")):
-        ring_drive(gang_neighbours(node.pk))
+        _neighbours_drive(node)
     return list(changed), any(before.get(name) != node.facts.get(name) for name in ELIGIBILITY)
+
+
+def _neighbours_drive(node: Node) -> None:
+    """Have the documents of nodes with ranks of its gangs compiled, its own among them: they say
+    how its row is reached."""
+    if neighbours := gang_neighbours(node.pk):
+        Node.objects.filter(pk=node.pk).update(facts=node.facts)
+        ring_drive(neighbours)
 
 
 def _facts_columns(observed: ObservedDocument) -> dict[str, Any]:

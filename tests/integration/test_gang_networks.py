@@ -168,6 +168,16 @@ def test_a_changed_key_reaches_the_other_nodes_of_the_gang(alice, vision, pair):
     assert KEYS["c"] in [peer.public_key for peer in network_of(away).peers]
 
 
+def test_a_node_with_another_address_gets_its_own_in_the_answer_to_its_report(alice, vision, pair):
+    a_gang(alice, vision)
+    settle(*pair)
+    here, _ = pair
+    here.address = "192.0.2.9"
+    here.report()
+    (replica,) = here.hear().replicas
+    assert replica.gang_network.peers[replica.rank].node_address == "192.0.2.9"
+
+
 def test_a_node_whose_address_cannot_be_used_keeps_its_gangs():
     node = joining("a", 1, address="169.254.169.254")
     row = Node.objects.get(pk=node.row.pk)
