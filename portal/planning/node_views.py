@@ -86,6 +86,7 @@ def _record(
     launchers, share_clients, volume_access, overlay, rdma, *rest = rest
     agent_version, topology, *fit = rest
     takes_work = status == NodeStatus.ONLINE and schedulable and holding_since is None
+    join = str(overlay["kind"]) if overlay else ""
     key, reason = "", ""
     if status != NodeStatus.ONLINE:
         key = f"node.{status}"
@@ -100,7 +101,8 @@ def _record(
         id=str(pk),
         name=name,
         available=not key,
-        fabric=fabric,
+        # Whatever it reports, it is on one network only with nodes that join gangs as it does.
+        fabric=f"{join} {fabric}",
         cpu_free_milli=cpu_milli - allocated[0],
         memory_free_mib=memory_mib - allocated[1],
         cpu_total_milli=cpu_milli,
@@ -114,7 +116,7 @@ def _record(
         volume_access=tuple(volume_access or ()),
         rdma=rdma or "",
         fit=NodeFit(*(text or "" for text in fit)),
-        overlay=str(overlay["kind"]) if overlay else "",
+        overlay=join,
         labels=tuple(labels),
         taints=tuple(taints),
         links=_links(topology),

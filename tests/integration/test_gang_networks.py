@@ -178,6 +178,22 @@ def test_a_node_with_another_address_gets_its_own_in_the_answer_to_its_report(al
     assert replica.gang_network.peers[replica.rank].node_address == "192.0.2.9"
 
 
+@pytest.mark.parametrize("overlay", [None, NodeOverlay("vxlan", 14_789)])
+def test_a_node_that_joins_gangs_in_another_way_is_in_none_with_others_whatever_it_reports(
+    alice, vision, overlay
+):
+    """Both report one fabric."""
+    nodes = joining("a", 1), joining("b", 2, overlay=overlay)
+    gang = a_gang(alice, vision)
+    settle(*nodes)
+    gang.refresh_from_db()
+    assert gang.status == JobStatus.QUEUED
+    single = a_job(alice, vision, device={"gpus": 1})
+    settle(*nodes)
+    single.refresh_from_db()
+    assert single.status == JobStatus.RUNNING, "others go on"
+
+
 def test_a_node_whose_address_cannot_be_used_keeps_its_gangs():
     node = joining("a", 1, address="169.254.169.254")
     row = Node.objects.get(pk=node.row.pk)
