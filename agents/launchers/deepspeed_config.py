@@ -26,7 +26,7 @@ def inline_config(words: Sequence[str]) -> Mapping[str, Any] | None:
     for text in (value, _from_base64(value)):
         try:
             config = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(config, dict):
             return config

@@ -99,6 +99,6 @@ def test_batch_sizes_in_the_command_fit_the_eight_processes(config, fits):
         assert (refusal(*words) is None) is fits
 
 
-@pytest.mark.parametrize("value", ["ds.json", "[1]", "{broken", "", "4" * 100_000])
+@pytest.mark.parametrize("value", ["ds.json", "[1]", "{broken", "", "4" * 100_000, "[" * 16_000])
 def test_a_configuration_in_a_file_is_left_to_deepspeed(value):
     assert not refusal(*with_config(value))
