@@ -3,11 +3,11 @@
 Only a command of words is read; nothing inside a shell script is recognised.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agents.launchers.base import launcher_call
-from agents.launchers.command_options import option_value
+from agents.launchers.command_options import option_count
 from agents.launchers.model_servers import ModelServer
 from agents.launchers.nested import leading_launcher
 from agents.launchers.registry import LAUNCHERS
@@ -22,7 +22,6 @@ SPELLINGS = {
     if isinstance(launcher, ModelServer)
     for program in launcher.programs
 }
-MAX_DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class CommandTraits:
     profiler: str = ""
     """The profiler or debugger with which it begins."""
     tensor_parallel: int = 1
-    """GPUs over which it splits each layer of a model."""
+    """GPUs over which it splits each layer of a model; 1 where it does not say so in digits."""
 
 
 NO_TRAITS = CommandTraits()
@@ -47,13 +46,6 @@ def command_traits(command: Sequence[str]) -> CommandTraits:
     traits = CommandTraits(
         launcher=launcher,
         profiler=program if program in PROFILERS else "",
-        tensor_parallel=_tensor_parallel(command, SPELLINGS.get(launcher, ANY_PROGRAM)),
+        tensor_parallel=option_count(command, SPELLINGS.get(launcher, ANY_PROGRAM)) or 1,
     )
     return NO_TRAITS if traits == NO_TRAITS else traits
-
-
-def _tensor_parallel(command: Sequence[str], spellings: Set[str]) -> int:
-    """1 where the command does not say it in digits."""
-    value = option_value(command, spellings) or ""
-    is_number = value.isascii() and value.isdecimal() and len(value) <= MAX_DIGITS
-    return max(1, int(value)) if is_number else 1

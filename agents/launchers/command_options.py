@@ -2,6 +2,9 @@
 
 from collections.abc import Collection, Sequence
 
+# A longer number is no size of a world; Python refuses to read very long ones.
+MAX_DIGITS = 9
+
 
 def option_name(word: str) -> str:
     """`--node_rank=1` and `--node-rank` are the same option; "" for a word that is none."""
@@ -16,6 +19,13 @@ def option_value(words: Sequence[str], names: Collection[str]) -> str | None:
             _, has_value, text = word.partition("=")
             value = text if has_value else "".join(words[index + 1 : index + 2])
     return value
+
+
+def option_count(words: Sequence[str], names: Collection[str]) -> int | None:
+    """What the last of these spellings is given, as a number above 0; None if it is no such."""
+    value = option_value(words, names) or ""
+    is_number = value.isascii() and value.isdecimal() and len(value) <= MAX_DIGITS
+    return (int(value) or None) if is_number else None
 
 
 def without_options(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
 from agents.launchers.base import Launch, LaunchRefusal, LaunchRequest
-from agents.launchers.command_options import option_name, option_value
+from agents.launchers.command_options import option_count, option_name
 from agents.launchers.torchrun import TorchrunLauncher
 
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
@@ -126,8 +126,7 @@ def _parallel(words: Sequence[str]) -> tuple[int, int, int]:
 
 def _number(words: Sequence[str], option: str) -> int:
     """0 if it is not there."""
-    value = option_value(words, (option,)) or ""
-    return int(value) if value.isdecimal() and len(value) < 10 else 0
+    return option_count(words, (option,)) or 0
 
 
 LAUNCHER = MegatronLauncher()

@@ -14,7 +14,12 @@ from typing import Any, ClassVar
 from agents.contract.documents import SliceKind
 from agents.contract.message import Message
 from agents.launchers.base import Launch, Launcher, LaunchRefusal, LaunchRequest, launcher_call
-from agents.launchers.command_options import option_name, option_value, without_options
+from agents.launchers.command_options import (
+    option_count,
+    option_name,
+    option_value,
+    without_options,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +83,22 @@ class ModelServer(Launcher):
         call = launcher_call(request.command)
         own = call.as_one_of(self.programs) if call else None
         if own is None and request.command:
-            why = Message(
-                "launcher %(launcher)s needs a command such as: %(example)s",
-                launcher=str(self.name),
-                example=self.example,
-            )
-            return LaunchRefusal("command", why)
+            return self.command_refusal()
         given = list(own.arguments) if own else []
         return self._place_refusal(request, given) or self._split_refusal(request, given)
+
+    def command_refusal(self) -> LaunchRefusal:
+        """Of a command that is none of this server, or that it cannot start as requested."""
+        why = Message(
+            "launcher %(launcher)s needs a command such as: %(example)s",
+            launcher=str(self.name),
+            example=self.example,
+        )
+        return LaunchRefusal("command", why)
+
+    def model_copies(self, words: list[str]) -> int:
+        """Copies of the model with GPUs of their own."""
+        return option_count(words, self.copies) or 1
 
     def _split_options(self, given: list[str], gpus: int, replicas: int) -> list[str]:
         split = self._split(given, gpus, replicas)
@@ -100,12 +113,12 @@ class ModelServer(Launcher):
     def _split(self, given: list[str], gpus: int, replicas: int) -> Split:
         """As the command says, and what it leaves out so that every GPU has its part."""
         whole = gpus * replicas
-        copies = _size(given, self.copies) or 1
-        tensor, pipeline = _size(given, self.tensor), _size(given, self.pipeline)
+        copies = self.model_copies(given)
+        tensor, pipeline = option_count(given, self.tensor), option_count(given, self.pipeline)
         if pipeline is None:
-            pipeline = replicas if tensor is None else whole // (tensor * copies)
+            pipeline = replicas if tensor is None else max(1, whole // (tensor * copies))
         if tensor is None:
-            tensor = whole // (pipeline * copies) if pipeline else 0
+            tensor = max(1, whole // (pipeline * copies))
         return Split(tensor, pipeline if self.pipeline else 1, copies)
 
     def _place_refusal(self, request: LaunchRequest, given: list[str]) -> LaunchRefusal | None:
@@ -149,7 +162,7 @@ class ModelServer(Launcher):
         if request.replicas > 1:
             return LaunchRefusal("replicas", why, {"replicas": 1})
         every = (self.tensor, self.pipeline, self.copies)
-        if all((_size(given, names) or 1) == 1 for names in every):
+        if all((option_count(given, names) or 1) == 1 for names in every):
             return None
         names = {name for each in every for name in each}
         return LaunchRefusal("command", why, self._without(request, given, names))
@@ -159,9 +172,3 @@ class ModelServer(Launcher):
     ) -> Mapping[str, Any]:
         program = request.command[: len(request.command) - len(given)]
         return {"command": [*program, *without_options(given, names, self.place_flags)]}
-
-
-def _size(given: list[str], names: tuple[str, ...]) -> int | None:
-    """None if the command leaves it out, or says it in words that only the server knows."""
-    value = option_value(given, names)
-    return int(value) if value and value.isdecimal() and int(value) else None

@@ -5,9 +5,11 @@ Source of the options: SGLang's manual, "Server Arguments" and "Multi-node deplo
 
 from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import Launch
-from agents.launchers.command_options import option_value
+from agents.launchers.command_options import option_name, option_value
 from agents.launchers.endpoints import meeting_endpoint
 from agents.launchers.model_servers import ModelServer
+
+DP_ATTENTION = "--enable-dp-attention"
 
 
 class SglangLauncher(ModelServer):
@@ -27,6 +29,11 @@ class SglangLauncher(ModelServer):
     def place_options(self, launch: Launch) -> list[str]:
         place = ["--nnodes", str(launch.replica.world), "--node-rank", str(launch.replica.rank)]
         return [*place, "--dist-init-addr", meeting_endpoint(launch.rendezvous)]
+
+    def model_copies(self, words: list[str]) -> int:
+        """With data parallel attention the copies share the GPUs of tensor parallelism."""
+        is_shared = DP_ATTENTION in map(option_name, words)
+        return 1 if is_shared else super().model_copies(words)
 
     def listen_options(self, words: list[str]) -> list[str]:
         """It would listen on 127.0.0.1 alone."""

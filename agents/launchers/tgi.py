@@ -9,7 +9,8 @@ from agents.launchers.base import Launch
 from agents.launchers.command_options import option_value
 from agents.launchers.model_servers import ModelServer
 
-LISTEN = {"--hostname": "0.0.0.0", "--port": "8080"}  # noqa: S104
+# By their spellings, of which the first is added: clap takes an option only once.
+LISTEN = {("--hostname",): "0.0.0.0", ("--port", "-p"): "8080"}  # noqa: S104
 
 
 class TgiLauncher(ModelServer):
@@ -30,8 +31,8 @@ class TgiLauncher(ModelServer):
         return []
 
     def listen_options(self, words: list[str]) -> list[str]:
-        left = (pair for pair in LISTEN.items() if option_value(words, pair[:1]) is None)
-        return [word for pair in left for word in pair]
+        left = (names for names in LISTEN if option_value(words, names) is None)
+        return [word for names in left for word in (names[0], LISTEN[names])]
 
 
 LAUNCHER = TgiLauncher()

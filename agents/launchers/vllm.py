@@ -6,12 +6,14 @@ not needed for them; who wants it takes launcher ray.
 
 from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
-from agents.launchers.base import Launch, LaunchRefusal, LaunchRequest
+from agents.launchers.base import Launch, LaunchRefusal, LaunchRequest, launcher_call
 from agents.launchers.command_options import option_value
 from agents.launchers.endpoints import own_ip
 from agents.launchers.model_servers import ModelServer
 
 EXECUTOR = "--distributed-executor-backend"
+# The older way to start it, which reads --headless and passes it over.
+MODULE = "vllm.entrypoints.openai.api_server"
 
 
 class VllmLauncher(ModelServer):
@@ -19,7 +21,7 @@ class VllmLauncher(ModelServer):
     summary = "vLLM, its model split over all GPUs of the job"
     title = "vLLM"
     example = "vllm serve Qwen/Qwen3-8B"
-    programs = frozenset(("vllm serve", "vllm.entrypoints.openai.api_server"))
+    programs = frozenset(("vllm serve", MODULE))
     tensor = ("--tensor-parallel-size", "-tp")
     pipeline = ("--pipeline-parallel-size", "-pp")
     copies = ("--data-parallel-size", "-dp")
@@ -43,6 +45,9 @@ class VllmLauncher(ModelServer):
         if request.replicas > 1 and option_value(request.command, (EXECUTOR,)) == "ray":
             why = Message("launcher vllm needs no Ray: take launcher ray for vLLM's Ray executor")
             return LaunchRefusal("launcher", why, {"launcher": str(LauncherName.RAY)})
+        call = launcher_call(request.command)
+        if request.replicas > 1 and call and call.program == MODULE:
+            return self.command_refusal()
         return super().request_refusal(request)
 
 

@@ -14,6 +14,7 @@ MEETING = Rendezvous("10.0.0.1", 29_500, ("10.0.0.1", "10.0.0.2"))
 SERVE = ("vllm", "serve", "m")
 OLDER = ("python3", "-u", "-m", "vllm.entrypoints.openai.api_server", "--model", "m")
 LAUNCH = ("python", "-m", "sglang.launch_server", "--model-path", "m")
+DP_ATTENTION = "--enable-dp-attention"
 SHARDS = ("text-generation-launcher", "--model-id", "m")
 
 
@@ -39,8 +40,11 @@ def refusal(name, *command, gpus=4, replicas=1):
         (VLLM, (*SERVE, "-pp", "4"), 4, 2, ""),
         (SGLANG, LAUNCH, 4, 3, "--host 0.0.0.0 --tp-size 4"),
         (SGLANG, (*LAUNCH, "--host", "::", "--tp=4"), 4, 3, ""),
+        (SGLANG, (*LAUNCH, "--host=h", "--tp=4", "--dp=4", DP_ATTENTION), 4, 3, ""),
+        (SGLANG, (*LAUNCH, "--host=h", "--dp", "2", DP_ATTENTION), 4, 3, "--tp-size 4"),
         (TGI, SHARDS, 4, 1, "--hostname 0.0.0.0 --port 8080 --num-shard 4"),
         (TGI, (*SHARDS, "--port", "80"), 1, 1, "--hostname 0.0.0.0"),
+        (TGI, (*SHARDS, "-p", "80"), 1, 1, "--hostname 0.0.0.0"),
         (TGI, ("/tgi-entrypoint.sh", "--num-shard", "2", "--hostname=h", "--port=1"), 2, 1, ""),
     ],
 )
@@ -84,10 +88,14 @@ def test_sglang_joins_the_replicas_by_pipeline_parallelism():
         (VLLM, (*SERVE, "-tp", "6"), 4, 2, "command", "need 6 GPUs", SERVE),
         (VLLM, (*SERVE, "--tensor-parallel-size=3"), 4, 1, "command", "need 3 GPUs", SERVE),
         (VLLM, (*SERVE, "-pp", "3"), 4, 1, "command", "need 3 GPUs", SERVE),
+        (VLLM, (*SERVE, "-tp", "16"), 8, 1, "command", "need 16 GPUs", SERVE),
+        (VLLM, (*SERVE, "-dp", "16"), 8, 1, "command", "need 16 GPUs", SERVE),
+        (VLLM, OLDER, 4, 2, "command", "needs a command such as: vllm serve", None),
         (VLLM, (*SERVE, "--headless", "-n", "2"), 4, 2, "command", "--headless, -n", SERVE),
         (VLLM, (*SERVE, "-tp", "2"), 0, 1, "command", "over slices or shares", SERVE),
         (VLLM, SERVE, 0, 2, "replicas", "over slices or shares", 1),
         (SGLANG, (*LAUNCH, "--nnodes=2"), 4, 2, "command", "leave out --nnodes", LAUNCH),
+        (SGLANG, (*LAUNCH, "--tp=4", "--dp=2"), 4, 1, "command", "need 8 GPUs", LAUNCH),
         (TGI, (*SHARDS, "--num-shard", "8"), 4, 1, "command", "need 8 GPUs", SHARDS),
         (TGI, SHARDS, 4, 2, "replicas", "serves a model in one replica", 1),
     ],
@@ -99,6 +107,13 @@ def test_what_cannot_work_is_refused_with_the_request_that_can(
     assert (found.field, says in found.why.text % found.why.values) == (field, True), found
     value = list(mended) if isinstance(mended, tuple) else mended
     assert found.changes == ({} if mended is None else {field: value})
+
+
+@pytest.mark.parametrize("size", ["9" * 10_000, "²", "-1", "0", ""])
+def test_a_size_that_is_no_number_is_left_to_the_server(size):
+    command = (*SERVE, "-tp", size)
+    assert refusal(VLLM, *command) is None
+    assert started(VLLM, command, 4) == list(command)
 
 
 def test_rays_executor_is_sent_to_launcher_ray():
