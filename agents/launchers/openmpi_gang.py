@@ -305,8 +305,6 @@ def join() -> int:
     """Other ranks: mpirun's exit code, as rank 0 tells it."""
     place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     rank, key = int(os.environ["TESSERA_RANK"]), read_key()
-    # Rank 0 ends the whole gang: mpirun takes the signal and ends each of its processes.
-    signal.signal(signal.SIGTERM, lambda *_: None)
     deadline = time.monotonic() + MEET_SECONDS
     wire = None
     while wire is None:
@@ -318,6 +316,8 @@ def join() -> int:
             raise SystemExit("tessera: replica 0 does not answer")
         if wire is None:
             time.sleep(RETRY_SECONDS)
+    # From here on rank 0 ends the gang: mpirun takes the signal and ends each of its processes.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     shells = Shells(wire)
     while (message := wire.receive()) is not None:
         if "end" in message:

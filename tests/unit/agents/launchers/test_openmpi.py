@@ -107,6 +107,7 @@ def gang(tmp_path):
             stack.callback(replica.kill)
             return replica
 
+        start.port = port
         yield start
 
 
@@ -131,6 +132,15 @@ def test_a_caller_with_another_key_is_not_let_in_and_the_gang_goes_on(gang):
     assert first.poll() is None
     assert gang(1).wait(30) == 0
     assert first.communicate(timeout=30)[0].decode().split() == ["here", "here"]
+
+
+def test_a_replica_that_is_stopped_before_it_has_met_rank_0_ends(gang):
+    with socket.create_server(("127.0.0.1", gang.port)) as silent:
+        other = gang(1)
+        call, _ = silent.accept()
+        with call:
+            other.terminate()
+            assert other.wait(9) == -signal.SIGTERM
 
 
 def test_the_end_of_one_replica_ends_the_others(gang):
