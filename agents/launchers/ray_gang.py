@@ -2,13 +2,15 @@
 
 Rank 0 starts the head, waits until every rank has joined it, and runs the driver; its exit code is
 the job's. Each other rank joins, and ends well as soon as the head is gone: what became of the job
-is rank 0's to say. Only the own Ray is ended, never that of another job on the same machine.
+is rank 0's to say. So a stop, too, waits for the driver, which may save with the help of all ranks.
+Only the own Ray is ended, never that of another job on the same machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import os
 import signal
 import socket
@@ -46,20 +48,21 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _terminate)
     rank, world = int(os.environ["TESSERA_RANK"]), int(os.environ["TESSERA_WORLD_SIZE"])
     peers = [peer for peer in os.environ["TESSERA_PEERS"].split(",") if peer]
-    head = (socket.gethostbyname(os.environ["MASTER_ADDR"]), int(os.environ["MASTER_PORT"]))
-    own = socket.gethostbyname(peers[rank]) if rank < len(peers) else head[0]
+    meeting = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     try:
         if rank == 0:
-            return run_head(head, world, sizes, given.driver)
-        return run_worker(head, own, sizes)
+            return run_head(meeting, world, sizes, given.driver)
+        return run_worker(meeting, peers[rank] if rank < len(peers) else meeting[0], sizes)
     except Terminated:
         return 128 + signal.SIGTERM
 
 
-def run_head(head: tuple[str, int], world: int, sizes: list[str], driver: list[str]) -> int:
+def run_head(meeting: tuple[str, int], world: int, sizes: list[str], driver: list[str]) -> int:
+    head = (socket.gethostbyname(meeting[0]), meeting[1])
     address = f"{head[0]}:{head[1]}"
     start = [*RAY, "--head", "--node-ip-address", head[0], "--port", str(head[1])]
-    with ray_node([*start, "--include-dashboard", "false", *PORTS, *sizes]) as node:
+    start += ["--include-dashboard", "false", *PORTS, *client_port()]
+    with ray_node([*start, *sizes]) as node:
         wait_for(lambda: answers(head), node, "the head does not start")
         wait_for(lambda: joined(address) >= world, node, f"not all of {world} ranks have joined")
         say(f"all {world} ranks have joined: starting the driver")
@@ -69,6 +72,7 @@ def run_head(head: tuple[str, int], world: int, sizes: list[str], driver: list[s
             while program.poll() is None:
                 if node.poll() is not None:
                     say("the head has ended before its driver")
+                    end(program)
                     return 1
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     program.wait(LOOK_SECONDS)
@@ -78,10 +82,13 @@ def run_head(head: tuple[str, int], world: int, sizes: list[str], driver: list[s
     return code if code >= 0 else 128 - code
 
 
-def run_worker(head: tuple[str, int], own: str, sizes: list[str]) -> int:
-    wait_for(lambda: answers(head), None, f"no head at {head[0]}:{head[1]}")
+def run_worker(meeting: tuple[str, int], name: str, sizes: list[str]) -> int:
+    # The name of rank 0 may be known only once that has started.
+    wait_for(lambda: answers(meeting), None, f"no head at {meeting[0]}:{meeting[1]}")
+    head, own = (socket.gethostbyname(meeting[0]), meeting[1]), socket.gethostbyname(name)
     address = f"{head[0]}:{head[1]}"
     with ray_node([*RAY, "--address", address, "--node-ip-address", own, *PORTS, *sizes]) as node:
+        signal.signal(signal.SIGTERM, lambda *_: say("waiting for the driver to end"))
         misses = 0
         while misses < MISSES:
             time.sleep(LOOK_SECONDS)
@@ -91,6 +98,16 @@ def run_worker(head: tuple[str, int], own: str, sizes: list[str]) -> int:
                 return node.returncode or 1
     say("the head has ended")
     return 0
+
+
+def client_port() -> list[str]:
+    """Ray's server for clients elsewhere would listen at one port in every job, and without gRPC
+    there is none. Nobody is told where it is."""
+    if importlib.util.find_spec("grpc") is None:
+        return []
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return ["--ray-client-server-port", str(probe.getsockname()[1])]
 
 
 def joined(address: str) -> int:
