@@ -244,4 +244,4 @@ def test_placements_together_leave_what_they_leave_one_by_one():
 
 @pytest.mark.slow
 def test_in_many_histories():
-    check(examples=150)
+    check(examples=60)
