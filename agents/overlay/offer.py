@@ -27,6 +27,7 @@ WIREGUARD_BYTES = {4: 60, 6: 80}
 # Of a container's network: IPv6's least, which many programs take for granted.
 LEAST_MTU = 1_280
 KEY_FILE = "overlay.key"
+IPV6_OFF = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
 TRY_VXLAN = ("type", "vxlan", "id", "1", "dstport", "4789")
 TRY_WIREGUARD = ("type", "wireguard")
 
@@ -56,7 +57,7 @@ class OverlayRules:
 
     # Nodes whose overlays have one name reach each other; `off` for none.
     name: str
-    # An `OverlayKind`, or `auto`: WireGuard where the kernel has it.
+    # An `OverlayKind`, or `auto`: WireGuard where the kernel has it, and IPv6 is on.
     kind: str
     port: int
     # 0: that of the device with the node's address.
@@ -119,6 +120,13 @@ def overlay_kind(rules: OverlayRules) -> OverlayKind:
         )
     if rules.kind == OverlayKind.VXLAN:
         return OverlayKind.VXLAN
+    if _is_ipv6_off():
+        if rules.kind == AUTO:
+            return OverlayKind.VXLAN
+        raise OverlayUnavailable(
+            "Inside of WireGuard's tunnel links use IPv6, which is off on this machine",
+            "sudo sysctl -w net.ipv6.conf.default.disable_ipv6=0",
+        )
     why = "wg is not installed" if not installed(WG) else _cannot_add(TRY_WIREGUARD)
     if not why:
         return OverlayKind.WIREGUARD
@@ -130,6 +138,14 @@ def overlay_kind(rules: OverlayRules) -> OverlayKind:
         f"This machine has no WireGuard: {why}",
         "sudo apt-get install wireguard-tools; sudo modprobe wireguard",
     )
+
+
+def _is_ipv6_off() -> bool:
+    """For devices that are added from now on."""
+    try:
+        return IPV6_OFF.read_text("ascii").strip() != "0"
+    except OSError:
+        return True
 
 
 def inner_mtu(kind: OverlayKind, version: int, device_mtu: int) -> int:

@@ -33,7 +33,11 @@ def tunnel_create(
     stay. Raises NetworkRefused."""
     if not any(each.get("ifname") == name for each in ip_objects("link", "show")):
         _add(name)
-    text = tunnel_configuration(key_file.read_text("ascii").strip(), port, peers)
+    try:
+        key = key_file.read_text("ascii").strip()
+    except OSError as error:
+        raise NetworkRefused(f"the node's key cannot be read: {error}") from error
+    text = tunnel_configuration(key, port, peers)
     network_command(WG, "syncconf", name, "/dev/stdin", input_text=text)
     own = f"{tunnel_address(public_key)}/64"
     network_command(IP, "address", "replace", own, "dev", name, "nodad")

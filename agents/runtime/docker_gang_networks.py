@@ -153,11 +153,14 @@ def gang_networks(engine: EngineConnection, end: NodeEnd | None) -> GangNetworks
 
 def has_engine_bridge(client: DockerClient) -> bool:
     """Whether the engine's bridges are in this process's network namespace: an agent in a container
-    would make its links where no replica is. Raises NetworkRefused."""
+    would make its links where no replica is. Such a container has an address of the bridge's
+    subnet, but not the bridge. Raises NetworkRefused."""
     found = client.networks.list(names=["^bridge$"])
     configs = [each for network in found for each in network.attrs["IPAM"]["Config"] or ()]
     subnets = [ip_network(each["Subnet"]) for each in configs if each.get("Subnet")]
-    own = [ip_address(text) for each in read_interfaces() for text in each.addresses]
+    names = {(network.attrs["Options"] or {}).get(BRIDGE_OPTION) for network in found}
+    bridges = [each for each in read_interfaces() if each.name in names]
+    own = [ip_address(text) for each in bridges for text in each.addresses]
     return any(address in subnet for address in own for subnet in subnets)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from agents.contract.gang_network import NodeOverlay
 from agents.overlay.gang_links import GangLinks, NodeEnd
+from agents.overlay.interfaces import Interface
 from agents.runtime import docker_gang_networks
 from agents.runtime.docker_gang_networks import GangNetworks
 from tests.unit.agents.documents import KEY, NETWORK, a_replica
@@ -72,6 +73,22 @@ def test_a_portal_that_changes_a_network_later_cannot_name_what_no_replica_may_s
     later = replace(REPLICA, gang_network=replace(NETWORK, peers=peers))
     GangNetworks(Engine(["7"]), links).connect([later])
     assert links.joined == []
+
+
+@pytest.mark.parametrize(
+    ("interface", "expected"),
+    [
+        (Interface("docker0", 1_500, ("172.17.0.1",)), True),
+        (Interface("eth0", 1_500, ("172.17.0.2",)), False),
+    ],
+)
+def test_an_agent_in_a_container_does_not_have_the_engines_bridge(monkeypatch, interface, expected):
+    monkeypatch.setattr(docker_gang_networks, "read_interfaces", lambda: (interface,))
+    ipam = {"Config": [{"Subnet": "172.17.0.0/16"}]}
+    options = {"com.docker.network.bridge.name": "docker0"}
+    bridge = SimpleNamespace(attrs={"IPAM": ipam, "Options": options})
+    engine = SimpleNamespace(networks=SimpleNamespace(list=lambda names: [bridge]))
+    assert docker_gang_networks.has_engine_bridge(engine) is expected
 
 
 def test_a_label_of_an_image_is_no_network(links, tmp_path):

@@ -5,6 +5,8 @@ import stat
 import pytest
 
 from agents.contract.gang_network import OverlayKind
+from agents.host.programs import ProgramResult
+from agents.overlay import offer
 from agents.overlay.firewall import GangFirewall, firewall_text
 from agents.overlay.gang_links import read_resolvers
 from agents.overlay.interfaces import address_towards
@@ -111,6 +113,20 @@ def test_resolvers_are_those_that_containers_ask(tmp_path):
 def test_a_node_without_an_address_for_others_offers_nothing(tmp_path):
     with pytest.raises(OverlayUnavailable, match="no address"):
         overlay_offer(OverlayRules("lab", "auto", 14_789), "", tmp_path)
+
+
+@pytest.mark.parametrize("off", ["1\n", None])
+def test_a_machine_without_ipv6_offers_no_tunnel(monkeypatch, tmp_path, off):
+    monkeypatch.setattr(offer, "installed", lambda program: f"/usr/sbin/{program}")
+    monkeypatch.setattr(offer, "try_network_command", lambda *_: ProgramResult(""))
+    monkeypatch.setattr(offer, "IPV6_OFF", switch := tmp_path / "disable_ipv6")
+    if off:
+        switch.write_text(off)
+    assert offer.overlay_kind(OverlayRules("lab", "auto", 14_789)) is OverlayKind.VXLAN
+    with pytest.raises(OverlayUnavailable, match="IPv6"):
+        offer.overlay_kind(OverlayRules("lab", "wireguard", 14_789))
+    switch.write_text("0\n")
+    assert offer.overlay_kind(OverlayRules("lab", "auto", 14_789)) is OverlayKind.WIREGUARD
 
 
 def test_an_address_on_loopback_is_none_for_others():
