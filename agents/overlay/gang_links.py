@@ -65,6 +65,8 @@ class GangLinks:
     owner: str
     _networks: dict[int, GangNetwork] = field(default_factory=dict)
     _applied: tuple[GangFirewall, tuple[TunnelPeer, ...]] | None = None
+    # Nothing of any gang is on this machine.
+    _is_clear: bool = False
 
     def fresh(self, networks: Iterable[GangNetwork]) -> list[GangNetwork]:
         """Those that are not joined yet, or not as they are given."""
@@ -96,8 +98,12 @@ class GangLinks:
             link_create(network, self._link_end(), remote_replicas(network, self.end.address))
 
     def keep(self, ids: Collection[int]) -> None:
-        """Leave all other networks. Raises NetworkRefused."""
-        for gone in set(links_of(self.owner)) - set(ids):
+        """Leave all other networks. No program is called again while there is none. Raises
+        NetworkRefused."""
+        if self._is_clear and not ids:
+            return
+        left = set(links_of(self.owner)) - set(ids)
+        for gone in left:
             link_remove(gone)
         for gone in set(self._networks) - set(ids):
             del self._networks[gone]
@@ -107,6 +113,7 @@ class GangLinks:
             self._applied = None
             firewall_remove()
             tunnel_remove(tunnel_name(self.end.node))
+            self._is_clear = not left
 
     def _stands(self) -> bool:
         names = {str(each.get("ifname", "")) for each in ip_objects("link", "show")}
@@ -120,7 +127,7 @@ class GangLinks:
         wanted = self._firewall(), self._tunnel_peers()
         if wanted == self._applied:
             return
-        self._applied = None
+        self._applied, self._is_clear = None, False
         firewall_apply(wanted[0])
         if self.end.is_tunnelled:
             key, overlay = self.end.folder / KEY_FILE, self.end.overlay

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from agents.contract.gang_network import NodeOverlay
+from agents.host.programs import ProgramResult
+from agents.overlay import commands
 from agents.overlay.gang_links import GangLinks, NodeEnd
 from agents.overlay.interfaces import Interface
 from agents.runtime import docker_gang_networks
@@ -45,6 +47,23 @@ class Engine:
     def network(self, text):
         attrs = {"Labels": {"tessera.gang": text}}
         return SimpleNamespace(attrs=attrs, remove=lambda: self.removed.append(text))
+
+
+def test_the_end_of_a_job_calls_no_program_on_a_node_without_gangs(monkeypatch, tmp_path):
+    called = []
+
+    def run_program(seconds, *words, input_text=""):
+        called.append(words)
+        return ProgramResult("")
+
+    monkeypatch.setattr(commands, "installed", lambda program: program)
+    monkeypatch.setattr(commands, "run_program", run_program)
+    links = GangLinks(Links(tmp_path).end, "owner")
+    links.keep(())
+    assert called, "an earlier agent may have left something"
+    called.clear()
+    links.keep(())
+    assert called == []
 
 
 @pytest.fixture
