@@ -129,7 +129,7 @@ def test_the_page_and_a_notice_say_so(client, olga, job, node):
     silent(61)
     client.force_login(olga)
     text = client.get(f"/jobs/{job.label}/").content.decode()
-    assert "Rank 1 fell silent first. It is stopped at" in text
+    assert "Rank 1 fell silent first. The job is stopped at" in text
     notices_collect(NOW + 62 * MINUTE, mails=True)
     lines = [notice_line(notice, "").text for notice in Notice.objects.all()]
     # The end of the job's limit may be near, too: NOW is when this file was read.

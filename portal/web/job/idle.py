@@ -46,7 +46,8 @@ def hung_warning(job: Job, events: Iterable[Event]) -> str:
     )
     if row.stops_at is None:
         return evidence % values
-    stop = _("It is stopped at %(at)s unless one does") % {"at": write_moment(row.stops_at)}
+    stop = _("The job is stopped at %(at)s unless a rank writes again")
+    stop %= {"at": write_moment(row.stops_at)}
     return f"{evidence % values}. {stop}"
 
 
