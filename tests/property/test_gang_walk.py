@@ -17,7 +17,7 @@ from tests.support.examples import first_quick
 pytestmark = pytest.mark.django_db
 STEPS = 16
 # `GANG_WALKS=1000:2000` walks other seeds than the slow test does by itself.
-FIRST, END = map(int, os.environ.get("GANG_WALKS", "3:60").split(":"))
+FIRST, END = map(int, os.environ.get("GANG_WALKS", "3:40").split(":"))
 
 
 @pytest.fixture(autouse=True)
