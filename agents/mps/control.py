@@ -126,9 +126,10 @@ class MpsControl:
 
     def _set_threads(self, command: str, threads: int) -> None:
         """A value that it does not take is no refusal to the daemon: it prints the one it keeps."""
-        kept = self.send(command)
-        if kept and float(kept[-1]) != threads:
-            sentence = f"MPS keeps {kept[-1]} % of the multiprocessors, not {threads} %"
+        *_, kept = self.send(command) or [""]
+        # Drivers that print something else are believed.
+        if kept.replace(".", "", 1).isdecimal() and float(kept) != threads:
+            sentence = f"MPS keeps {kept} % of the multiprocessors, not {threads} %"
             raise ControlFailure(ControlCode.REFUSED, sentence)
 
     def _run(

@@ -73,6 +73,10 @@ def test_a_limit_that_the_daemon_passes_over_is_a_refusal(control, threads):
     assert refused.value.code is ControlCode.REFUSED
 
 
+def test_a_daemon_that_answers_a_limit_in_words_is_believed(control):
+    MpsControl(("echo", "done"), control.pipe, control.log).set_limits(25, 4_096)
+
+
 def test_clients_are_listed_by_server_and_by_device_and_can_be_ended(control):
     control.launch(DEVICE)
     control.start_server(os.getuid())
