@@ -48,7 +48,9 @@ def wrong(page: Page, address: str, axe: str) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("who", ["", "alice", "paul", "admin"])
+@pytest.mark.parametrize(
+    "who", ["", "alice", *(pytest.param(who, marks=pytest.mark.soak) for who in ("paul", "admin"))]
+)
 def test_no_page_has_a_serious_finding_in_any_look_nor_scrolls_sideways(browser, web, who):
     """As a visitor, a member, a project's admin and the platform's."""
     axe, found = script(), []

@@ -72,7 +72,7 @@ def _followed(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("readers", "least"),
-    [(("admin",), 0.9), pytest.param(("alice", "paul"), 0.5, marks=pytest.mark.slow)],
+    [(("admin",), 0.9), pytest.param(("alice", "paul"), 0.5, marks=pytest.mark.soak)],
 )
 def test_no_link_of_any_page_is_dead_for_whoever_sees_it(readers, least):
     """An admin opens all of them, members those that are not of the console."""

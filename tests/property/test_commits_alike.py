@@ -243,5 +243,6 @@ def test_placements_together_leave_what_they_leave_one_by_one():
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_in_many_histories():
     check(examples=60)

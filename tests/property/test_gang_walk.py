@@ -12,7 +12,6 @@ from portal.live import bell
 from scheduler.core.model.states import AttemptState, ReplicaStatus, attempt_state
 from tests.conftest import clear_caches
 from tests.property.gang_walk import GangWalk, gang_walk
-from tests.support.examples import first_quick
 
 pytestmark = pytest.mark.django_db
 STEPS = 16
@@ -36,7 +35,13 @@ def walked(seed: int) -> GangWalk:
 
 
 @pytest.mark.timeout(7_200)
-@pytest.mark.parametrize("seeds", first_quick(range(3), range(FIRST, END)))
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        range(3),
+        pytest.param(range(FIRST, END), marks=[pytest.mark.slow, pytest.mark.soak]),
+    ],
+)
 def test_no_walk_leaves_a_half_gang_or_anything_of_one(seeds):
     for seed in seeds:
         walk = walked(seed)

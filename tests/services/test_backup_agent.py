@@ -87,6 +87,7 @@ def is_running(home: Path) -> bool:
     return runs(pid)
 
 
+@pytest.mark.soak
 def test_three_more_jobs_and_a_restore_end_and_double_nothing(stack, tmp_path):
     admin, archive = PlatformAdmin(stack), tmp_path / "tessera.tar"
     kept = tmp_path / "kept"

@@ -10,7 +10,7 @@ from tests.environment.debian import POSTGRES, REDIS
 from tests.environment.levels import skip_without
 from tests.services.stack import ROOT
 
-pytestmark = [pytest.mark.services, pytest.mark.slow]
+pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.soak]
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.services.programs import run_program
 
-pytestmark = [pytest.mark.services, pytest.mark.slow]
+pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.soak]
 
 
 def test_nothing_is_lost_or_doubled(tmp_path, postgres_server):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.services.stack import ROOT, Stack, until
 
-pytestmark = [pytest.mark.services, pytest.mark.slow]
+pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.soak]
 JOBS = 5_000
 # All that belongs to a job, once each.
 ONCE = (

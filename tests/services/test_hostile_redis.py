@@ -60,6 +60,7 @@ def counted_keys(client: redis.Redis) -> list[bytes]:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.django_db
 def test_a_planted_value_runs_nothing_and_signing_in_goes_on(planted, tmp_path, caplog):
     a_user("olga")
