@@ -16,7 +16,11 @@ from agents.simdriver.install import uninstall
 from docs.examples.build_image import IMAGE
 
 EVERY = 97  # a prime: the points are spread over all acts and over every kind of call
-pytestmark = pytest.mark.docker
+pytestmark = [
+    pytest.mark.docker,
+    # Threads of an agent that is killed end by SystemExit, on purpose.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+]
 # Made by everything that `docker_script` does.
 CALLS = {
     "GET info",
