@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,9 +159,13 @@ class NodeShares:
         """Whether a daemon here serves this replica."""
         return any(replica in daemon.record.holders for daemon in self._daemons.values())
 
-    def disconnect(self, replica: str, pids: Iterable[int]) -> None:
+    def disconnect(self, replica: str, pids: Collection[int]) -> None:
         """End the connections of these processes of a replica to their server, which leaves their
-        neighbours unharmed. Their next CUDA call fails. What a daemon refuses is logged."""
+        neighbours unharmed. Their next CUDA call fails. What a daemon refuses is logged.
+
+        Without processes it has ended already, and may have harmed its neighbours."""
+        if not pids:
+            return
         with self._lock:
             for daemon in list(self._daemons.values()):
                 if replica in daemon.record.holders:

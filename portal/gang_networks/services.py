@@ -89,7 +89,9 @@ def gang_networks_release() -> int:
     with transaction.atomic():
         held = Allocation.objects.in_use().filter(replica__attempt=OuterRef("attempt"))
         ended = AttemptNetwork.objects.filter(attempt__ended_at__isnull=False)
-        gone = list(ended.exclude(Exists(held)).values_list("pk", flat=True))
+        # One order for all who release; what another one is releasing is left to it.
+        rows = ended.exclude(Exists(held)).order_by("pk")
+        gone = [row.pk for row in rows.select_for_update(skip_locked=True, of=("self",))]
         if gone:
             AttemptNetwork.objects.filter(pk__in=gone).delete()
     return len(gone)

@@ -8,6 +8,7 @@ import pytest
 
 from agents.contract.documents import DesiredReplicaState, DesiredSlice, GpuMode, SliceKind
 from agents.mps.daemons import MpsDaemon
+from agents.mps.stop import stop_replica
 from tests.unit.mps.stage import DIE, LIVE, SAY, a_client, a_share, is_gone, until
 
 RUNNING, ABSENT = ("running", ""), ("exited", "")
@@ -251,6 +252,18 @@ def test_a_share_that_saves_its_work_is_disconnected_only_before_it_is_killed(st
     assert saved.exists(), "it had its SIGTERM while it was connected"
     assert not is_connected()
     assert at_risk(stage) == {}
+
+
+def test_a_share_that_was_dead_before_its_stop_puts_the_others_at_risk(stage):
+    stage.agent()
+    one, two = (a_client(f"r-{n}", a_share(stage.gpu)) for n in (1, 2))
+    stage.obey(stage.document(one, two))
+    (client,) = stage.runtime.processes("r-1")
+    os.kill(client, signal.SIGKILL)
+    until(lambda: not stage.runtime.processes("r-1"), "its end")
+    stop_replica(stage.runtime, stage.shares, "r-1", 0)
+    stage.ended("r-1")
+    assert set(at_risk(stage)) == {"r-2"}
 
 
 def test_a_share_that_dies_of_sigterm_while_it_is_connected_puts_the_others_at_risk(stage):
