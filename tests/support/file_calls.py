@@ -76,3 +76,8 @@ class FileSender:
 
     async def _post(self, path: str, body: object) -> httpx.Response:
         return await self.client.post(path, json=encode(body), headers=self.agent.headers)
+
+
+def a_sender(client, agent, replica) -> FileSender:
+    """That of the files of one replica."""
+    return FileSender(agent, client, replica.pk)
