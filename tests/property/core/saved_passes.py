@@ -27,7 +27,7 @@ from tests.property.core.busy_worlds import a_world
 from tests.property.core.worlds import worlds
 
 FILE = Path(__file__).with_name("saved_passes.jsonl.gz")
-WORLDS, BUSY_WORLDS = 200, 300
+WORLDS, BUSY_WORLDS = 300, 300
 
 
 def decisions(found: Plan) -> dict[str, Any]:

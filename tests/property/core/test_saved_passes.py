@@ -3,15 +3,12 @@
 A change that is meant to plan otherwise records them anew: see `saved_passes`.
 """
 
-import pytest
-
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.plan import plan
 from scheduler.core.snapshot_file import read_pass
 from tests.property.core.saved_passes import as_text, saved
 
 
-@pytest.mark.slow
 def test_saved_passes_are_planned_to_the_same_bytes():
     differing = [
         number
