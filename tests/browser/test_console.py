@@ -55,6 +55,7 @@ def test_no_page_of_the_console_keeps_anybody_out_or_scrolls_sideways(signed_in,
         assert grave == [], f"{path}: {grave}"
 
 
+@pytest.mark.slow
 def test_a_platform_admin_goes_from_what_needs_them_to_the_end_of_it(signed_in, stack):
     page = signed_in("root")
     page.goto(f"{stack.url}/console/")
@@ -98,6 +99,7 @@ def test_a_platform_admin_goes_from_what_needs_them_to_the_end_of_it(signed_in, 
     assert "next week" in text and "node_drain" in text
 
 
+@pytest.mark.slow
 def test_a_project_admin_has_the_pages_of_their_project_and_no_console(signed_in, stack):
     page = signed_in("ada")
     page.get_by_role("navigation", name="Main").get_by_role("link", name="Projects").click()

@@ -135,6 +135,7 @@ def test_no_more_than_five_thousand_lines_stand_on_the_page(signed_in, stack):
     expect(line).to_have_count(5_000)
 
 
+@pytest.mark.slow
 def test_words_are_found_and_lines_wrap_as_one_likes(signed_in, stack):
     page = signed_in("alice")
     logs(page, stack, rank=0)

@@ -29,6 +29,7 @@ def line(page: Page, name: str):
     return page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=name))
 
 
+@pytest.mark.slow
 def test_a_member_reads_the_queue_without_the_names_of_others(signed_in):
     page = signed_in("alice")
     expect(page.get_by_role("heading", level=1)).to_contain_text("jobs are waiting; your first")
@@ -51,6 +52,7 @@ def test_a_platform_admin_reads_whose_every_job_is(signed_in):
     expect(line(page, "long-run").get_by_role("link", name="Decide")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_project_admin_releases_and_holds_by_keyboard(signed_in):
     page = signed_in("ada")
     expect(line(page, "ada-late")).to_contain_text("data is not there yet")
@@ -81,6 +83,7 @@ def test_wrong_filters_say_what_to_do_and_keep_what_was_typed(signed_in, stack):
     expect(page.get_by_role("link", name="train-vit")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_several_jobs_are_ended_by_keyboard_and_a_page_beside_it_hears_of_it(signed_in, stack):
     watching = signed_in("ada")
     watching.goto(f"{stack.url}/jobs/")

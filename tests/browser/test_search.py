@@ -37,6 +37,7 @@ def no_serious_findings(page: Page) -> None:
     assert not bad, [(v["id"], [n["html"] for n in v["nodes"]]) for v in bad]
 
 
+@pytest.mark.slow
 def test_the_palette_finds_a_job_and_opens_it_by_keyboard(signed_in, stack):
     page = signed_in("alice")
     page.keyboard.press("/")
@@ -121,6 +122,7 @@ def test_without_scripts_the_search_is_a_page(signed_in, stack):
     expect(page.get_by_role("heading", level=1)).to_contain_text("sweep-1")
 
 
+@pytest.mark.slow
 def test_a_project_is_chosen_in_the_bar_by_keyboard(signed_in, stack):
     page = signed_in("alice")
     menu = page.locator("[data-switch] summary")

@@ -155,6 +155,7 @@ def test_an_engine_that_falls_silent_at_a_call_starts_the_replica_once(node, eng
     assert all(set(states.values()) <= ALIVE for states in node.states())
 
 
+@pytest.mark.slow
 def test_what_lives_through_a_restart_of_the_engine_is_adopted(node, engine):
     engine.down()
     engine.live_restore = True
@@ -169,6 +170,7 @@ def test_what_lives_through_a_restart_of_the_engine_is_adopted(node, engine):
     assert all(set(states.values()) <= ALIVE for states in node.states())
 
 
+@pytest.mark.slow
 def test_what_ends_with_its_engine_has_failed_by_it_and_is_not_started_again(node, engine):
     engine.down()
     engine.live_restore = False

@@ -27,6 +27,7 @@ from tests.support.rows import a_job, a_project, a_user
 
 pytestmark = [
     pytest.mark.docker,
+    pytest.mark.slow,
     pytest.mark.django_db(transaction=True),
     # The SDK leaves the socket of a request that got no answer to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),

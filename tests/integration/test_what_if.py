@@ -264,6 +264,7 @@ def test_what_does_not_fit_the_cluster_any_more_fails_with_its_sentence(root, we
     )
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_answers_so_that_the_worker_is_free(root, week, monkeypatch, tmp_path):
     name = connection.settings_dict["NAME"]
     if connection.vendor != "sqlite":

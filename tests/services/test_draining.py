@@ -54,6 +54,7 @@ def test_it_serves_as_before_while_it_reports_that_it_drains(web):
     assert process.wait(300) in (0, -signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_a_request_on_a_connection_made_before_the_door_closed_is_served(web):
     """It would be reset by a server that closes its sockets first: nobody has accepted it."""
     stack = web(drain_seconds=0)

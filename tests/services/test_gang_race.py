@@ -11,11 +11,10 @@ from tests.services.programs import run_program
 pytestmark = pytest.mark.services
 
 
-@pytest.mark.parametrize(
-    "gangs", [pytest.param(12, id="few"), pytest.param(120, id="many", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
 @pytest.mark.timeout(3_600)
-def test_two_reports_of_one_gang_at_once(gangs, tmp_path):
+def test_two_reports_of_one_gang_at_once(tmp_path):
+    gangs = 120
     skip_without(POSTGRES)
     with running_postgres(("deadlock_timeout=10ms", "log_lock_waits=on")) as server:
         url = server.create_database(migrated=True)

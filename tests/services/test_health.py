@@ -40,6 +40,7 @@ def where(stack: Stack) -> tuple[int, int]:
     return index, instance
 
 
+@pytest.mark.slow
 def test_a_contained_error_ends_the_job_on_its_slice_and_says_why(stack):
     job = stack.submit(WAIT)
     stack.until_status(job, "running")
@@ -51,6 +52,7 @@ def test_a_contained_error_ends_the_job_on_its_slice_and_says_why(stack):
     assert {gpu["health"] for gpu in gpus(stack).values()} == {"ok"}
 
 
+@pytest.mark.slow
 def test_a_gpu_off_the_bus_is_told_and_serves_again_after_a_reset_without_a_new_agent(stack):
     job = stack.submit(WAIT)
     stack.until_status(job, "running")

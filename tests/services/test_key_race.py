@@ -9,6 +9,7 @@ pytestmark = pytest.mark.services
 ROUNDS = 20
 
 
+@pytest.mark.slow
 def test_one_key_never_makes_two_jobs(tmp_path, postgres_server):
     url = postgres_server.create_database(migrated=True)
     rate = {"TESSERA_RATE_SUBMITS": "100000/min"}

@@ -83,6 +83,7 @@ def test_a_job_that_ends_while_its_agent_is_dead_is_still_told(stack, tmp_path):
     assert log.splitlines() == ["started", "done"]
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_the_middle_of_a_dispatch(stack, tmp_path):
     """Whatever the worker was at, the rows are the truth and the next worker goes on from them."""
     jobs = []
@@ -100,6 +101,7 @@ def test_a_worker_killed_in_the_middle_of_a_dispatch(stack, tmp_path):
         assert len(seen["attempts"]) == 1
 
 
+@pytest.mark.slow
 def test_nothing_is_left_behind(stack, tmp_path):
     before = instances(stack)
     job = stack.submit(program(tmp_path))

@@ -60,6 +60,7 @@ def test_a_holder_that_is_killed_in_a_query_leaves_the_lease_free(postgres_djang
         until(is_free, seconds=AT_ONCE, what="the lease of the dead worker")
 
 
+@pytest.mark.slow
 def test_a_time_limit_within_a_query_leaves_the_lease_free(postgres_django):
     """The connection of the work is of no use any more: a query is still under way on it."""
     with holder(postgres_django, limit=1) as process:
@@ -102,6 +103,7 @@ def test_a_slow_answer_is_no_skew(asked, database, answered, skew):
     assert claims.clock_skew(asked, database, answered) == skew
 
 
+@pytest.mark.slow
 def test_behind_a_pooler_a_worker_holds_its_lease_past_it(postgres_django, pooled):
     """The work itself goes through PgBouncer in transaction mode."""
     server = urlsplit(postgres_django).port

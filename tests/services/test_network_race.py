@@ -15,6 +15,7 @@ def race(postgres_server, tmp_path, addresses):
     return run_program("network_race", ROUNDS, database=url, var=tmp_path, **env)
 
 
+@pytest.mark.slow
 def test_two_gangs_never_share_an_address(tmp_path, postgres_server):
     told = race(postgres_server, tmp_path, "10.213.0.0/26")
     assert told["overlaps"] == 0

@@ -22,6 +22,7 @@ def of(nodes: NodeCache):
     return nodes.views, sorted(nodes.live, key=lambda row: row.id)
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_what_would_be_read_on_postgresql():
     alice = a_user("alice")
     vision, kept = a_project("vision", alice, gpus=20), NodeCache()

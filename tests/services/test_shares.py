@@ -41,6 +41,7 @@ def daemons(stack: Stack) -> list[str]:
     return sorted(home.name for home in folder.glob("*")) if folder.exists() else []
 
 
+@pytest.mark.slow
 def test_shares_run_together_survive_the_agent_and_leave_nothing_behind(stack):
     small = stack.submit(["python3", "-c", TELL], device=a_share(25))
     large = stack.submit(["python3", "-c", TELL], device=a_share(50))

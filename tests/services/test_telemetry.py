@@ -46,6 +46,7 @@ def stack(tmp_path):
         yield running
 
 
+@pytest.mark.slow
 def test_sensors_reach_prometheus_and_the_portal_and_the_agent_still_ends_in_order(stack):
     until(lambda: "DCGM_FI_DEV_POWER_USAGE" in stack.page(), what="a look")
     page = stack.page()

@@ -23,6 +23,7 @@ def idle(stack: Stack) -> set[str]:
     return {row["id"] for row in rows if row["status"] == "ready" and not row["held"]}
 
 
+@pytest.mark.slow
 def test_what_was_asked_for_lately_is_ready_before_it_is_asked_for_again(stack):
     first = stack.submit(SLEEP, **SMALL)
     stack.until_status(first, "running")

@@ -96,6 +96,7 @@ def test_best_fit_decides_as_its_definition(world):
     assert fast == slow
 
 
+@pytest.mark.slow
 @given(WORLDS)
 @examples(80)
 def test_fragmentation_gradient_descent_decides_as_its_definition(world):
@@ -103,6 +104,7 @@ def test_fragmentation_gradient_descent_decides_as_its_definition(world):
     assert fast == slow
 
 
+@pytest.mark.slow
 @given(WORLDS)
 @examples(30)
 def test_random_and_packing_take_only_what_is_free_and_whatever_fits(world):
