@@ -56,6 +56,7 @@ class ErrorCode(StrEnum):
     NAME_INVALID = "name_invalid"
     NAME_TAKEN = "name_taken"
     NO_JOBS = "no_jobs"
+    NO_TEST_IMAGE = "no_test_image"
     NODE_BUSY = "node_busy"
     NODE_JOINED = "node_joined"
     NODE_NOT_FROZEN = "node_not_frozen"
@@ -70,6 +71,8 @@ class ErrorCode(StrEnum):
     NOT_WAITING = "not_waiting"
     OVER_PROJECT_LIMIT = "over_project_limit"
     OVER_TIME_LIMIT = "over_time_limit"
+    PAIR_BUSY = "pair_busy"
+    PAIR_INVALID = "pair_invalid"
     PATH_INVALID = "path_invalid"
     PATTERN_INVALID = "pattern_invalid"
     PENDING_LIMIT = "pending_limit"
@@ -171,6 +174,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.NAME_INVALID: ErrorKind(400, "Invalid name"),
     ErrorCode.NAME_TAKEN: ErrorKind(409, "Name taken"),
     ErrorCode.NO_JOBS: ErrorKind(400, "No recorded jobs"),
+    ErrorCode.NO_TEST_IMAGE: ErrorKind(409, "No image with nccl-tests is set"),
     ErrorCode.NODE_BUSY: ErrorKind(409, "The node has work"),
     ErrorCode.NODE_JOINED: ErrorKind(409, "The node has joined"),
     ErrorCode.NODE_NOT_FROZEN: ErrorKind(409, "The key is not frozen"),
@@ -185,6 +189,8 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.NOT_WAITING: ErrorKind(409, "The job is not waiting"),
     ErrorCode.OVER_PROJECT_LIMIT: ErrorKind(400, "Above the project's limit"),
     ErrorCode.OVER_TIME_LIMIT: ErrorKind(400, "Above the longest time limit"),
+    ErrorCode.PAIR_BUSY: ErrorKind(409, "The pair is being measured"),
+    ErrorCode.PAIR_INVALID: ErrorKind(400, "Not two nodes that can be measured"),
     ErrorCode.PATH_INVALID: ErrorKind(400, "Invalid path"),
     ErrorCode.PATTERN_INVALID: ErrorKind(400, "Invalid pattern"),
     ErrorCode.PENDING_LIMIT: ErrorKind(409, "Too many waiting jobs"),

@@ -17,6 +17,7 @@ from portal.jobs.lifecycle import job_rollup, job_stop
 from portal.jobs.models import Dependency, Job, StopReason
 from portal.jobs.querysets import values_of
 from portal.live.bell import ring, ring_diagnoses, ring_plan
+from portal.node_pairs.services import pair_measurements_collect
 from portal.planning.changes import changes_purge
 from scheduler.core.model.states import JOB_WAITING, JobStatus
 from scheduler.sites.reconcile import sites_drive, sites_observe
@@ -106,6 +107,10 @@ def _gang_networks(now: datetime) -> None:
     gang_networks_release()
 
 
+def _pair_measurements(now: datetime) -> None:
+    pair_measurements_collect(now=now)
+
+
 def _diagnoses(now: datetime) -> None:
     """Diagnose what a lost ring has missed, and what failed before the end of its log arrived."""
     if due_jobs() or due_attempts():
@@ -125,6 +130,7 @@ STEPS = (
     _dependencies,
     sites_drive,
     _gang_networks,
+    _pair_measurements,
     _diagnoses,
     _tidy,
 )

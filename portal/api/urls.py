@@ -26,6 +26,7 @@ from portal.api.jobs import views as jobs
 from portal.api.limit_requests import views as limit_requests
 from portal.api.me import views as me
 from portal.api.nodes import views as nodes
+from portal.api.pair_measurements import views as pair_measurements
 from portal.api.partitions import views as partitions
 from portal.api.projects import views as projects
 from portal.api.quotas import views as quotas
@@ -143,6 +144,11 @@ urlpatterns = [
         "disputed-claims/<str:claim>/dismiss",
         disputes.DisputedClaimDismiss.as_view(),
         name="disputed-claim-dismiss",
+    ),
+    path(
+        "pair-measurements",
+        pair_measurements.PairMeasurementList.as_view(),
+        name="pair-measurements",
     ),
     path("slices", devices.SliceList.as_view(), name="slices"),
     path("projects", projects.ProjectList.as_view(), name="projects"),

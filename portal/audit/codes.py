@@ -47,6 +47,7 @@ class AuditAction(StrEnum):
     NODE_UNCORDON = "node_uncordon"
     NODE_UNFREEZE = "node_unfreeze"
     NODE_WITHDRAW = "node_withdraw"
+    PAIR_MEASURE = "pair_measure"
     PASSWORD_CHANGE = "password_change"  # noqa: S105 - no secret
     PASSWORD_SET = "password_set"  # noqa: S105 - no secret
     POLICY_SET = "policy_set"
@@ -135,6 +136,9 @@ class EventCode(StrEnum):
     NODE_TAINT = "node_taint"
     NODE_UNCORDON = "node_uncordon"
     NODE_UNFROZEN = "node_unfrozen"
+    PAIR_MEASURED = "pair_measured"
+    PAIR_SLOW = "pair_slow"
+    PAIR_WRONG = "pair_wrong"
     REFUSED = "refused"
     REPLACED = "replaced"
     REPLACES = "replaces"
@@ -193,6 +197,7 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.NODE_UNCORDON: "Node uncordoned",
     AuditAction.NODE_UNFREEZE: "Key of a node unfrozen",
     AuditAction.NODE_WITHDRAW: "Node withdrawn before its first contact",
+    AuditAction.PAIR_MEASURE: "Measurement of two nodes started",
     AuditAction.PASSWORD_CHANGE: "Password changed",
     AuditAction.PASSWORD_SET: "Password set by an admin",
     AuditAction.POLICY_SET: "Scheduling policy changed",
@@ -271,6 +276,9 @@ EVENT_LABELS: dict[EventCode, str] = {
     EventCode.NODE_TAINT: "Node taints set",
     EventCode.NODE_UNCORDON: "Node uncordoned",
     EventCode.NODE_UNFROZEN: "Key of a node unfrozen",
+    EventCode.PAIR_MEASURED: "Measured with another node",
+    EventCode.PAIR_SLOW: "Slow with another node",
+    EventCode.PAIR_WRONG: "Wrong sums with another node",
     EventCode.REFUSED: "Approval refused",
     EventCode.REPLACED: "Replaced by another job",
     EventCode.REPLACES: "Replaces another job",

@@ -49,6 +49,8 @@ NODE_CODES = (
     EventCode.HEALTH_MISSING,
     EventCode.NODE_FROZEN,
     EventCode.NODE_HOLDING,
+    EventCode.PAIR_SLOW,
+    EventCode.PAIR_WRONG,
 )
 # A time limit is told no earlier than in its last quarter: nobody wants it at the start.
 LEAD_PART = 4

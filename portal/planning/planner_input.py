@@ -9,6 +9,7 @@ from portal.allocations.budgets import current_budgets
 from portal.gang_networks.selectors import largest_gang
 from portal.images.needs_cache import image_needs_refresh
 from portal.jobs.models import Job
+from portal.node_pairs.selectors import pair_facts
 from portal.planning.history_cache import HistoryCache
 from portal.planning.node_cache import NodeCache
 from portal.planning.requests import waiting_jobs_from_queryset
@@ -47,17 +48,19 @@ def planner_input(
         mix, past_runs = history.current(now)
         owned = owners(live, now, policy.half_life_seconds, history.usage)
     waiting = waiting_jobs_from_queryset(jobs)
+    pairs = pair_facts(waiting)
     return ClusterSnapshot(
         now=int(now.timestamp()),
         nodes=views,
         quotas=quota_views(),
-        jobs=waiting,
+        jobs=pairs.with_nodes(waiting),
         running=running_jobs(live, now),
         budgets=current_budgets(now),
         owners=owned,
         mix=mix,
         history=past_runs,
         largest_networked_gang=_largest_gang(waiting, views),
+        slow_pairs=pairs.slow_pairs,
     )
 
 

@@ -93,6 +93,12 @@ class LimitSettings:
         kind=GANG_RANGE,
         readers=PLANNERS,
     )
+    nccl_tests_image: str = setting(
+        "",
+        "Image with which admins measure the network between two nodes: nccl-tests built with "
+        "MPI=1, Open MPI and Python 3. Empty: no pair is measured.",
+        readers=WEB,
+    )
     telemetry_seconds: int = setting(
         5, "A node's sensor samples are stored at most this often.", readers=WEB
     )

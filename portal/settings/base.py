@@ -49,6 +49,7 @@ INSTALLED_APPS = [
     "portal.images",
     "portal.volumes",
     "portal.gang_networks",
+    "portal.node_pairs",
     "portal.job_metrics",
     "portal.idle",
     "portal.planning",

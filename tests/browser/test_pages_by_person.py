@@ -163,6 +163,7 @@ TABLE: dict[str, Row] = {
     "web:held_work": console(),
     "web:revoke": console(button__Revoke__the__key=ROOT),
     "web:node_settings": console(heading__Pinned__GPUs=ROOT, button__Preview__the__effect=ROOT),
+    "web:node_pairs": console(heading__Measure__a__pair=ROOT),
     "web:node_retire": console(heading__Retire=ROOT),
     "web:policy": console(button__Show__what__would__change=ROOT, heading__History=ROOT),
     "web:portal_settings": console(heading__Settings__of__the__portal=ROOT),

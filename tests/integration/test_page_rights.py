@@ -179,6 +179,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:node", "post"): (404, 404, 404, 404, 405, 302),
     ("web:node_add", "get"): (404, 404, 404, 404, 200, 302),
     ("web:node_add", "post"): (404, 404, 404, 404, 400, 302),
+    ("web:node_pairs", "get"): (404, 404, 404, 404, 200, 302),
+    ("web:node_pairs", "post"): (404, 404, 404, 404, 400, 302),
     ("web:node_settings", "get"): (404, 404, 404, 404, 200, 302),
     ("web:node_settings", "post"): (404, 404, 404, 404, 200, 302),
     ("web:gpu_pin", "get"): (404, 404, 404, 404, 405, 302),

@@ -82,6 +82,7 @@ PAGES: dict[str, PageOf] = {
     "web:revoke": PageOf(ROOT, ("{node}",)),
     "web:node_retire": PageOf(ROOT, ("{node}",)),
     "web:node_settings": PageOf(ROOT, ("{node}",)),
+    "web:node_pairs": PageOf(ROOT, ("{node}",)),
     "web:policy": PageOf(ROOT),
     "web:portal_settings": PageOf(ROOT),
     "web:what_ifs": PageOf(ROOT),

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from portal.cli.client import api_path
+from portal.cli.commands import node_pairs
 from portal.cli.commands.actions import is_array
 from portal.cli.commands.cluster import NODE_COLUMNS, nodes_with_counts
 from portal.cli.commands.usage import QUOTA_COLUMNS
@@ -24,10 +25,13 @@ from portal.cli.progress import POLL_SECONDS, StatusLine
 from portal.cli.text import UNITS_PER_GPU, gpu_count_text, single_line
 
 app = typer.Typer(help="For admins: nodes, quotas and approvals.", no_args_is_help=True)
-nodes = typer.Typer(help="Nodes: list, cordon, uncordon, drain, held.", no_args_is_help=True)
+nodes = typer.Typer(
+    help="Nodes: list, cordon, uncordon, drain, held, pairs, measure.", no_args_is_help=True
+)
 quotas = typer.Typer(help="Quotas: list, set.", no_args_is_help=True)
 app.add_typer(nodes, name="node")
 app.add_typer(quotas, name="quota")
+node_pairs.add_to(nodes)
 
 HELD_COLUMNS = [
     Column("JOB", lambda held: held["label"] or held["job"]),

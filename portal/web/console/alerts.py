@@ -15,6 +15,7 @@ from portal.allocations.budgets import current_budgets, is_nearly_used
 from portal.inventory.models import DisputedClaim, Gpu, Node
 from portal.jobs.models import Job
 from portal.leases.models import TaskLease
+from portal.node_pairs.selectors import bad_pairs
 from portal.quotas.limit_requests import limit_requests_to_decide
 from portal.storage.models import ByteStore
 from portal.submission.approvals import jobs_to_approve
@@ -27,6 +28,7 @@ OVERDUE_AFTER = timedelta(seconds=60)
 # Bytes were written to a folder this recently.
 FOLDERS_WITHIN = timedelta(days=1)
 MAX_NAMES = 4
+MAX_PAIRS = 1_000
 NODE_COLUMNS = ("name", "frozen_at", "holding_since", "last_seen_at", "created_at")
 ADMIN_REASONS = [
     str(code) for code, kind in REASON_KINDS.items() if kind.reason_class is ReasonClass.ASK
@@ -52,11 +54,12 @@ class Alert:
 
 
 def active_alerts(user: User) -> list[Alert]:
-    """Most urgent first. Eleven queries."""
+    """Most urgent first. Twelve queries."""
     alerts = [
         *_disputes(),
         *_nodes(),
         *_gpus(),
+        *_pairs(),
         *_duties(),
         *_approvals(user),
         *_limit_requests(user),
@@ -158,6 +161,16 @@ def _gpus() -> list[Alert]:
     ]
     title = ngettext("%(n)s GPU is out of service", "%(n)s GPUs are out of service", len(names))
     return [_alert("gpus", "bad", "alert", names, title, _nodes_url("faulted"))]
+
+
+def _pairs() -> list[Alert]:
+    rows = bad_pairs()[:MAX_PAIRS]
+    names = [f"{row.first.name} – {row.second.name}" for row in rows]
+    title = ngettext(
+        "%(n)s pair of nodes is slow or wrong", "%(n)s pairs of nodes are slow or wrong", len(names)
+    )
+    href = reverse("web:node_pairs", args=[rows[0].first.name]) if names else ""
+    return [_alert("pairs", "warn", "alert", names, title, href)]
 
 
 def _waiting() -> list[Alert]:

@@ -13,7 +13,9 @@ from django.utils.translation import ngettext
 from portal.gang_networks.selectors import nodes_at_its_address
 from portal.inventory.models import Gpu, JoinToken, Node
 from portal.inventory.selectors import unused_join_token
+from portal.node_pairs.selectors import pairs_of
 from portal.web.cluster.node_health import NodeNote, node_notes, shared_address_note, takes_work
+from portal.web.console.pair_words import pair_notes
 from portal.web.wording.labels import duration, memory_label
 from scheduler.core.model.states import NodeStatus
 
@@ -30,10 +32,11 @@ class JoinStep:
 
 
 def node_context(node: Node) -> dict[str, Any]:
-    """The live parts of a node's page. Two queries, and one for a node with an address."""
+    """The live parts of a node's page. Three queries, and one for a node with an address."""
     token = unused_join_token(node)
     gpus = list(node.gpus.order_by("index"))
     notes = node_notes(node, gpus) + shared_address_note(node, nodes_at_its_address(node))
+    notes += pair_notes(pairs_of(node))
     return {
         "node": node,
         "token": token,

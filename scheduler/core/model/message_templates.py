@@ -78,6 +78,7 @@ _REASONS = {
     "node.no_label": MessageTemplate("%(node)s has no label %(label)s"),
     "node.tainted": MessageTemplate("%(node)s is reserved for jobs that tolerate %(taint)s"),
     "node.no_rdma": MessageTemplate("%(node)s offers no RDMA"),
+    "node.not_measured": MessageTemplate("%(node)s is not one of the nodes that it measures"),
     "node.no_launcher": MessageTemplate(
         "The agent of %(node)s (version %(version)s) has no launcher %(launcher)s"
     ),

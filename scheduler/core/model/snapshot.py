@@ -4,11 +4,12 @@ Ids are opaque strings. Amounts are integers: GPU in units of 1/56,000 GPU, CPU 
 memory in MiB, times in whole seconds since the Unix epoch.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agents.combinations.commands import NO_TRAITS, CommandTraits
 from agents.contract.boards import Profile
+from agents.contract.codec import omitted_by_default
 from agents.contract.documents import CollectiveBackend, GpuMode, SliceKind
 from agents.contract.image_needs import NO_FIT, NO_NEEDS, ImageNeeds, NodeFit
 from agents.contract.launcher_names import FIRST_LAUNCHERS, LauncherName
@@ -257,6 +258,8 @@ class WaitingJob:
     backend: CollectiveBackend = CollectiveBackend.AUTO
     command: CommandTraits = NO_TRAITS
     """What is recognised in its command."""
+    only_nodes: tuple[str, ...] = field(default=(), metadata=omitted_by_default())
+    """Names of the nodes that it measures: it runs on no other one. Empty for every other job."""
 
     @property
     def awaits_people(self) -> bool:
@@ -320,6 +323,14 @@ class PastRun:
 
 
 @dataclass(frozen=True, slots=True)
+class NodePair:
+    """Two nodes, by name, the lower name first."""
+
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """Everything that a planning pass knows."""
 
@@ -336,3 +347,6 @@ class ClusterSnapshot:
     largest_networked_gang: int = MAX_GANG
     """How many replicas a gang that needs a network of its own may have: for more, no addresses are
     free."""
+    slow_pairs: tuple[NodePair, ...] = field(default=(), metadata=omitted_by_default())
+    """Nodes between which a collective was measured to be slow or wrong. A gang is on both of them
+    only where it finds no other place."""

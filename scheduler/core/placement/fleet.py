@@ -5,7 +5,7 @@ The engine knows GPUs by their state, not by their name, so it is quick on thous
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -150,7 +150,7 @@ class Fleet:
         )
         return fitting * (self._most_gpus // option.count) < job.replicas
 
-    def without(self, among: Bools, nodes: list[str]) -> Bools:
+    def without(self, among: Bools, nodes: Iterable[str]) -> Bools:
         left = among.copy()
         left[[self._number[key] for key in nodes]] = False
         return left
@@ -215,8 +215,8 @@ class Fleet:
 
     def _mask(self, job: WaitingJob) -> Bools | None:
         """Nodes for which the job is eligible; None means all."""
-        is_plain = not (job.needs or job.needs_rdma or job.volume_access or job.image_needs)
-        if is_plain and not self._has_taints and job.launcher in self._launchers:
+        asks = job.needs or job.needs_rdma or job.volume_access or job.image_needs or job.only_nodes
+        if not asks and not self._has_taints and job.launcher in self._launchers:
             return None
         key = eligibility_key(job)
         if key not in self._masks:

@@ -19,6 +19,8 @@ def exclusion_message(node: NodeView, job: WaitingJob) -> Message | None:
     without a known reason."""
     if not node.available:
         return _unavailability(node)
+    if job.only_nodes and node.name not in job.only_nodes:
+        return make_message("node.not_measured", node=node.name)
     if label := _missing_label(node, job):
         return make_message("node.no_label", node=node.name, label=label)
     if taint := _untolerated_taint(node, job):
@@ -45,7 +47,10 @@ def exclusion_code(message: Message) -> ReasonCode:
 
 def is_eligible(node: NodeView, job: WaitingJob) -> bool:
     """Whether the labels and taints of the node allow the job, its agent can launch it, the node
-    offers its volumes and the RDMA that it needs, and its image runs there."""
+    offers its volumes and the RDMA that it needs, its image runs there, and the job does not
+    measure other nodes."""
+    if job.only_nodes and node.name not in job.only_nodes:
+        return False
     is_allowed = allows(node.labels, node.taints, needs=job.needs, tolerates=job.tolerates)
     can_launch = job.launcher in node.launchers and not _missing_volume(node, job)
     is_joined = bool(node.rdma) or not job.needs_rdma
@@ -55,7 +60,7 @@ def is_eligible(node: NodeView, job: WaitingJob) -> bool:
 def eligibility_key(job: WaitingJob) -> Hashable:
     """Jobs with equal keys are eligible for the same nodes."""
     own = (job.needs, job.tolerates, job.launcher, job.needs_rdma)
-    return *own, job.volume_access, job.image_needs
+    return *own, job.volume_access, job.image_needs, job.only_nodes
 
 
 def allows(

@@ -24,6 +24,7 @@ from scheduler.core.model.snapshot import SINGLE_NODE, Topology, WaitingJob
 from scheduler.core.packing.kernels import Bools
 from scheduler.core.placement.fleet import Fleet, fleet_of
 from scheduler.core.placement.ledger import GpuSpace, Layout, Ledger, NodeSpace
+from scheduler.core.placement.slow_pairs import SlowPairs, slow_pairs_of
 from scheduler.core.quota.budgets import remaining_seconds
 
 # The best nodes, up to this number, are compared by the speed of the links between their GPUs.
@@ -81,13 +82,18 @@ class _Search:
 
     def attempts(self) -> Iterator[Callable[[], GangPlacement | None]]:
         """Single nodes, the best first, unless the topology is `any`; then leaf switches; then
-        networks."""
+        networks. Where pairs of nodes are slow, first without any of these."""
         job, fleet = self.job, fleet_of(self.ledger)
         if job.topology is not Topology.ANY or job.replicas == 1:
             for node in self._single(fleet):
                 yield partial(self._on_one, node)
         if job.topology not in SINGLE_NODE and job.replicas > 1:
-            for among in fleet.networks(job):
+            networks, slow = fleet.networks(job), slow_pairs_of(self.ledger)
+            if slow:
+                yield from (partial(self._on_several, fleet, n, slow) for n in networks)
+                left = [fleet.without(among, slow.cover) for among in networks]
+                yield from (partial(self._on_several, fleet, n, slow) for n in left)
+            for among in networks:
                 yield partial(self._on_several, fleet, among)
 
     def _single(self, fleet: Fleet) -> Iterator[NodeSpace]:
@@ -115,16 +121,20 @@ class _Search:
                 return None
         return found
 
-    def _on_several(self, fleet: Fleet, among: Bools) -> GangPlacement | None:
-        """On as few nodes as possible, or evenly spread if the topology is `any`."""
+    def _on_several(
+        self, fleet: Fleet, among: Bools, avoided: SlowPairs | None = None
+    ) -> GangPlacement | None:
+        """On as few nodes as possible, or evenly spread if the topology is `any`. `avoided`: pairs
+        of which it is not on both nodes."""
         if fleet.has_too_few_nodes(self.job, self.option, among, merging=self.merging):
             return None
         found = GangPlacement()
         replicas_on: Counter[str] = Counter()
         for rank in range(self.job.replicas):
-            tried = (
-                n for n in self._next(fleet, among, replicas_on) if self._replica(n, rank, found)
-            )
+            ranked = self._next(fleet, among, replicas_on)
+            if avoided:
+                ranked = (n for n in ranked if not avoided.is_slow_with_any(n.view.id, replicas_on))
+            tried = (n for n in ranked if self._replica(n, rank, found))
             if (node := next(tried, None)) is None:
                 return None
             replicas_on[node.view.id] += 1

@@ -1,0 +1,1 @@
+"""REST: measurements of the network between two nodes."""

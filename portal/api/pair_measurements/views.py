@@ -1,0 +1,58 @@
+"""REST views of measurements of pairs: for platform admins."""
+
+from django.conf import settings
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView
+from rest_framework.response import Response
+
+from portal.accounts.models import TokenScope
+from portal.api.pair_measurements.serializers import (
+    PairMeasurementRequestSerializer,
+    PairMeasurementSerializer,
+)
+from portal.api.protocol.idempotency import IDEMPOTENCY_KEY, idempotent
+from portal.api.protocol.pagination import NewestFirstPagination
+from portal.api.protocol.permissions import IsPlatformAdmin
+from portal.api.protocol.requests import ApiRequest
+from portal.api.protocol.views import ApiView
+from portal.node_pairs.models import PairMeasurement
+from portal.node_pairs.selectors import measurements
+from portal.submission.limits import request_limits
+from portal.submission.pair_measurements import pair_measure
+
+
+class PairMeasurementList(ApiView, GenericAPIView[PairMeasurement]):
+    scopes = {"POST": TokenScope.ADMIN}
+    permissions = {"GET": (IsPlatformAdmin,), "POST": (IsPlatformAdmin,)}
+    pagination_class = NewestFirstPagination
+    serializer_class = PairMeasurementSerializer
+
+    @extend_schema(
+        operation_id="pair_measurement_list", responses=PairMeasurementSerializer(many=True)
+    )
+    def get(self, request: ApiRequest) -> Response:
+        """All measurements of the network between two nodes, newest first."""
+        page = self.paginate_queryset(measurements()) or []
+        return self.get_paginated_response(PairMeasurementSerializer(page, many=True).data)
+
+    @extend_schema(
+        operation_id="pair_measure",
+        request=PairMeasurementRequestSerializer,
+        responses={201: PairMeasurementSerializer},
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    @idempotent
+    def post(self, request: ApiRequest) -> Response:
+        """Start the job that measures two nodes with nccl-tests. It waits until both are free."""
+        body = request.validated_data(PairMeasurementRequestSerializer)
+        first, second = body["nodes"]
+        row = pair_measure(
+            user=request.caller,
+            nodes=(first, second),
+            project=body["project"],
+            image=settings.PLATFORM.nccl_tests_image,
+            limits=request_limits(),
+            expected_mb_per_second=body["expected_mb_per_second"],
+        )
+        return Response(PairMeasurementSerializer(row).data, status=status.HTTP_201_CREATED)
