@@ -1,0 +1,41 @@
+"""Bytes of activations on the first pipeline stage.
+
+Source: Korthikanti et al. (arXiv 2205.05198), table 2 and section 4.2.3; 16 bits a number.
+"""
+
+from scheduler.advisor.parallelism import Parallelism
+from scheduler.advisor.transformer import Recompute, Shape
+
+
+def layer_bytes(
+    shape: Shape, parallelism: Parallelism, recompute: Recompute, flash_attention: bool = False
+) -> float:
+    """Of one layer and one micro-batch on each GPU. In GPT without recompute it is
+    sbh (10 + 24/t + 5as/(ht)), and sbh/t (34 + 5as/h) with sequence parallelism.
+
+    Flash attention never stores the scores of attention, as selective recompute does not.
+    """
+    t = parallelism.tensor_parallel
+    tokens = parallelism.micro_batch * shape.sequence / parallelism.context_parallel
+    unit = tokens * shape.hidden
+    if recompute is Recompute.FULL:
+        return 2.0 * unit
+    scores = 5 * shape.heads * shape.sequence / shape.hidden
+    if recompute is Recompute.SELECTIVE or flash_attention:
+        scores = 0.0
+    # Queries, keys, values, what leaves attention, and the inside of the feed-forward part.
+    inside = 2 * shape.feed_forward_ratio * (3 if shape.gated else 2)
+    split = 4 + 4 * shape.kv_share + inside + scores
+    # Inputs, norms and masks of dropout.
+    whole = 10 / t if parallelism.sequence_parallel else 10
+    return unit * (whole + split / t)
+
+
+def stage_bytes(shape: Shape, parallelism: Parallelism, flash_attention: bool = False) -> float:
+    """The first stage holds as many micro-batches as there are stages, and more where stages are
+    interleaved: about all layers of one micro-batch, whatever the number of stages."""
+    p, v = parallelism.pipeline_parallel, parallelism.virtual_stages
+    interleaved = 1 + (p - 1) / (p * v) if v > 1 else 1.0
+    layers = parallelism.stage_layers(shape.layers) * min(p, parallelism.micro_batches)
+    one = layer_bytes(shape, parallelism, parallelism.recompute, flash_attention)
+    return one * layers * interleaved

@@ -1,0 +1,46 @@
+"""Time of collectives. Sizes in bytes, bandwidths in bytes a second.
+
+`busbw` is what a link carries, `algbw` the payload by the time: nccl-tests, doc/PERFORMANCE.md.
+"""
+
+from scheduler.advisor.errors import UnknownInput
+
+
+def bus_factor(collective: str, ranks: int) -> float:
+    """busbw over algbw."""
+    if ranks < 1:
+        raise UnknownInput("a collective has at least 1 rank")
+    share = (ranks - 1) / ranks
+    factors = {
+        "all_reduce": 2 * share,
+        "reduce_scatter": share,
+        "all_gather": share,
+        "alltoall": share,
+        "gather": share,
+        "scatter": share,
+        "broadcast": 1.0,
+        "reduce": 1.0,
+        "sendrecv": 1.0,
+        "hypercube": 1.0,
+    }
+    if collective not in factors:
+        raise UnknownInput(
+            f"the collective {collective!r} is not known: use one of {', '.join(factors)}"
+        )
+    return factors[collective]
+
+
+def collective_seconds(collective: str, size: float, ranks: int, bus_bandwidth: float) -> float:
+    """Of a large payload, which latency does not slow down. For all_gather and reduce_scatter the
+    size is that of the whole array."""
+    if bus_bandwidth <= 0:
+        raise UnknownInput("the bandwidth must be more than 0")
+    return size * bus_factor(collective, ranks) / bus_bandwidth
+
+
+def between_nodes_seconds(
+    size: float, nodes: int, gpus_per_node: int, nic_bandwidth: float
+) -> float:
+    """The phase between nodes of a hierarchical all-reduce, at least: every GPU sends its part of
+    the payload through a NIC of its own."""
+    return collective_seconds("all_reduce", size / gpus_per_node, nodes, nic_bandwidth)

@@ -1,0 +1,149 @@
+"""Time of one training step of a transformer, from its matrices, memory traffic and collectives.
+
+What a GPU does for one micro-batch of its stage is the sum of four parts: matrix products at the
+rate that large ones reach; the core of attention; element-wise passes at the bandwidth of memory;
+and messages, which are the all-reduces of tensor parallelism and what attention does not hide of
+context parallelism's ring. Messages between pipeline stages are small beside these and left out.
+The bubble, the exchange of gradients and the optimizer's step come once a step.
+
+The constants are fitted to published rows: `docs/advisor.md` has the error of each.
+"""
+
+from dataclasses import asdict, dataclass
+
+from scheduler.advisor.collectives import between_nodes_seconds, collective_seconds
+from scheduler.advisor.gpus import GpuFigures
+from scheduler.advisor.parallelism import Parallelism
+from scheduler.advisor.transformer import Recompute, Shape
+
+# Element-wise passes of a layer's forward pass, as bytes for each of s b h, read and written:
+# norms, dropouts, residuals; those between split matrices shrink with tensor parallelism.
+WHOLE_BYTES, SPLIT_BYTES = 18.0, 44.0
+SCORE_BYTES = 8.0  # for each of b a s^2: masked softmax and dropout, unless fused
+LOGIT_BYTES = 36.0  # for each of b s V: the loss, in 32 bits, and its gradient
+MEMORY_EFFICIENCY = 0.88
+ATTENTION_EFFICIENCY = 0.43  # of what large matrices reach
+# Matrices of so few tokens reach half of that rate; measured rows have 2,048 and more.
+HALF_RATE_TOKENS = 96
+LAUNCH_SECONDS = 6e-6  # of a collective, whatever its size
+OPTIMIZER_TRAFFIC = 40.0  # bytes for each parameter
+GPUS_PER_NODE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Software:
+    """What the training program does that the model's shape does not say."""
+
+    flash_attention: bool  # the scores of attention never reach memory
+    overlap: bool  # gradients travel during the last micro-batch
+    gradient_bytes: float  # of a parameter, as they travel
+
+
+MEGATRON_2021 = Software(flash_attention=False, overlap=False, gradient_bytes=4)
+CURRENT = Software(flash_attention=True, overlap=True, gradient_bytes=2)
+
+
+@dataclass(frozen=True, slots=True)
+class StepParts:
+    """Where the seconds of a step go. The parts add up to the step."""
+
+    compute: float
+    recompute: float
+    messages: float
+    bubble: float
+    gradients: float  # what the last micro-batch does not hide
+    optimizer: float
+
+    @property
+    def seconds(self) -> float:
+        return sum(asdict(self).values())
+
+
+def step_parts(
+    shape: Shape, parallelism: Parallelism, gpu: GpuFigures, software: Software = CURRENT
+) -> StepParts:
+    """One step over the global batch."""
+    compute, again, messages = _micro_batch_seconds(
+        shape, parallelism, gpu, software.flash_attention
+    )
+    micro = compute + again + messages
+    exchange = _gradient_seconds(shape, parallelism, gpu, software.gradient_bytes)
+    count = parallelism.micro_batches
+    return StepParts(
+        compute=compute * count,
+        recompute=again * count,
+        messages=messages * count,
+        bubble=micro * (parallelism.pipeline_parallel - 1) / parallelism.virtual_stages,
+        gradients=max(0.0, exchange - micro) if software.overlap else exchange,
+        optimizer=_optimizer_seconds(shape, parallelism, gpu),
+    )
+
+
+def _micro_batch_seconds(
+    shape: Shape, parallelism: Parallelism, gpu: GpuFigures, flash: bool
+) -> tuple[float, float, float]:
+    """Forward and backward of one micro-batch through one stage: computing, computing again, and
+    messages of tensor parallelism. All stages wait for the last one's logits."""
+    t, s, h = parallelism.tensor_parallel, shape.sequence, shape.hidden
+    tokens = parallelism.micro_batch * s / parallelism.context_parallel
+    rate = gpu.peak_flops * gpu.matrix_efficiency
+    memory = gpu.memory_bandwidth * MEMORY_EFFICIENCY
+    matrices = (tokens + HALF_RATE_TOKENS) * shape.layer_token_flops / t / rate
+    core = 4.0 * tokens * s * h / t / (rate * ATTENTION_EFFICIENCY)
+    if not flash:
+        core += tokens * shape.heads * s / t * SCORE_BYTES / memory
+    whole = WHOLE_BYTES / (t if parallelism.sequence_parallel else 1)
+    passes = tokens * h * (whole + SPLIT_BYTES / t) / memory
+    forward = matrices + core + passes
+    messages = 2 * _tensor_seconds(2.0 * tokens * h, t, gpu)
+    messages += max(0.0, _context_seconds(shape, parallelism, gpu) - core)
+    again, messages_again = {
+        Recompute.FULL: (forward, messages),
+        Recompute.SELECTIVE: (core, 0.0),
+        Recompute.NONE: (0.0, 0.0),
+    }[parallelism.recompute]
+    logits = tokens * shape.vocabulary / t * (6.0 * h / rate + LOGIT_BYTES / memory)
+    layers = parallelism.stage_layers(shape.layers)
+    return (
+        3 * forward * layers + logits,
+        again * layers,
+        (2 * messages + messages_again) * layers,
+    )
+
+
+def _tensor_seconds(size: float, ranks: int, gpu: GpuFigures) -> float:
+    if ranks == 1:
+        return 0.0
+    return LAUNCH_SECONDS + collective_seconds("all_reduce", size, ranks, gpu.bus_bandwidth)
+
+
+def _context_seconds(shape: Shape, parallelism: Parallelism, gpu: GpuFigures) -> float:
+    """Keys and values of the other parts of the sequence, round a ring; attention hides what it
+    can. The ring crosses nodes where its GPUs do not fit one."""
+    c, t = parallelism.context_parallel, parallelism.tensor_parallel
+    tokens = parallelism.micro_batch * shape.sequence * (c - 1) / c
+    size = 2 * 2.0 * tokens * shape.hidden * shape.kv_share / t
+    inside = t * c <= GPUS_PER_NODE
+    return size / (gpu.bus_bandwidth / 2 if inside else gpu.network_bandwidth)
+
+
+def _stage_parameters(shape: Shape, parallelism: Parallelism) -> float:
+    return shape.parameters / (parallelism.tensor_parallel * parallelism.pipeline_parallel)
+
+
+def _gradient_seconds(
+    shape: Shape, parallelism: Parallelism, gpu: GpuFigures, gradient_bytes: float
+) -> float:
+    """A hierarchical all-reduce: within nodes as far as replicas share one, then between nodes.
+    The parts of a sequence have gradients of the same weights."""
+    d = parallelism.data_parallel * parallelism.context_parallel
+    size = gradient_bytes * _stage_parameters(shape, parallelism)
+    inside = min(d, max(1, GPUS_PER_NODE // parallelism.tensor_parallel))
+    within = collective_seconds("all_reduce", size, inside, gpu.bus_bandwidth)
+    nodes = -(-d // inside)
+    return within + between_nodes_seconds(size, nodes, inside, gpu.network_bandwidth)
+
+
+def _optimizer_seconds(shape: Shape, parallelism: Parallelism, gpu: GpuFigures) -> float:
+    traffic = OPTIMIZER_TRAFFIC * _stage_parameters(shape, parallelism)
+    return traffic / (gpu.memory_bandwidth * MEMORY_EFFICIENCY)
