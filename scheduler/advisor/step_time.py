@@ -56,7 +56,7 @@ class StepParts:
 
     @property
     def seconds(self) -> float:
-        return sum(asdict(self).values())
+        return float(sum(asdict(self).values()))
 
 
 def step_parts(
