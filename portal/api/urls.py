@@ -21,6 +21,7 @@ from portal.api.jobs import (
     event_stream,
     metric_views,
     rank_network_views,
+    rank_views,
 )
 from portal.api.jobs import views as jobs
 from portal.api.limit_requests import views as limit_requests
@@ -100,6 +101,12 @@ urlpatterns = [
     path("arrays/<str:array>/refuse", arrays.ArrayRefuse.as_view(), name="array-refuse"),
     path("arrays/<str:array>/retry", arrays.ArrayRetry.as_view(), name="array-retry"),
     path("jobs/<str:job>/logs", jobs.JobLogs.as_view(), name="job-logs"),
+    path(
+        "jobs/<str:job>/logs/merged",
+        rank_views.JobMergedLogView.as_view(),
+        name="job-merged-log",
+    ),
+    path("jobs/<str:job>/ranks", rank_views.JobRanksView.as_view(), name="job-ranks"),
     path("jobs/<str:job>/metrics", metric_views.JobMetricsView.as_view(), name="job-metrics"),
     path(
         "jobs/<str:job>/rank-network",

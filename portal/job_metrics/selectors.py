@@ -1,10 +1,11 @@
 """Read what jobs have reported. The caller has checked that the reader may see them."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db.models import Max
+from django.db.models import Count, Max
 
 from portal.accounts.models import User
 from portal.job_metrics.models import MetricSeries, MetricsPosition
@@ -50,6 +51,31 @@ def points_of(row: MetricSeries) -> list[tuple[int, float]]:
     if not points or points[-1][0] < row.last_step:
         points.append((row.last_step, row.last))
     return points
+
+
+@dataclass(frozen=True, slots=True)
+class LastSteps:
+    """How far the ranks of an attempt have come, by the metric that most of them report."""
+
+    name: str = ""
+    steps: Mapping[int, int] = field(default_factory=dict)
+    """By rank: its last step."""
+    counts: Mapping[int, int] = field(default_factory=dict)
+    """By rank: how many points it has reported."""
+
+
+def last_steps(job: Job, attempt: int) -> LastSteps:
+    """Of the ranks that have reported in this attempt, given by its number. Steps of different
+    metrics do not compare, as one may be reported ten times as often. Two queries, one if none
+    was reported."""
+    rows = MetricSeries.objects.filter(job=job, attempt=attempt)
+    names = rows.values("name").annotate(ranks=Count("rank"), most=Max("count"))
+    name = names.order_by("-ranks", "-most", "name").values_list("name", flat=True).first()
+    if name is None:
+        return LastSteps()
+    found = list(rows.filter(name=name).values_list("rank", "last_step", "count"))
+    steps = {rank: step for rank, step, _ in found}
+    return LastSteps(name, steps, {rank: count for rank, _, count in found})
 
 
 def skipped_counts(job: Job) -> dict[str, int]:

@@ -87,6 +87,22 @@ def replica_of(job: Job, *, attempt: int | None = None, rank: int = 0) -> Replic
     return row
 
 
+def replicas_of(job: Job, *, attempt: int | None = None) -> list[Replica]:
+    """All replicas of one attempt by rank, by default of the last; [] if there is none. Raises
+    Refused(not_found) for an attempt that does not exist. Two queries."""
+    attempts = job.attempts.order_by("-number")
+    row = (attempts if attempt is None else attempts.filter(number=attempt)).first()
+    if row is None:
+        if attempt is None:
+            return []
+        raise Refused(ErrorCode.NOT_FOUND, "This attempt does not exist", "attempt")
+    row.job = job
+    rows = list(Replica.objects.filter(attempt=row).order_by("rank"))
+    for replica in rows:
+        replica.attempt = row
+    return rows
+
+
 @dataclass(frozen=True, slots=True)
 class RecentJob:
     """A job of the user's, with what another request may have as well."""

@@ -7,7 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-CURSOR = re.compile(r"e(\d{1,18})\.a(\d{1,9})((?:\.\d{1,5}-\d{1,15}){0,64})", re.ASCII)
+from portal.job_logs.position import LogPosition, parse_position
+
+CURSOR = re.compile(r"e(\d{1,18})\.(.*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +22,13 @@ class Cursor:
     """Bytes of the log that were sent, by rank."""
 
     def __str__(self) -> str:
-        ranks = "".join(f".{rank}-{offset}" for rank, offset in sorted(self.offsets.items()))
-        return f"e{self.event}.a{self.attempt}{ranks}"
+        return f"e{self.event}.{LogPosition(self.attempt, self.offsets)}"
 
 
 def parse_cursor(text: str) -> Cursor | None:
     """A cursor that a browser sent back; None for any other text."""
     match = CURSOR.fullmatch(text)
-    if match is None:
+    position = parse_position(match[2]) if match else None
+    if match is None or position is None:
         return None
-    pairs = (part.split("-") for part in match[3].split(".") if part)
-    return Cursor(int(match[1]), int(match[2]), {int(rank): int(at) for rank, at in pairs})
+    return Cursor(int(match[1]), position.attempt, position.offsets)

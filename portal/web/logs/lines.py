@@ -3,15 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import accumulate
 
+from portal.job_logs.merging import merged_lines, merged_tail
 from portal.job_logs.reading import (
-    CHUNK_BYTES,
     SEARCH_BYTES,
     LogChunk,
     StoredLine,
     count_lines,
-    last_lines,
     lines_from,
     search,
 )
@@ -55,23 +53,16 @@ def log_line(line: StoredLine) -> LogLine:
 
 
 def merge_by_arrival(chunks: Iterable[LogChunk]) -> list[LogLine]:
-    """In the order of arrival. Lines of one replica keep their order, even if its clock steps."""
-    keyed = []
-    for chunk in chunks:
-        latest = accumulate((line.at for line in chunk.lines), max)
-        keyed += [(at, line.rank, line) for at, line in zip(latest, chunk.lines, strict=True)]
-    keyed.sort(key=lambda item: (item[0], item[1], item[2].number))
-    return [log_line(line) for _, _, line in keyed]
+    """In the order of arrival, as a page shows them."""
+    return [log_line(line) for line in merged_lines(chunks)]
 
 
 def tail(
     replicas: Sequence[Replica], max_lines: int = PAGE_LINES
 ) -> tuple[list[LogLine], dict[int, int]]:
     """The last lines, and the offset after them by rank."""
-    budget = max(16 * 1024, CHUNK_BYTES // max(1, len(replicas)))
-    chunks = {r.rank: last_lines(r, max_lines, budget) for r in replicas}
-    lines = merge_by_arrival(chunks.values())[-max_lines:]
-    return lines, {rank: chunk.end for rank, chunk in chunks.items()}
+    end = merged_tail(replicas, max_lines)
+    return [log_line(line) for line in end.lines], end.offsets
 
 
 def log_page(replica: Replica, number: int) -> list[LogLine]:
