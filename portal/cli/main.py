@@ -14,6 +14,7 @@ from portal.cli.commands import (
     inspect,
     logs,
     metrics,
+    ranks,
     registries,
     secrets,
     session,
@@ -87,7 +88,8 @@ def completion(
     typer.echo(script)
 
 
-for module in (session, submit, inspect, logs, metrics, files, change, cluster, volumes, people):
+MODULES = (session, submit, inspect, logs, ranks, metrics, files, change, cluster, volumes, people)
+for module in MODULES:
     module.add_to(app)
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(registries.app, name="registries")

@@ -15,7 +15,7 @@ from portal.api.protocol.views import ApiView
 from portal.job_logs.merging import MAX_LOGS, MergedLines, merged_since, merged_tail
 from portal.job_logs.position import LogPosition, parse_position
 from portal.job_logs.reading import StoredLine
-from portal.job_logs.storage import LogRemoved
+from portal.job_logs.storage import LogRemoved, open_logs
 from portal.jobs.models import Replica
 from portal.jobs.selectors import job_visible, replicas_of
 from portal.ranks.selectors import Rank, gang_of
@@ -153,7 +153,16 @@ def _read(replicas: list[Replica], after: LogPosition, tail: int | None) -> Merg
     kept = [replica for replica in replicas[:MAX_LOGS] if replica.log_removed_at is None]
     if replicas and not kept:
         raise LogRemoved(replicas[0])
-    if tail is not None and not after.attempt:
-        return merged_tail(kept, tail)
     is_final = bool(replicas) and not replicas[0].attempt.is_open
+    if tail is not None and not after.attempt:
+        return _tail(kept, tail, is_final=is_final)
     return merged_since(kept, after.offsets, is_final=is_final)
+
+
+def _tail(replicas: list[Replica], max_lines: int, *, is_final: bool) -> MergedLines:
+    """Without a line whose end has not arrived: it comes whole, or with the rest of an ended log,
+    to whoever continues."""
+    open_logs(replicas)
+    end = merged_tail(replicas, max_lines)
+    lines = [line for line in end.lines if line.is_complete]
+    return MergedLines(lines, end.offsets, has_more=is_final and len(lines) < len(end.lines))

@@ -1,4 +1,5 @@
-"""The logs command: one replica's log as it is, or several with the rank before each line."""
+"""The logs command: one replica's log as it is; several with the rank before each line, one after
+the other or as one by time."""
 
 import codecs
 import sys
@@ -8,12 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from portal.cli.client import api_path
+from portal.cli.commands.merged_log import MergedLog, print_log_line
 from portal.cli.context import CliContext, cli_context
 from portal.cli.exit_codes import CommandFailed, ExitCode
 from portal.cli.job_text import job_exit_code
 from portal.cli.output import is_terminal, print_message
 from portal.cli.progress import fetch_job, has_started, is_over, wait_for_job
-from portal.cli.text import single_line, strip_controls
+from portal.cli.text import single_line
 
 # The most that REST returns at once, and the assumed length of a line when searching backwards.
 MAX_BYTES, LINE_BYTES = 1 << 18, 256
@@ -46,7 +48,12 @@ def logs(
     rank: Annotated[
         list[int] | None, typer.Option("--rank", "-r", min=0, help="rank of a replica; repeatable")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", "-a", help="all replicas")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", "-a", help="all replicas, one after the other")
+    ] = False,
+    all_ranks: Annotated[
+        bool, typer.Option("--all-ranks", help="all replicas as one log, by time")
+    ] = False,
     tail: Annotated[
         int | None, typer.Option("--tail", "-n", min=0, help="only this many last lines")
     ] = None,
@@ -55,10 +62,17 @@ def logs(
 ) -> None:
     """Print a job's log. In a file or a pipe, the log of one replica is unchanged."""
     cli = cli_context(context)
+    if all_ranks and (rank or every):
+        sentence = "--all-ranks shows all replicas: leave out --rank and --all"
+        raise CommandFailed("usage", sentence, f"tessera logs {job} --all-ranks", ExitCode.USAGE)
     row = fetch_job(cli.client, job)
     if not row["attempts"]:
         row = _until_started(cli, row, follow)
     newest = row["attempts"][-1]["number"]
+    if all_ranks:
+        log = MergedLog(cli, str(row["id"]), attempt or newest, is_raw=raw)
+        _print_merged(log, tail, follow=follow, is_fixed=attempt is not None)
+        return
     ranks = list(range(row["replicas"])) if every else (rank or [0])
     printer = LogPrinter(
         cli, str(row["id"]), attempt or newest, is_prefixed=len(ranks) > 1, is_raw=raw
@@ -70,15 +84,31 @@ def logs(
         if follow:
             row = printer.follow(replica_logs, is_fixed=attempt is not None)
     except KeyboardInterrupt:
-        print_message(
-            f"\nThe job continues. To follow it again: tessera logs -f {single_line(row['id'])}"
-        )
+        _print_way_back(row["id"])
         return
     finally:
         for log in replica_logs:
             printer.finish(log)
     if follow:
-        print_message(f"{single_line(row['id'])} {row['status']}, exit code {job_exit_code(row)}")
+        _print_end(row)
+
+
+def _print_merged(log: MergedLog, tail: int | None, *, follow: bool, is_fixed: bool) -> None:
+    try:
+        log.print_present(tail)
+        if follow:
+            _print_end(log.follow(is_fixed=is_fixed, pause_seconds=POLL_SECONDS))
+    except KeyboardInterrupt:
+        _print_way_back(log.job, " --all-ranks")
+
+
+def _print_end(row: dict[str, Any]) -> None:
+    print_message(f"{single_line(row['id'])} {row['status']}, exit code {job_exit_code(row)}")
+
+
+def _print_way_back(job: object, options: str = "") -> None:
+    command = f"tessera logs -f {single_line(job)}{options}"
+    print_message(f"\nThe job continues. To follow it again: {command}")
 
 
 def _until_started(cli: CliContext, row: dict[str, Any], follow: bool) -> dict[str, Any]:
@@ -196,7 +226,5 @@ class LogPrinter:
             self._line(log.rank, line, "\n")
 
     def _line(self, rank: int, line: str, end: str) -> None:
-        shown = line if self.is_raw else strip_controls(line.removesuffix("\r"))
-        for part in shown.split("\n"):
-            sys.stdout.write(f"[{rank}] {part}{end}" if self.is_prefixed else f"{part}{end}")
-        sys.stdout.flush()
+        prefix = f"[{rank}] " if self.is_prefixed else ""
+        print_log_line(line, prefix, end, is_raw=self.is_raw)
