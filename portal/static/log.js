@@ -42,6 +42,29 @@ card?.querySelector("form")?.addEventListener("formdata", (event) => {
   }
 });
 
+// Ranks side by side: each panel takes the lines of its own rank, and follows while it is scrolled to its end. The
+// panels are looked up anew, since another attempt brings others.
+const MOST_PANEL_LINES = 500;
+const panels = () => document.querySelectorAll("[data-log-rank]");
+const rankOf = (line) => line.dataset.rank ?? line.id.slice(1).split("-")[0];
+const atEnd = (panel) => panel.scrollHeight - panel.scrollTop - panel.clientHeight < NEAR;
+
+document.addEventListener("tessera:log", (event) => {
+  if (!panels().length) return;
+  const update = new DOMParser().parseFromString(event.detail, "text/html").querySelector("ol");
+  for (const panel of update ? panels() : []) {
+    const list = panel.querySelector("ol");
+    const lines = [...update.children].filter((line) => rankOf(line) === panel.dataset.logRank);
+    const follows = atEnd(panel);
+    if (update.hasAttribute("data-restart")) list.replaceChildren();
+    if (!lines.length) continue;
+    for (const line of list.querySelectorAll("[data-open]")) line.remove();
+    list.append(...lines.map((line) => document.importNode(line, true)));
+    while (list.childElementCount > MOST_PANEL_LINES) list.firstElementChild.remove();
+    if (follows) panel.scrollTop = panel.scrollHeight;
+  }
+});
+
 if (box) {
   const list = box.querySelector("ol");
   const button = document.querySelector("[data-log-follow]");

@@ -95,6 +95,7 @@ TABLE: dict[str, Row] = {
     ),
     "web:compare": Row({"heading Choose jobs": ALL, "button Compare": ALL}),
     **dict.fromkeys(("web:job", "web:job_logs"), Row(TABS_OF_JOB | {"searchbox": ALL})),
+    "web:job_ranks": Row(TABS_OF_JOB | {"link All ranks as one log": ALL}),
     "web:job_metrics": Row(TABS_OF_JOB),
     "web:job_events": Row(TABS_OF_JOB | {"heading Timeline": ALL}),
     "web:job_spec": Row(TABS_OF_JOB | {"link Run again": ALL}),

@@ -161,6 +161,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:job_logs", "post"): (405, 405, 405, 405, 405, 302),
     ("web:job_metrics", "get"): (200, 200, 404, 200, 200, 302),
     ("web:job_metrics", "post"): (405, 405, 405, 405, 405, 302),
+    ("web:job_ranks", "get"): (200, 200, 404, 200, 200, 302),
+    ("web:job_ranks", "post"): (405, 405, 405, 405, 405, 302),
     ("web:job_results", "get"): (200, 200, 404, 200, 200, 302),
     ("web:job_results", "post"): (405, 405, 405, 405, 405, 302),
     ("web:job_spec", "get"): (200, 200, 404, 200, 200, 302),

@@ -39,6 +39,7 @@ PAGES: dict[str, PageOf] = {
     "web:search": PageOf(query="?q=a"),
     "web:job": PageOf(args=("{job}",)),
     "web:job_logs": PageOf(args=("{job}",)),
+    "web:job_ranks": PageOf(args=("{job}",)),
     "web:job_metrics": PageOf(args=("{job}",)),
     "web:job_events": PageOf(args=("{job}",)),
     "web:job_spec": PageOf(args=("{job}",)),

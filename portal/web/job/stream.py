@@ -48,6 +48,7 @@ from portal.web.cluster.stream import BELL as CLUSTER_BELL
 from portal.web.job.context import TABS, job_context, tab_context
 from portal.web.job.files import job_output
 from portal.web.job.log_tab import JobLog, log_bar
+from portal.web.job.ranks_tab import JobRanks, rank_heads
 from portal.web.job.start_progress import STARTING
 from portal.web.logs.address import LogView, parse_number
 from portal.web.logs.cursor import Cursor, parse_cursor
@@ -63,7 +64,9 @@ from scheduler.core.model.states import (
 )
 
 # Tabs whose log lines are sent as they arrive.
-TABS_WITH_LOG_LINES = ("logs", "full")
+TABS_WITH_LOG_LINES = ("logs", "full", "ranks")
+# More than a page of ranks shows.
+MAX_RANKS = 64
 # Between two updates of a log that grows fast.
 PACE_SECONDS = 0.3
 # A job rings for every change, so the reads in between are for what rings nothing.
@@ -85,6 +88,8 @@ class FollowedPage:
     """A tab's name; "full" for the full-width log; "page" for a tab without live parts."""
     rank: int | None
     face: PageFace
+    ranks: tuple[int, ...] = ()
+    """The ranks of a page that shows some of a large gang; empty for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +124,25 @@ async def job_stream(request: HttpRequest, ref: str) -> HttpResponseBase:
         tab=tab if tab in (*TABS, *TABS_WITH_LOG_LINES) else "page",
         rank=parse_number(request.GET.get("rank", ""), 4),
         face=page_face(request),
+        ranks=_parse_ranks(request.GET.get("ranks", "")),
     )
     events = job_stream_events(user, pk, followed, parse_cursor(last_event_id(request)))
     return event_stream_response(events, stream_owner(request, user))
 
 
-def stream_address(job: Job, tab: str, log: JobLog | None) -> str:
-    """The stream that continues a page of the job."""
+def _parse_ranks(text: str) -> tuple[int, ...]:
+    """ "3,0,1" as numbers; what is none is left out."""
+    numbers = (parse_number(word, 5) for word in text[: MAX_RANKS * 6].split(","))
+    return tuple(number for number in numbers if number is not None)[:MAX_RANKS]
+
+
+def stream_address(job: Job, tab: str, log: JobLog | None, ranks: JobRanks | None = None) -> str:
+    """The stream that continues a page of the job. `log`, `ranks`: what its tab shows."""
     fields: dict[str, Any] = {"tab": tab}
-    if log and log.view.is_end and log.is_last_attempt:
+    if ranks:
+        fields["from"] = str(ranks.cursor)
+        fields |= {"ranks": ",".join(map(str, ranks.shown))} if ranks.shown else {}
+    elif log and log.view.is_end and log.is_last_attempt:
         fields["from"] = str(log.cursor)
         fields |= {} if log.view.rank is None else {"rank": log.view.rank}
     elif log:
@@ -195,6 +210,10 @@ def _read_update(
         notice = ""
         if followed.tab in TABS_WITH_LOG_LINES:
             log, notice = _read_log(replicas, cursor, followed, is_final=is_final)
+            if followed.tab == "ranks" and log.is_new_attempt:
+                # Its panels first, as the lines go into them. Who misses the lines begins again.
+                panels = _panels(job, followed, notice)
+                events.append(sse_event("page", panels, id=str(before.cursor)))
             cursor, has_more = log.cursor, log.has_more
             is_restart = log.is_new_attempt and before.cursor.attempt > 0
             if is_restart or log.lines or log.skipped:
@@ -225,6 +244,8 @@ def _read_log(
     replicas: list[Replica], cursor: Cursor, followed: FollowedPage, *, is_final: bool
 ) -> tuple[LogUpdate, str]:
     """New lines, and why there may be none; lines that cannot be read now follow later."""
+    if followed.ranks:
+        replicas = [replica for replica in replicas if replica.rank in followed.ranks]
     try:
         update = log_update(replicas, cursor, rank=followed.rank, is_final=is_final)
         # Without new bytes nothing was read, and the store may be why there are none.
@@ -246,9 +267,17 @@ def _parts(user: User, job: Job, followed: FollowedPage, notice: str) -> str:
     # Log lines have events of their own; the tab's part would send all of them again.
     if followed.tab == "logs":
         part = {"log": log_bar(view, page["attempts"], notice)}
+    elif followed.tab == "ranks":
+        part = {"ranks": rank_heads(job, page["attempt"], followed.ranks, notice)}
     else:
         part = tab_context(followed.tab, user, job, page, view)
     return render_to_string("web/job/live.html", page | part | {"tab": followed.tab})
+
+
+def _panels(job: Job, followed: FollowedPage, notice: str) -> str:
+    """The Ranks tab of another attempt, without lines."""
+    ranks = rank_heads(job, attempts_of(job)[-1], followed.ranks, notice)
+    return render_to_string("web/job/ranks.html", {"job": job, "ranks": ranks})
 
 
 def _last_replicas(job: Job) -> list[Replica]:

@@ -25,8 +25,9 @@ from portal.web.idempotency import job_page_once
 from portal.web.job.access import visible_job_or_404
 from portal.web.job.context import TABS, job_context, tab_context
 from portal.web.job.files import job_files
+from portal.web.job.ranks_tab import job_ranks
 from portal.web.job.stream import stream_address
-from portal.web.logs.address import log_view
+from portal.web.logs.address import log_view, parse_number
 from portal.web.request.form import new_idempotency_key
 from portal.web.request.form_fields import parse_changes
 from scheduler.core.model.states import JOB_FINAL, JOB_WAITING, JobStatus
@@ -50,7 +51,12 @@ def job(request: AuthenticatedHttpRequest, ref: str, tab: str = "") -> HttpRespo
     if tab == "files":
         # Not with the other tabs: the page's stream does not read it again.
         context["files"] = job_files(request.user, row, request.GET)
-    stream = "" if page["is_final"] else stream_address(row, tab, context.get("log"))
+    elif tab == "ranks":
+        number = parse_number(request.GET.get("page", ""), 3) or 1
+        last_event = page["events"][-1].pk if page["events"] else 0
+        context["ranks"] = job_ranks(row, page["attempt"], page=number, last_event=last_event)
+    log, ranks = context.get("log"), context.get("ranks")
+    stream = "" if page["is_final"] else stream_address(row, tab, log, ranks)
     context |= {"tab": tab, "tabs": TABS, "stream": stream}
     context["command"] = shlex.join(parse_stored_request(row.request).command)
     context["key"] = new_idempotency_key()
