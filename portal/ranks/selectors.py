@@ -37,7 +37,7 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True)
-class Gang:
+class GangRanks:
     """The ranks of an attempt."""
 
     attempt: Attempt
@@ -55,7 +55,7 @@ class Gang:
         return next((rank.number for rank in self.ranks if rank.failed_first), None)
 
 
-def gang_of(job: Job, attempt: Attempt, now: datetime) -> Gang:
+def gang_of(job: Job, attempt: Attempt, now: datetime) -> GangRanks:
     """`attempt`: with its replicas and their devices, as `attempts_of` reads it. Three queries, two
     if no metric was reported."""
     replicas = list(attempt.replicas.all())
@@ -73,7 +73,7 @@ def gang_of(job: Job, attempt: Attempt, now: datetime) -> Gang:
         )
         for replica in replicas
     ]
-    return Gang(attempt, _by_node(ranks), steps.name)
+    return GangRanks(attempt, _by_node(ranks), steps.name)
 
 
 def ranks_by_node(ranks: Sequence[Rank]) -> list[tuple[str, list[Rank]]]:

@@ -10,11 +10,12 @@ from django.utils import timezone
 from portal.job_logs.reading import last_lines
 from portal.job_logs.storage import LogRemoved, open_logs
 from portal.jobs.models import Attempt, Job, Replica
-from portal.ranks.selectors import Gang, Rank, gang_of, ranks_by_node
+from portal.ranks.selectors import GangRanks, Rank, gang_of, ranks_by_node
 from portal.storage.errors import StoreError
 from portal.web.logs.address import LogView
 from portal.web.logs.cursor import Cursor
 from portal.web.logs.lines import LogLine, log_line
+from portal.web.wording.labels import NBSP
 from portal.web.wording.messages import failure_text, message_text, refusal_text
 
 # Ranks on one page; a larger gang has several.
@@ -32,6 +33,12 @@ class RankPanel:
     lines: Sequence[LogLine]
     address: str
     """The page of its log."""
+
+    @property
+    def activity(self) -> str:
+        """Empty if it was not measured."""
+        percent = self.rank.active_percent
+        return "" if percent is None else f"{percent}{NBSP}%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ def rank_heads(job: Job, attempt: Attempt | None, ranks: Collection[int], notice
     return JobRanks(**_sentences(job, gang), nodes=_nodes(job, shown, {}), notice=notice)
 
 
-def _sentences(job: Job, gang: Gang) -> dict[str, Any]:
+def _sentences(job: Job, gang: GangRanks) -> dict[str, Any]:
     view = LogView(reverse("web:job_logs", args=[job.label]))
     failure: dict[str, Any] = gang.attempt.first_failure or {}
     why = [message_text(message) for rank in gang.stragglers for message in rank.lags]
