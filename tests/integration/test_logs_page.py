@@ -147,7 +147,7 @@ def test_every_tab_of_a_failed_job_opens_while_the_store_does_not_answer(
         answer = client.get(f"/jobs/{job.label}/{tab}")
         assert answer.status_code == 200
         is_reported = "The log store does not answer" in answer.content.decode()
-        assert is_reported is (tab in ("logs", "results"))
+        assert is_reported is (tab in ("logs", "ranks", "results"))
 
 
 def test_a_log_that_lost_bytes_is_an_error_and_no_zeros(page, client, job):
