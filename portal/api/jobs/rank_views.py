@@ -137,9 +137,10 @@ class JobMergedLogView(ApiView):
         replicas = replicas_of(row, attempt=after.attempt or query.get("attempt"))
         merged = _read(replicas, after, query.get("tail"))
         number = replicas[0].attempt.number if replicas else 0
+        lines: Any = merged.lines
         return Response(
             {
-                "results": MergedLineSerializer(merged.lines, many=True).data,
+                "results": MergedLineSerializer(lines, many=True).data,
                 "attempt": number,
                 "next_after": str(LogPosition(number, merged.offsets)),
                 "has_more": merged.has_more,

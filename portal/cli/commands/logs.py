@@ -70,8 +70,8 @@ def logs(
         row = _until_started(cli, row, follow)
     newest = row["attempts"][-1]["number"]
     if all_ranks:
-        log = MergedLog(cli, str(row["id"]), attempt or newest, is_raw=raw)
-        _print_merged(log, tail, follow=follow, is_fixed=attempt is not None)
+        merged = MergedLog(cli, str(row["id"]), attempt or newest, is_raw=raw)
+        _print_merged(merged, tail, follow=follow, is_fixed=attempt is not None)
         return
     ranks = list(range(row["replicas"])) if every else (rank or [0])
     printer = LogPrinter(

@@ -265,6 +265,7 @@ def _parts(user: User, job: Job, followed: FollowedPage, notice: str) -> str:
     page = job_context(user, job)
     view = LogView(reverse("web:job_logs", args=[job.label]), rank=followed.rank)
     # Log lines have events of their own; the tab's part would send all of them again.
+    part: dict[str, Any]
     if followed.tab == "logs":
         part = {"log": log_bar(view, page["attempts"], notice)}
     elif followed.tab == "ranks":
