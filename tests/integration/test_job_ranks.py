@@ -118,7 +118,9 @@ def test_ranks_stand_by_node_each_with_the_end_of_its_own_log(page, client, olga
     for rank in range(4):
         write(job, rank, f"<b>line of {rank}</b>\n")
     text = page(job)
-    order = re.findall(r'<h3 class="row" id="node-\d"><a[^>]*>(n\d)|<article aria-labelledby="rank-(\d)"', text)
+    order = re.findall(
+        r'<h3[^>]* id="node-\d"><a[^>]*>(n\d)|<article aria-labelledby="rank-(\d)"', text
+    )
     found = [node or int(rank) for node, rank in order]
     assert [entry for entry in found if isinstance(entry, int)] == [0, 1, 2, 3]
     assert found[0] in ("n1", "n2") and len([e for e in found if isinstance(e, str)]) == 2
