@@ -15,9 +15,20 @@ from agents.overlay.links import TUNNELLED_PORT
 from agents.overlay.names import BRIDGE_PREFIX, TUNNEL_PREFIX
 
 TABLE = "tessera_gangs"
+# The VXLAN's id in a packet: behind the UDP header, flags and reserved bits (RFC 7348, section 5).
+VNI_BITS = "96,24"
 # Before Docker's chains, which have 0.
 PRIORITY = -10
 LINK_LOCAL_4, LINK_LOCAL_6 = "169.254.0.0/16", "{ fe80::/10, fd00:ec2::254 }"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LinkSources:
+    """From where the packets of one gang may come."""
+
+    network_id: int
+    # Those of its other nodes, inside of the tunnel if there is one.
+    addresses: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +39,8 @@ class GangFirewall:
     bridges: tuple[str, ...]
     # The UDP port of this node's links; 0 if they are inside of a tunnel.
     port: int
+    # Of each gang.
+    links: tuple[LinkSources, ...] = ()
     # Nodes with which gangs are shared.
     nodes: tuple[str, ...] = ()
     # Where this node asks for names, and so do its replicas.
@@ -70,28 +83,30 @@ def _chain(name: str, hook: str, rules: Iterable[str]) -> str:
 
 
 def _links_in(firewall: GangFirewall) -> list[str]:
-    """Packets of links come from the nodes of gangs alone, or out of the tunnel. Nothing else comes
-    out of it: the site may allow no more between its nodes. In the tunnel, links use IPv6; by IPv4
-    the port is that of other overlays, such as Docker's."""
-    if not firewall.port:
-        link = f"meta nfproto ipv6 udp dport {TUNNELLED_PORT}"
-        tunnel = f'"{TUNNEL_PREFIX}*"'
-        return [
-            f"iifname != {tunnel} {link} drop",
-            f"iifname {tunnel} udp dport != {TUNNELLED_PORT} drop",
-            f"iifname {tunnel} meta l4proto != udp drop",
-        ]
-    by_family = {"ip": 4, "ip6": 6}
+    """Packets of a link come from the nodes of its gang alone, out of the tunnel if there is one.
+    Nothing else comes out of it: the site may allow no more between its nodes. In the tunnel, links
+    use IPv6; by IPv4 the port is that of other overlays, such as Docker's."""
+    tunnel = f'"{TUNNEL_PREFIX}*"'
+    if firewall.port:
+        return [*_links_open(firewall.links, firewall.port), f"udp dport {firewall.port} drop"]
     return [
-        _from_others(family, sorted(n for n in firewall.nodes if ip_address(n).version == version))
-        + f"udp dport {firewall.port} drop"
-        for family, version in by_family.items()
+        f"iifname != {tunnel} meta nfproto ipv6 udp dport {TUNNELLED_PORT} drop",
+        *_links_open(firewall.links, TUNNELLED_PORT),
+        f"iifname {tunnel} drop",
     ]
 
 
-def _from_others(family: str, nodes: list[str]) -> str:
-    protocol = f"meta nfproto {'ipv4' if family == 'ip' else 'ipv6'} "
-    return f"{protocol}{family} saddr != {{ {', '.join(nodes)} }} " if nodes else protocol
+def _links_open(links: Iterable[LinkSources], port: int) -> Iterator[str]:
+    """A node's other gangs are none of the gangs that it shares with this one, and a node that has
+    left a gang hides its containers behind its address, without a firewall of ours."""
+    for link in sorted(links):
+        for family, version in (("ip", 4), ("ip6", 6)):
+            sources = [each for each in link.addresses if ip_address(each).version == version]
+            if sources:
+                yield (
+                    f"{family} saddr {{ {', '.join(sorted(sources))} }} udp dport {port} "
+                    f"@th,{VNI_BITS} {link.network_id} accept"
+                )
 
 
 def _services(firewall: GangFirewall) -> list[str]:

@@ -16,6 +16,7 @@ from agents.contract.gang_network import GangNetwork, NodeOverlay, OverlayKind
 from agents.overlay.commands import ip_objects
 from agents.overlay.firewall import (
     GangFirewall,
+    LinkSources,
     firewall_apply,
     firewall_remove,
     firewall_stands,
@@ -140,9 +141,14 @@ class GangLinks:
         return GangFirewall(
             bridges=tuple(bridge_name(each) for each in sorted(self._networks)),
             port=0 if self.end.is_tunnelled else self.end.overlay.port,
+            links=tuple(self._sources(each) for _, each in sorted(self._networks.items())),
             nodes=tuple(sorted(nodes - {self.end.address})),
             resolvers=read_resolvers(),
         )
+
+    def _sources(self, network: GangNetwork) -> LinkSources:
+        replicas = remote_replicas(network, self.end.address)
+        return LinkSources(network.id, tuple(sorted({replica.node for replica in replicas})))
 
     def _tunnel_peers(self) -> tuple[TunnelPeer, ...]:
         return tuple(

@@ -110,7 +110,7 @@ def networks() -> list[str]:
 def a_gang_on(network: str, pair: tuple[EngineMachine, EngineMachine]) -> Gang:
     if network != BRIDGE:
         return a_gang_over(pair, SERVE, str(PORT), kind=OverlayKind(network))
-    runtime = pair[0].runtime()
+    runtime = pair[0].agent()
     replicas = [replace(r, command=(*r.command, str(PORT))) for r in a_gang(SERVE, 2)]
     return Gang((pair[0], pair[0]), [runtime, runtime], replicas)
 

@@ -77,7 +77,7 @@ def a_gang_over(
     *arguments: str,
     kind: OverlayKind = OverlayKind.VXLAN,
 ) -> Gang:
-    runtimes = [machine.runtime(kind) for machine in machines]
+    runtimes = [machine.agent(kind) for machine in machines]
     replicas = a_gang(program, len(machines))
     replicas = [replace(each, command=(*each.command, *arguments)) for each in replicas]
     ends = [runtime.gangs.links.end for runtime in runtimes if runtime.gangs]

@@ -50,10 +50,11 @@ def a_listening_gang(pair, kind=OverlayKind.VXLAN) -> Gang:
     return gang
 
 
-def with_port_of_rank_0(replica: DesiredReplica, port: int) -> DesiredReplica:
+def with_rank_0(replica: DesiredReplica, **fields) -> DesiredReplica:
+    """Whose gang knows its first rank otherwise."""
     network = replica.gang_network
     assert network
-    peers = (replace(network.peers[0], port=port), *network.peers[1:])
+    peers = (replace(network.peers[0], **fields), *network.peers[1:])
     return replace(replica, gang_network=replace(network, peers=peers))
 
 
@@ -146,10 +147,33 @@ def test_a_replica_cannot_send_a_packet_into_another_gangs_link(pair):
         gang.remove()
 
 
+def test_a_node_cannot_send_into_a_gang_that_it_does_not_share(pair):
+    """Though it shares another one with the same node."""
+    victim, shared = a_listening_gang(pair), a_listening_gang(pair)
+    network, replica = victim.replicas[1].gang_network, victim.replicas[1]
+    own = victim.replicas[0].gang_network.address
+
+    def send(words: bytes) -> None:
+        packet = link_packet(
+            network.id, replica_mac(network.address), own, network.address, 4_242, words
+        )
+        pair[0].run(sys.executable, "-c", SEND, pair[1].address, str(PORT), packet)
+
+    with pair[1].network():
+        victim.runtimes[1].connect([with_rank_0(replica, node_address="10.77.0.99")])
+    send(b"of another gang")
+    with pair[1].network():
+        victim.runtimes[1].connect([replica])
+    send(b"of its node")
+    assert b"of another gang" not in Watch(victim.runtimes[1]).says(replica, b"of its node")
+    for gang in (victim, shared):
+        gang.remove()
+
+
 def test_a_gang_goes_on_while_its_agent_is_killed_and_the_next_agent_removes_it(pair):
     gang = a_listening_gang(pair)
     everything = left_over(pair)
-    killed = pair[0].runtime()  # the next one, which has forgotten all
+    killed = pair[0].next_agent()  # which has forgotten all
     with pair[0].network():
         killed.watch(lambda: None)
     assert left_over(pair) == everything, "what runs is left alone"
@@ -184,15 +208,15 @@ def test_a_link_that_a_killed_agent_did_not_mark_yet_is_removed(pair):
     words = ("type", "vxlan", "id", "254", "dstport", str(PORT))
     pair[0].run("ip", "link", "add", "tsv-0000fe", *words)
     with pair[0].network():
-        pair[0].runtime().watch(lambda: None)
+        pair[0].next_agent().watch(lambda: None)
     assert pair[0].left_over() == NOTHING
 
 
 def test_a_gang_goes_on_where_its_nodes_port_changes(pair):
     gang = a_listening_gang(pair)
     with pair[0].network():
-        runtime = pair[0].runtime(port=PORT + 1)
-    moved = [with_port_of_rank_0(replica, PORT + 1) for replica in gang.replicas]
+        runtime = pair[0].next_agent(port=PORT + 1)
+    moved = [with_rank_0(replica, port=PORT + 1) for replica in gang.replicas]
     for machine, agent, replica in zip(pair, (runtime, gang.runtimes[1]), moved, strict=True):
         with machine.network():
             agent.connect([replica])
@@ -214,7 +238,7 @@ def test_an_agent_that_is_killed_while_it_prepares_leaves_nothing(pair, step):
     ) as agent:
         assert agent.stdout and agent.stdout.readline() == b"there\n"
         agent.send_signal(signal.SIGKILL)
-    following = machine.runtime()
+    following = machine.next_agent()
     with machine.network():
         following.watch(lambda: None)
         # Its portal does not want the replica any more.

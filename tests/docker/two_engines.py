@@ -29,12 +29,14 @@ PORT = 14_789
 
 @dataclass
 class EngineMachine:
-    """A machine with an engine, and with the agent of one node."""
+    """A machine with an engine, and with the agent of one node: its firewall knows the gangs of one
+    agent."""
 
     name: str
     address: str
     engine: OwnEngine
     home: Path
+    # The last one's agent runs, the others have ended.
     runtimes: list[DockerRuntime] = field(default_factory=list)
 
     @property
@@ -57,8 +59,15 @@ class EngineMachine:
             offer = overlay_offer(OverlayRules("lab", str(kind), port), self.address, self.home)
         return NodeEnd(self.name, "lab", self.address, offer, self.home)
 
-    def runtime(self, kind: OverlayKind = OverlayKind.VXLAN, port: int = PORT) -> DockerRuntime:
-        """As an agent that starts has it."""
+    def agent(self, kind: OverlayKind = OverlayKind.VXLAN) -> DockerRuntime:
+        """That of the agent which runs, or of the next one where that has another overlay."""
+        overlay = self.runtimes[-1].overlay() if self.runtimes else None
+        if overlay and (overlay.kind, overlay.port) == (kind, PORT):
+            return self.runtimes[-1]
+        return self.next_agent(kind)
+
+    def next_agent(self, kind: OverlayKind = OverlayKind.VXLAN, port: int = PORT) -> DockerRuntime:
+        """As an agent that starts has it: the one before has ended."""
         end = self.end(kind, port)
         with self.network(), pytest.MonkeyPatch.context() as patch:
             patch.setenv("DOCKER_HOST", self.engine.base_url)

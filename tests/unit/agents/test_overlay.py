@@ -7,7 +7,7 @@ import pytest
 from agents.contract.gang_network import OverlayKind
 from agents.host.programs import ProgramResult
 from agents.overlay import offer
-from agents.overlay.firewall import GangFirewall, firewall_text
+from agents.overlay.firewall import GangFirewall, LinkSources, firewall_text
 from agents.overlay.gang_links import read_resolvers
 from agents.overlay.interfaces import address_towards
 from agents.overlay.key import public_key_of
@@ -70,10 +70,15 @@ def test_links_lead_to_the_replicas_of_other_nodes_alone():
     assert (other.address, other.node) == ("10.213.7.2", tunnel_address(KEY))
 
 
-def test_packets_of_links_come_from_the_gangs_nodes_alone():
-    text = firewall_text(GangFirewall(("tsb-000007",), 14_789, ("192.0.2.1", "2001:db8::1")))
-    assert "ip saddr != { 192.0.2.1 } udp dport 14789 drop" in text
-    assert "ip6 saddr != { 2001:db8::1 } udp dport 14789 drop" in text
+def test_packets_of_links_come_from_the_nodes_of_their_own_gang_alone():
+    links = (LinkSources(7, ("192.0.2.1", "2001:db8::1")), LinkSources(8, ("192.0.2.3",)))
+    text = firewall_text(GangFirewall(("tsb-000007", "tsb-000008"), 14_789, links))
+    rules = [
+        "ip saddr { 192.0.2.1 } udp dport 14789 @th,96,24 7 accept",
+        "ip6 saddr { 2001:db8::1 } udp dport 14789 @th,96,24 7 accept",
+        "ip saddr { 192.0.2.3 } udp dport 14789 @th,96,24 8 accept",
+    ]
+    assert max(map(text.index, rules)) < text.index("    udp dport 14789 drop")
     assert 'oifname != "tsb-*" udp dport 14789 drop' in text, "a container sends none"
 
 
@@ -85,15 +90,17 @@ def test_packets_of_tunnelled_links_come_out_of_the_tunnel_alone():
 
 def test_out_of_the_tunnel_come_packets_of_links_alone():
     """A site that opens one UDP port between its nodes has not opened their services."""
-    text = firewall_text(GangFirewall(("tsb-000007",), 0))
-    assert 'iifname "tsw-*" udp dport != 4789 drop' in text
-    assert 'iifname "tsw-*" meta l4proto != udp drop' in text
+    text = firewall_text(GangFirewall(("tsb-000007",), 0, (LinkSources(7, ("fd74::1",)),)))
+    link = "ip6 saddr { fd74::1 } udp dport 4789 @th,96,24 7 accept"
+    assert text.index(link) < text.index('    iifname "tsw-*" drop')
 
 
 def test_resolvers_are_open_for_names_wherever_they_are():
     """Here, on a gang's node, or at a link-local address, as in clouds."""
     resolvers = ("169.254.169.254", "192.0.2.1", "192.0.2.53")
-    text = firewall_text(GangFirewall(("tsb-000007",), 14_789, ("192.0.2.1",), resolvers=resolvers))
+    text = firewall_text(
+        GangFirewall(("tsb-000007",), 14_789, nodes=("192.0.2.1",), resolvers=resolvers)
+    )
     to_node, beyond = text.split("chain beyond")
     names = [
         f"ip daddr {each} meta l4proto {{ tcp, udp }} th dport 53 accept" for each in resolvers
