@@ -16,6 +16,7 @@ from agents.contract.documents import NodeFacts
 from agents.contract.gang_network import NodeOverlay, OverlayKind
 from agents.contract.message import Message
 from portal.inventory.models import Node
+from scheduler.core.model.states import NodeStatus
 
 # What clouds answer about a machine, secrets included, other than below 169.254.0.0/16.
 METADATA = ("100.100.100.200", "fd00:ec2::254")
@@ -88,7 +89,8 @@ def overlay_problem(node: Node, address: str, overlay: NodeOverlay) -> Message |
     before = (node.facts.get("overlay") or {}).get("public_key")
     if overlay.public_key == before:
         return None
-    others = Node.objects.exclude(pk=node.pk)
+    # An agent that enrols anew as another node keeps the key of its folder.
+    others = Node.objects.exclude(pk=node.pk).exclude(status=NodeStatus.RETIRED)
     other = others.filter(facts__overlay__public_key=overlay.public_key).first()
     return Message("%(node)s has the same WireGuard key", node=other.name) if other else None
 

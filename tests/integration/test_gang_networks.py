@@ -18,7 +18,7 @@ from portal.inventory.models import Node
 from portal.jobs.lifecycle import job_stop
 from portal.jobs.models import Job, StopReason
 from portal.jobs.services import job_cancel
-from scheduler.core.model.states import JobStatus
+from scheduler.core.model.states import JobStatus, NodeStatus
 from scheduler.tasks import plan_once
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -210,6 +210,16 @@ def test_a_key_of_another_node_and_none_are_refused():
         row = Node.objects.get(pk=node.row.pk)
         assert "overlay" not in row.facts
         assert row.facts["joining_problem"]
+
+
+def test_the_key_of_a_retired_node_may_be_that_of_its_successor():
+    """Its machine enrolled anew, with the folder that it had."""
+    former = joining("a", 1)
+    Node.objects.filter(pk=former.row.pk).update(status=NodeStatus.RETIRED)
+    successor = joining("b", 1, overlay=former.overlay)
+    row = Node.objects.get(pk=successor.row.pk)
+    assert row.facts["overlay"]["public_key"] == KEYS["a"]
+    assert "joining_problem" not in row.facts
 
 
 def small(prefix="10.213.0.0/29"):
