@@ -1,10 +1,10 @@
-"""Compiles desired documents from rows, in three statements for any number of nodes.
+"""Compiles desired documents from rows, in as many statements for any number of nodes as for one.
 
 Equal rows give equal documents: their order is fixed.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -30,6 +30,7 @@ from portal.database.kept_queries import KeptSelect, ListOf
 from portal.desired.rdma import attempts_with_rdma
 from portal.files.selectors import jobs_with_checkpoint, saving_jobs
 from portal.gang_networks.documents import desired_networks
+from portal.gang_networks.ranks import GangRank, gang_ranks
 from portal.inventory.models import Gpu, Node
 from portal.job_secrets.gang_keys import desired_gang_key
 from portal.jobs.images import digests_to_run
@@ -105,13 +106,19 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
     for rows in devices.values():
         replica = rows[0].replica
         replicas[replica.node_id].append(replica)
-    rendezvous = _rendezvous([row for rows in replicas.values() for row in rows])
+    ranks = gang_ranks(
+        row.attempt_id
+        for rows in replicas.values()
+        for row in rows
+        if row.attempt.job.replica_count > 1
+    )
+    rendezvous = _rendezvous((row for rows in replicas.values() for row in rows), ranks)
     saved = _jobs_with_checkpoint(row for rows in replicas.values() for row in rows)
     volumes = _volumes(row for rows in replicas.values() for row in rows)
     digests = digests_to_run(row.attempt for rows in replicas.values() for row in rows)
-    networks = desired_networks(row for rows in replicas.values() for row in rows)
+    networks = desired_networks((row for rows in replicas.values() for row in rows), ranks)
     pinning = _pinning(pks) if digests else frozenset[UUID]()
-    with_rdma = attempts_with_rdma(devices.values())
+    with_rdma = attempts_with_rdma(devices.values(), ranks)
     return {
         node.pk: CompiledDocument(
             DesiredDocument(
@@ -181,27 +188,22 @@ def device_of(row: Allocation) -> Device:
     )
 
 
-def _rendezvous(replicas: list[Replica]) -> dict[int, Rendezvous]:
-    """The rendezvous of each running attempt: what rank 0 offered when it was ready."""
-    running = [row for row in replicas if row.desired_state == DesiredState.RUN]
-    by_attempt: dict[int, list[Replica]] = defaultdict(list)
-    gangs = {row.attempt_id for row in running if row.attempt.job.replica_count > 1}
-    if gangs:
-        ranks = Replica.objects.filter(attempt__in=gangs).order_by("rank")
-        for row in ranks.only("attempt_id", "address", "port"):
-            by_attempt[row.attempt_id].append(row)
-    for row in running:
-        if row.attempt_id not in gangs:
-            by_attempt[row.attempt_id] = [row]
-    return {
-        attempt: Rendezvous(
-            address=rows[0].address,
-            port=rows[0].port,
-            peers=tuple(row.address for row in rows),
-        )
-        for attempt, rows in by_attempt.items()
-        if rows[0].address and rows[0].port
-    }
+def _rendezvous(
+    replicas: Iterable[Replica], ranks: Mapping[int, Sequence[GangRank]]
+) -> dict[int, Rendezvous]:
+    """The rendezvous of each running attempt: what rank 0 offered when it was ready. `ranks`: by
+    attempt, those of gangs."""
+    found: dict[int, Rendezvous] = {}
+    for row in replicas:
+        if row.desired_state == DesiredState.RUN and row.attempt_id not in found:
+            gang: Sequence[GangRank | Replica] = ranks.get(row.attempt_id) or (row,)
+            if gang[0].address and gang[0].port:
+                found[row.attempt_id] = Rendezvous(
+                    address=gang[0].address,
+                    port=gang[0].port,
+                    peers=tuple(each.address for each in gang),
+                )
+    return found
 
 
 def _jobs_with_checkpoint(replicas: Iterable[Replica]) -> frozenset[int]:

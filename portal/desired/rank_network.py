@@ -15,6 +15,7 @@ from portal.accounts.models import User
 from portal.allocations.models import Allocation
 from portal.desired.documents import device_of
 from portal.desired.rdma import attempts_with_rdma
+from portal.gang_networks.ranks import gang_ranks
 from portal.inventory.models import Node
 from portal.jobs.models import Attempt, Job
 from portal.jobs.selectors import readable_request
@@ -41,7 +42,8 @@ def rank_networks(user: User, job: Job, attempt: Attempt) -> tuple[RanksNetwork,
     placed = {row: tuple(row.allocations.all()) for row in attempt.replicas.all()}
     placed = {row: devices for row, devices in placed.items() if row.node and devices}
     request = parse_stored_request(readable_request(user, job))
-    with_rdma = attempt.pk in attempts_with_rdma(placed.values())
+    ranks = gang_ranks([attempt.pk] if placed and job.replica_count > 1 else [])
+    with_rdma = attempt.pk in attempts_with_rdma(placed.values(), ranks)
     found: dict[str, RanksNetwork] = {}
     for row, devices in placed.items():
         replica = DesiredReplica(

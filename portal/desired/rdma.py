@@ -1,30 +1,31 @@
 """Which gangs use RDMA: all of their nodes offer the same, or their requests insist on it."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from agents.contract.documents import CollectiveBackend, SliceKind
 from agents.contract.rank_network import RdmaUse
 from portal.allocations.models import Allocation
-from portal.jobs.models import Replica
+from portal.gang_networks.ranks import GangRank
 
 
-def attempts_with_rdma(devices: Iterable[Sequence[Allocation]]) -> frozenset[int]:
-    """Of these replicas, each with its devices. Nothing is asked unless one is of a gang with NCCL
-    on whole GPUs.
+def attempts_with_rdma(
+    devices: Iterable[Sequence[Allocation]], ranks: Mapping[int, Sequence[GangRank]]
+) -> frozenset[int]:
+    """Of these replicas, each with its devices. `ranks`: by attempt, those of gangs.
 
     All ranks have to agree, so a gang that may use it does so only where every node offers it. One
     that has to was placed on such nodes; a node that offers none any more refuses its replica."""
     wishes = {rows[0].replica.attempt_id: _rdma_use(rows) for rows in devices}
-    found = {attempt for attempt, use in wishes.items() if use is RdmaUse.ON}
-    able = [attempt for attempt, use in wishes.items() if use is RdmaUse.AUTO]
-    layers: dict[int, set[str]] = defaultdict(set)
-    if able:
-        ranks = Replica.objects.filter(attempt__in=able)
-        for attempt, layer in ranks.values_list("attempt_id", "node__facts__rdma"):
-            layers[attempt].add(layer or "")
-    found |= {attempt for attempt, seen in layers.items() if len(seen) == 1 and "" not in seen}
-    return frozenset(found)
+    return frozenset(
+        attempt
+        for attempt, use in wishes.items()
+        if use is RdmaUse.ON or (use is RdmaUse.AUTO and _is_offered_alike(ranks.get(attempt, ())))
+    )
+
+
+def _is_offered_alike(ranks: Iterable[GangRank]) -> bool:
+    layers = {each.rdma for each in ranks}
+    return len(layers) == 1 and "" not in layers
 
 
 def _rdma_use(devices: Sequence[Allocation]) -> RdmaUse:

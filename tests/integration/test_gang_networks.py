@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from agents.contract.gang_network import NodeOverlay
 from agents.contract.message import Message
+from portal.desired.documents import documents_compile
 from portal.desired.services import node_drive
 from portal.gang_networks.models import AttemptNetwork, NetworkBlock
 from portal.gang_networks.services import gang_networks_release
@@ -109,6 +110,16 @@ def test_a_job_that_needs_none_has_none_and_costs_no_statement(alice, vision):
     a_job(alice, vision)
     settle(other)
     assert "gang_network" not in str(Node.objects.get(pk=other.row.pk).desired)
+
+
+def test_the_ranks_of_gangs_are_read_once_for_all_that_documents_say_of_them(alice, vision, pair):
+    """Where they meet, how they are reached, and whether they use RDMA."""
+    a_gang(alice, vision)
+    settle(*pair)
+    nodes = list(Node.objects.all())
+    with CaptureQueriesContext(connection) as seen:
+        documents_compile(nodes)
+    assert len(seen) == 4, "GPUs with their slices, devices, ranks, image"
 
 
 def test_it_is_kept_until_every_node_has_reported_its_replica_gone(alice, vision, pair):
