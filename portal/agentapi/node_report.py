@@ -33,6 +33,8 @@ ELIGIBILITY = (
     *("cuda_version", "driver_version", "architecture"),
     "overlay",
 )
+# Facts that the documents of other nodes of its gangs depend on.
+GANG_FACTS = ("address", "overlay", "rdma")
 
 
 def node_report(
@@ -93,14 +95,14 @@ def _facts_report(node: Node, observed: ObservedDocument) -> tuple[list[str], bo
     changed = {name: value for name, value in columns.items() if getattr(node, name) != value}
     for name, value in changed.items():
         setattr(node, name, value)
-    if any(before.get(name) != node.facts.get(name) for name in ("address", "overlay")):
+    if any(before.get(name) != node.facts.get(name) for name in GANG_FACTS):
         _neighbours_drive(node)
     return list(changed), any(before.get(name) != node.facts.get(name) for name in ELIGIBILITY)
 
 
 def _neighbours_drive(node: Node) -> None:
     """Have the documents of nodes with ranks of its gangs compiled, its own among them: they say
-    how its row is reached."""
+    how it is reached, and whether the gang uses RDMA."""
     if neighbours := gang_neighbours(node.pk):
         Node.objects.filter(pk=node.pk).update(facts=node.facts)
         ring_drive(neighbours)

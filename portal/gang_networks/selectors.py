@@ -6,6 +6,7 @@ from uuid import UUID
 
 from django.conf import settings
 
+from portal.allocations.selectors import allocated_replicas
 from portal.gang_networks.models import AttemptNetwork, NetworkBlock
 from portal.gang_networks.subnets import FreeSubnets
 from portal.inventory.models import Node
@@ -27,9 +28,10 @@ def network_of(attempt: Attempt) -> AttemptNetwork | None:
 
 
 def gang_neighbours(node: UUID) -> list[UUID]:
-    """The nodes that share a gang network with this one, itself included. One query."""
-    attempts = Replica.objects.filter(node=node, attempt__gang_network__isnull=False)
-    rows = Replica.objects.filter(attempt__in=attempts.values("attempt"), node__isnull=False)
+    """The nodes that share a gang with this one, itself included: their documents depend on what it
+    reports. One query."""
+    gangs = allocated_replicas().filter(node=node, attempt__job__replica_count__gt=1)
+    rows = Replica.objects.filter(attempt__in=gangs.values("attempt"), node__isnull=False)
     return sorted(set(rows.order_by().values_list("node_id", flat=True)))
 
 

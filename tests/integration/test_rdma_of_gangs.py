@@ -2,6 +2,7 @@
 
 import pytest
 
+from agents.contract.rank_network import RankNetwork
 from portal.desired.documents import documents_compile
 from portal.inventory.models import Node
 from scheduler.tasks import plan_once
@@ -46,3 +47,19 @@ def with_rdma(*layers: str, **fields) -> list[bool]:
 )
 def test_a_gang_uses_rdma_where_all_of_its_nodes_offer_the_same(layers, fields, found):
     assert with_rdma(*layers, **fields) == found
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_node_that_offers_no_rdma_any_more_takes_it_from_all_of_its_gang():
+    """Before they start: all ranks have to agree."""
+    pair = a_node(), a_node()
+    for node in pair:
+        node.rank_network = RankNetwork(rdma=IB)
+        node.report()
+    alice = a_user()
+    a_job(alice, a_project("", alice, gpus=8), device={"gpus": 1}, replicas=2)
+    plan_once()
+    assert [node.hear().replicas[0].rdma for node in pair] == [True, True]
+    pair[0].rank_network = RankNetwork(no_rdma="policy")
+    pair[0].report()
+    assert [node.hear().replicas[0].rdma for node in pair] == [False, False]

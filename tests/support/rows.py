@@ -27,6 +27,7 @@ from agents.contract.documents import (
 from agents.contract.gang_network import NodeOverlay
 from agents.contract.image_needs import NO_FIT, NodeFit
 from agents.contract.launcher_names import FIRST_LAUNCHERS
+from agents.contract.rank_network import RankNetwork
 from agents.contract.volumes import OfferedRoot
 from portal.accounts.models import Membership, Project, Role, User
 from portal.agentapi.node_report import node_report
@@ -104,6 +105,7 @@ class HonestNode:
     caches: tuple[OfferedCache, ...] = ()
     address: str = ""
     overlay: NodeOverlay | None = None
+    rank_network: RankNetwork | None = None
 
     def uuid(self, index: int) -> str:
         return f"GPU-{self.row.name}-{index}"
@@ -134,6 +136,7 @@ class HonestNode:
                 caches=self.caches,
                 address=self.address,
                 overlay=self.overlay,
+                rank_network=self.rank_network,
             ),
             gpus=tuple(
                 ObservedGpu(
