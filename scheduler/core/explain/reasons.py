@@ -1,7 +1,7 @@
 """Why a job was not placed: one dominant reason, and the numbers behind it."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any
@@ -21,6 +21,7 @@ from scheduler.core.placement.node_eligibility import (
     eligibility_key,
     exclusion_message,
     is_eligible,
+    network_of,
 )
 from scheduler.core.request.quantities import memory_words
 
@@ -197,11 +198,13 @@ def _out_of_reach(
     """Enough is free for a gang, but on nodes whose replicas cannot reach each other; or None."""
     if job.replicas == 1:
         return None
-    free: Counter[str] = Counter()
+    free: Counter[Hashable] = Counter()
+    fabrics: set[str] = set()
     joined = 0
     for node in _usable(job, want, ledger):
         here = _free(node, job, want)
-        free[node.view.fabric] += here
+        free[network_of(node.view, job)] += here
+        fabrics |= {node.view.fabric} if here else set()
         joined += here if node.view.overlay else 0
     most = max(free.values())
     largest = ledger.snapshot.largest_networked_gang
@@ -214,7 +217,9 @@ def _out_of_reach(
     networks = sum(map(bool, free.values()))
     message = make_message("topology.networks", **values, networks=networks, most=most)
     evidence |= {"networks": networks, "most_in_one_network": most}
-    return Reason(ReasonCode.TOPOLOGY, message, evidence, _NETWORKS)
+    is_joined = len(fabrics) == 1
+    unblocks = make_message("unblocks.rdma") if is_joined else _NETWORKS
+    return Reason(ReasonCode.TOPOLOGY, message, evidence, unblocks)
 
 
 def _holders(job: WaitingJob, want: DeviceOption, ledger: Ledger) -> dict[str, Any]:

@@ -106,11 +106,14 @@ class Fleet:
 
     def networks(self, gang: WaitingJob) -> list[Bools]:
         """The nodes of each network by name; unless the topology is `any`, first those of each leaf
-        switch of a network that has several, smaller ones first.
+        switch of a network that has several, smaller ones first. Those with one kind of RDMA, if
+        the gang has to use it.
 
         A node that needs addresses to join others is alone while too few of them are free."""
         any_place = gang.topology is Topology.ANY
         found = self._fabrics if any_place else [*self._leaves, *self._fabrics]
+        if gang.needs_rdma:
+            found = [among & alike for among in found for alike in self._rdma]
         overlays = self._overlays
         if gang.replicas <= self._ledger.snapshot.largest_networked_gang or not overlays.any():
             return found
@@ -120,6 +123,11 @@ class Fleet:
     @cached_property
     def _overlays(self) -> Bools:
         return np.array([bool(node.view.overlay) for node in self._nodes], bool)
+
+    @cached_property
+    def _rdma(self) -> list[Bools]:
+        layers = np.array([node.view.rdma for node in self._nodes])
+        return [layers == layer for layer in sorted(set(layers)) if layer]
 
     @cached_property
     def _fabrics(self) -> list[Bools]:

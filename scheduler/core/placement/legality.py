@@ -12,7 +12,11 @@ from scheduler.core.model.message_templates import make_message
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import SINGLE_NODE, Topology, WaitingJob
 from scheduler.core.placement.ledger import GpuSpace, Ledger
-from scheduler.core.placement.node_eligibility import exclusion_code, exclusion_message
+from scheduler.core.placement.node_eligibility import (
+    exclusion_code,
+    exclusion_message,
+    network_of,
+)
 from scheduler.core.quota.budgets import remaining_seconds
 
 SLICE_GONE = Reason(ReasonCode.RESOURCES, make_message("fits.idle_slice"))
@@ -63,7 +67,7 @@ def _together(place: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | 
         return Reason(ReasonCode.RESOURCES, make_message("fits.node_gone"))
     if len(nodes) > 1 and job.topology in SINGLE_NODE:
         return Reason(ReasonCode.TOPOLOGY, make_message("fits.one_node"))
-    if len({ledger.nodes[node].view.fabric for node in nodes}) > 1:
+    if len({network_of(ledger.nodes[node].view, job) for node in nodes}) > 1:
         return Reason(ReasonCode.TOPOLOGY, make_message("fits.network"))
     too_large = job.replicas > ledger.snapshot.largest_networked_gang
     if too_large and needs_network(place, ledger):

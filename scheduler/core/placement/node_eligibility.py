@@ -63,6 +63,12 @@ def eligibility_key(job: WaitingJob) -> Hashable:
     return *own, job.volume_access, job.image_needs, job.only_nodes
 
 
+def network_of(node: NodeView, job: WaitingJob) -> Hashable:
+    """Ranks on nodes with an equal one reach each other: by RDMA of one kind, where the job has to
+    use it."""
+    return node.fabric, node.rdma if job.needs_rdma else ""
+
+
 def allows(
     labels: tuple[str, ...],
     taints: tuple[str, ...],

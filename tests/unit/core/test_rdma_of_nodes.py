@@ -37,3 +37,16 @@ def test_a_placement_is_refused_where_the_offer_was_withdrawn_meanwhile():
     (place,) = plan_of(a_cluster(offered, jobs=[GANG])).placements
     assert illegal_reason(place, GANG, a_cluster(offered)) is None
     assert illegal_reason(place, GANG, a_cluster(plain)) is not None
+
+
+def test_a_gang_that_needs_rdma_is_on_nodes_with_one_kind_of_it():
+    mixed = a_node(a_gpu(), name="a", **OFFER), a_node(a_gpu(), name="b", rdma="Ethernet")
+    found = plan_of(a_cluster(*mixed, jobs=[GANG]))
+    assert not found.placements
+    assert reason(found).code is ReasonCode.TOPOLOGY
+    assert reason(found).unblocks.startswith("Set rdma to auto")
+    alike = a_node(a_gpu(), name="c", rdma="Ethernet")
+    assert nodes_of(plan_of(a_cluster(*mixed, alike, jobs=[GANG]))) == {"b", "c"}
+    either = plan_of(a_cluster(*mixed, jobs=[replace(GANG, needs_rdma=False)]))
+    assert nodes_of(either) == {"a", "b"}
+    assert illegal_reason(either.placements[0], GANG, a_cluster(*mixed)) is not None
