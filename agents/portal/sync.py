@@ -10,7 +10,6 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 from agents.contract.calls import MAX_LONG_POLL_SECONDS, EventType, SyncRequest
 from agents.contract.documents import DesiredDocument, ObservedDocument, ReplicaState, digest
@@ -19,6 +18,7 @@ from agents.job_secrets.delivery import ReplicaSecrets, without_secrets
 from agents.loop.node import TICK_SECONDS, NodeLoop
 from agents.portal.client import PortalBarred, PortalClient, PortalUnreachable
 from agents.portal.log_shipping import LogShipping
+from agents.portal.older_portal import FieldPath, unknown_field, without_fields
 from agents.runtime.base import Runtime
 from agents.state.identity import AgentIdentity
 from agents.state.journal import Journal
@@ -86,8 +86,8 @@ class PortalSession:
         self.node: NodeLoop | None = None
         self._document: ObservedDocument | None = None
         self._acked_hash = ""
-        # The portal is older than the progress of pulls.
-        self._omits_pulls = False
+        # Fields that are later than the portal.
+        self._unknown_fields: frozenset[FieldPath] = frozenset()
         self._full = True
         self._skew_ms = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -143,7 +143,7 @@ class PortalSession:
         self.journal.record_event(EventType.AGENT_STARTED, "agent in contact")
         self._full = True
         # It may be another portal than before, or updated.
-        self._omits_pulls = self.logs.sends_each_alone = False
+        self._unknown_fields, self.logs.sends_each_alone = frozenset(), False
         self._has_greeted.set()
 
     async def _sync_forever(self) -> None:
@@ -187,13 +187,14 @@ class PortalSession:
         try:
             answer = await self.client.sync(request)
         except ContractError as refused:
-            is_older = _knows_no_pulls(refused)
-            if refused.code is not ContractErrorCode.TOO_FREQUENT and not is_older:
+            unknown = unknown_field(refused, document)
+            if refused.code is not ContractErrorCode.TOO_FREQUENT and unknown is None:
                 raise
             # The session goes on: a hello would only be one more call.
             self._full |= full
-            if is_older:
-                self._omits_pulls = True
+            if unknown:
+                log.info("portal_older", extra={"field": ".".join(unknown)})
+                self._unknown_fields |= {unknown}
                 self._changed.set()
             else:
                 await asyncio.sleep(_retry_pause(refused))
@@ -219,8 +220,7 @@ class PortalSession:
     def _ready(self) -> tuple[NodeLoop, ObservedDocument]:
         if self.node is None or self._document is None:
             raise RuntimeError("the node has no observed document yet")
-        document = self._document
-        return self.node, without_pulls(document) if self._omits_pulls else document
+        return self.node, without_fields(self._document, self._unknown_fields)
 
     async def _ship_forever(self) -> None:
         """From the first hello on, at a steady pace while there are logs; at once while there is
@@ -250,17 +250,6 @@ class PortalSession:
         """Replicas that have ended and are shipped may be removed."""
         if self.node is not None:
             self.node.wake()
-
-
-def _knows_no_pulls(refused: ContractError) -> bool:
-    """Whether the portal is older than the progress of pulls."""
-    return refused.code is ContractErrorCode.UNKNOWN_FIELD and refused.field.endswith(".pull")
-
-
-def without_pulls(document: ObservedDocument) -> ObservedDocument:
-    """For a portal that does not know that field of a replica."""
-    replicas = tuple(replace(replica, pull=None) for replica in document.replicas)
-    return replace(document, replicas=replicas)
 
 
 def _retry_pause(refused: ContractError) -> float:

@@ -10,7 +10,7 @@ import pytest
 
 from agents.contract.calls import HelloResponse, SyncResponse
 from agents.contract.codec import decode, encode
-from agents.contract.documents import DesiredDocument, ObservedReplica
+from agents.contract.documents import DesiredDocument, ObservedDocument
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.portal.client import PortalClient
 from agents.portal.sync import (
@@ -178,10 +178,7 @@ def test_a_portal_that_does_not_know_pulls_gets_the_report_without_them(machine)
     async def scenario(portal, session):
         _, answer = await portal.calls.get()
         assert pulls_of(portal) == [None, None, 3, None]
-        with pytest.raises(ContractError) as unknown:
-            decode(ObservedReplica, {"id": "r", "job": "j", "pull_of_tomorrow": {}}, "observed.")
-        unknown.value.field = unknown.value.field.replace("pull_of_tomorrow", "pull")
-        answer.set_exception(unknown.value)
+        answer.set_exception(refusal_of(portal, "pull", *portal.observed["replicas"]))
         _, answer = await portal.calls.get()
         assert pulls_of(portal) == [None] * 4
         assert portal.hellos == 1
@@ -191,6 +188,48 @@ def test_a_portal_that_does_not_know_pulls_gets_the_report_without_them(machine)
         assert pulls_of(portal) == [None, None, 3, None]
 
     talk(machine, scenario)
+
+
+def test_a_portal_that_knows_no_overlays_is_told_of_none_and_gives_the_node_no_gang_with_others(
+    machine,
+):
+    """It has neither a network for them, nor anything else that a newer agent reports."""
+
+    async def scenario(portal, session):
+        told = an_observed().facts
+        assert told.overlay
+        for name in ("address", "overlay", "rank_network"):
+            _, answer = await portal.calls.get()
+            answer.set_exception(refusal_of(portal, name, portal.observed["facts"]))
+        await portal.calls.get()
+        facts = portal.observed["facts"]
+        assert not {"address", "overlay", "rank_network"} & facts.keys()
+        assert facts["fabric"] == "alone:n-1"
+        assert facts["problems"] == list(told.problems)
+        assert portal.hellos == 1
+
+    talk(machine, scenario)
+
+
+def test_a_field_without_which_there_is_no_report_is_no_reason_to_repeat_it(machine):
+    async def scenario(portal, session):
+        _, answer = await portal.calls.get()
+        answer.set_exception(refusal_of(portal, "cpu_milli", portal.observed["facts"]))
+        await portal.calls.get()
+        assert portal.hellos == 2
+
+    talk(machine, scenario)
+
+
+def refusal_of(portal, name, *holders):
+    """Of the last report, by the codec of a portal that does not know this field of these."""
+    for holder in holders:
+        if name in holder:
+            holder[f"{name}_of_tomorrow"] = holder.pop(name)
+    with pytest.raises(ContractError) as refused:
+        decode(ObservedDocument, portal.observed, "observed.")
+    refused.value.field = refused.value.field.removesuffix("_of_tomorrow")
+    return refused.value
 
 
 def pulls_of(portal):
