@@ -24,8 +24,8 @@ from agents.overlay.names import bridge_name, gateway_of, network_name, replica_
 from agents.runtime.base import RuntimeFailure
 from agents.runtime.docker_engine import EngineConnection
 
-# A label of ours, on networks and containers: the network's id.
-GANG = "tessera.gang"
+# Labels of ours, on networks and containers: the network's id; whose they are.
+GANG, NODE = "tessera.gang", "tessera.node"
 LABEL_TEXT = re.compile(r"[0-9]{1,8}")
 BRIDGE_OPTION = "com.docker.network.bridge.name"
 MTU_OPTION = "com.docker.network.driver.mtu"
@@ -84,17 +84,14 @@ class GangNetworks:
         logged, and tried again with the next call."""
         with self._lock:
             # Networks are listed first: if a container is created meanwhile, its network is needed.
-            networks = self._labelled()
-            containers = self.client.api.containers(all=True, filters={"label": GANG})
-            # A container has the labels of its image, too, with whatever its author wrote.
-            named = {container["Labels"][GANG] for container in containers}
-            needed = {int(text) for text in named if LABEL_TEXT.fullmatch(text)}
+            networks = labelled_networks(self.client, GANG)
+            needed = needed_ids(self.client)
             try:
                 self.links.keep(needed)
             except NetworkRefused as refused:
                 log.warning("gang_networks_not_removed", extra={"why": str(refused)})
             for network in networks:
-                if _id_of(network) not in needed:
+                if network_id(network) not in needed:
                     with contextlib.suppress(APIError):
                         network.remove()
 
@@ -119,16 +116,30 @@ class GangNetworks:
         self.client.api.create_network(
             network_name(network.id),
             driver="bridge",
-            labels={GANG: str(network.id)},
+            labels={GANG: str(network.id), NODE: self.links.end.node},
             options={BRIDGE_OPTION: bridge_name(network.id), MTU_OPTION: str(mtu)},
             ipam=IPAMConfig(pool_configs=[pool]),
         )
 
     def _ids(self) -> set[int]:
-        return set(map(_id_of, self._labelled()))
+        return set(map(network_id, labelled_networks(self.client, GANG)))
 
-    def _labelled(self) -> list[Network]:
-        return list(self.client.networks.list(filters={"label": GANG}))
+
+def labelled_networks(client: DockerClient, *labels: str) -> list[Network]:
+    """Of the engine, those with all of these labels."""
+    return list(client.networks.list(filters={"label": list(labels)}))
+
+
+def needed_ids(client: DockerClient) -> set[int]:
+    """Of the networks that any container of the engine is for."""
+    containers = client.api.containers(all=True, filters={"label": GANG})
+    # A container has the labels of its image, too, with whatever its author wrote.
+    named = {container["Labels"][GANG] for container in containers}
+    return {int(text) for text in named if LABEL_TEXT.fullmatch(text)}
+
+
+def network_id(network: Network) -> int:
+    return int(network.attrs["Labels"][GANG])
 
 
 @contextlib.contextmanager
@@ -162,7 +173,3 @@ def has_engine_bridge(client: DockerClient) -> bool:
     bridges = [each for each in read_interfaces() if each.name in names]
     own = [ip_address(text) for each in bridges for text in each.addresses]
     return any(address in subnet for address in own for subnet in subnets)
-
-
-def _id_of(network: Network) -> int:
-    return int(network.attrs["Labels"][GANG])

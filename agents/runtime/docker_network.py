@@ -9,11 +9,12 @@ from docker.models.containers import Container
 from docker.models.networks import Network
 
 from agents.contract.documents import DesiredReplica
-from agents.runtime.docker_gang_networks import GangNetworks
+from agents.runtime.docker_gang_networks import NODE, GangNetworks
+from agents.runtime.former_gang_networks import FormerGangNetworks
 
 HOST = "host"
 # Labels of ours, on networks and containers.
-JOB, LANE, NODE = "tessera.job", "tessera.lane", "tessera.node"
+JOB, LANE = "tessera.job", "tessera.lane"
 # The engine's answers to a start without the network, and with two of its name.
 NO_ONE_NETWORK = (404, 400)
 
@@ -41,6 +42,7 @@ class Networks:
         self.node = node
         self.on_host = on_host
         self.gangs = gangs
+        self._swept_gangs = gangs or FormerGangNetworks(client, node)
         self._lanes: set[str] = set()
 
     def network_for(self, replica: DesiredReplica) -> str:
@@ -88,8 +90,7 @@ class Networks:
 
         Decided by containers, not by the engine: it would remove the network of a container that
         was not started yet."""
-        if self.gangs:
-            self.gangs.sweep()
+        self._swept_gangs.sweep()
         # Networks are listed first: if a container is created meanwhile, its network is needed.
         networks = self._labelled(JOB)
         filters = {"label": JOB}

@@ -187,6 +187,19 @@ def test_a_gang_goes_on_while_its_agent_is_killed_and_the_next_agent_removes_it(
 
 
 @pytest.mark.parametrize("kind", list(OverlayKind))
+def test_an_agent_without_an_overlay_removes_what_the_one_before_had_with_its_gang(pair, kind):
+    gang = a_listening_gang(pair, kind)
+    everything = left_over(pair)
+    gang.runtimes[0] = pair[0].next_agent(None)
+    with pair[0].network():
+        gang.runtimes[0].watch(lambda: None)
+    assert left_over(pair) == everything, "what runs is left alone"
+    assert gang.reached(1, *gang.places(PORTS)) == set(gang.places(PORTS))
+    gang.remove()
+    assert left_over(pair) == [NOTHING, NOTHING]
+
+
+@pytest.mark.parametrize("kind", list(OverlayKind))
 def test_what_others_remove_of_a_running_gang_is_there_again_with_the_next_round(pair, kind):
     """Many machines reload their own firewall by `nft flush ruleset`."""
     gang = a_listening_gang(pair, kind)

@@ -66,9 +66,11 @@ class EngineMachine:
             return self.runtimes[-1]
         return self.next_agent(kind)
 
-    def next_agent(self, kind: OverlayKind = OverlayKind.VXLAN, port: int = PORT) -> DockerRuntime:
-        """As an agent that starts has it: the one before has ended."""
-        end = self.end(kind, port)
+    def next_agent(
+        self, kind: OverlayKind | None = OverlayKind.VXLAN, port: int = PORT
+    ) -> DockerRuntime:
+        """As an agent that starts has it: the one before has ended. None: without an overlay."""
+        end = self.end(kind, port) if kind else None
         with self.network(), pytest.MonkeyPatch.context() as patch:
             patch.setenv("DOCKER_HOST", self.engine.base_url)
             made = DockerRuntime(
