@@ -7,12 +7,12 @@ Not thread-safe, but for `fresh`: the runtime calls it under its own lock.
 """
 
 import contextlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
 
-from agents.contract.gang_network import GangNetwork, NodeOverlay, OverlayKind
+from agents.contract.gang_network import GangNetwork, GangPeer, NodeOverlay, OverlayKind
 from agents.overlay.commands import ip_objects
 from agents.overlay.firewall import (
     GangFirewall,
@@ -27,6 +27,8 @@ from agents.overlay.links import (
     link_create,
     link_remove,
     links_of,
+    own_addresses,
+    remote_peers,
     remote_replicas,
 )
 from agents.overlay.names import bridge_name, link_name, tunnel_address, tunnel_name
@@ -82,7 +84,7 @@ class GangLinks:
         try:
             self._apply()
             for network in fresh:
-                link_create(network, self._link_end(), remote_replicas(network, self.end.address))
+                link_create(network, self._link_end(), remote_replicas(network))
         except BaseException:
             # The next round tries again.
             self._networks = before
@@ -96,7 +98,7 @@ class GangLinks:
         self._applied = None
         self._apply()
         for network in self._networks.values():
-            link_create(network, self._link_end(), remote_replicas(network, self.end.address))
+            link_create(network, self._link_end(), remote_replicas(network))
 
     def keep(self, ids: Collection[int]) -> None:
         """Leave all other networks. No program is called again while there is none. Raises
@@ -137,17 +139,17 @@ class GangLinks:
         self._applied = wanted
 
     def _firewall(self) -> GangFirewall:
-        nodes = {peer.node_address for each in self._networks.values() for peer in each.peers}
+        nodes = {peer.node_address for peer in self._remote_peers()}
         return GangFirewall(
             bridges=tuple(bridge_name(each) for each in sorted(self._networks)),
             port=0 if self.end.is_tunnelled else self.end.overlay.port,
             links=tuple(self._sources(each) for _, each in sorted(self._networks.items())),
-            nodes=tuple(sorted(nodes - {self.end.address})),
+            nodes=tuple(sorted(nodes)),
             resolvers=read_resolvers(),
         )
 
     def _sources(self, network: GangNetwork) -> LinkSources:
-        replicas = remote_replicas(network, self.end.address)
+        replicas = remote_replicas(network)
         return LinkSources(network.id, tuple(sorted({replica.node for replica in replicas})))
 
     def _tunnel_peers(self) -> tuple[TunnelPeer, ...]:
@@ -155,12 +157,15 @@ class GangLinks:
             sorted(
                 {
                     TunnelPeer(peer.public_key, peer.node_address, peer.port)
-                    for each in self._networks.values()
-                    for peer in each.peers
-                    if peer.public_key and peer.node_address != self.end.address
+                    for peer in self._remote_peers()
+                    if peer.public_key
                 }
             )
         )
+
+    def _remote_peers(self) -> Iterator[GangPeer]:
+        for network in self._networks.values():
+            yield from remote_peers(network)
 
     def _link_end(self) -> LinkEnd:
         overlay = self.end.overlay
@@ -190,5 +195,7 @@ def _text(path: Path) -> str:
 
 
 def _of_gang(network: GangNetwork) -> GangNetwork:
-    """As every replica of the gang has it."""
-    return replace(network, address="")
+    """As the first of its replicas on this node has it: one for all of them."""
+    here = own_addresses(network)
+    own = (peer.address for peer in network.peers if peer.node_address in here)
+    return replace(network, address=next(own, network.address))

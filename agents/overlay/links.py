@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from agents.contract.gang_network import GangNetwork, OverlayKind
+from agents.contract.gang_network import GangNetwork, GangPeer, OverlayKind
 from agents.overlay.commands import (
     BRIDGE,
     IP,
@@ -43,14 +43,24 @@ class LinkEnd:
     owner: str
 
 
-def remote_replicas(network: GangNetwork, own_address: str) -> tuple[RemoteReplica, ...]:
-    """`own_address`: this node's for other nodes."""
+def own_addresses(network: GangNetwork) -> frozenset[str]:
+    """This node's, as the gang knows it: by the replica's own address. The node may have another
+    one meanwhile."""
+    return frozenset(p.node_address for p in network.peers if p.address == network.address)
+
+
+def remote_peers(network: GangNetwork) -> tuple[GangPeer, ...]:
+    """The ranks on other nodes."""
+    own = own_addresses(network)
+    return tuple(peer for peer in network.peers if peer.node_address not in own)
+
+
+def remote_replicas(network: GangNetwork) -> tuple[RemoteReplica, ...]:
     return tuple(
         RemoteReplica(peer.address, tunnel_address(peer.public_key), TUNNELLED_PORT)
         if network.kind is OverlayKind.WIREGUARD
         else RemoteReplica(peer.address, peer.node_address, peer.port)
-        for peer in network.peers
-        if peer.node_address != own_address
+        for peer in remote_peers(network)
     )
 
 

@@ -239,6 +239,29 @@ def test_a_gang_goes_on_where_its_nodes_port_changes(pair):
     assert left_over(pair) == [NOTHING, NOTHING]
 
 
+def test_a_gang_goes_on_where_its_nodes_address_changes(pair):
+    """The node hears of it before its portal does: its own replicas are its own all the same."""
+    gang = a_listening_gang(pair)
+    places = set(gang.places(PORTS))
+    before, after = pair[0].address, "10.77.0.20"
+    pair[0].move(after)
+    try:
+        agents = (pair[0].next_agent(), gang.runtimes[1])
+        with pair[0].network():
+            agents[0].connect(gang.replicas[:1])
+        moved = [with_rank_0(replica, node_address=after) for replica in gang.replicas]
+        for machine, agent, replica in zip(pair, agents, moved, strict=True):
+            with machine.network():
+                agent.connect([replica])
+        assert gang.reached(1, *places) == gang.reached(0, *places) == places
+        gang.runtimes[0] = agents[0]
+        gang.remove()
+    finally:
+        pair[0].move(before)
+        pair[0].next_agent()
+    assert left_over(pair) == [NOTHING, NOTHING]
+
+
 @pytest.mark.parametrize("step", ["create_network", "link_create", "create_container"])
 def test_an_agent_that_is_killed_while_it_prepares_leaves_nothing(pair, step):
     gang = a_gang_over(pair, SUM)

@@ -52,6 +52,13 @@ class EngineMachine:
         done = subprocess.run([*self.enter, *words], capture_output=True, text=True, check=True)
         return done.stdout
 
+    def move(self, address: str) -> None:
+        """It has this address in place of its own."""
+        self.run("sysctl", "-qw", "net.ipv4.conf.eth0.promote_secondaries=1")
+        self.run("ip", "address", "add", f"{address}/24", "dev", "eth0")
+        self.run("ip", "address", "delete", f"{self.address}/24", "dev", "eth0")
+        self.address = address
+
     def end(self, kind: OverlayKind = OverlayKind.VXLAN, port: int = PORT) -> NodeEnd:
         """This node's in the eyes of others."""
         self.home.mkdir(exist_ok=True)
