@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from portal.inventory.models import Node
-from portal.node_pairs.models import PairMeasurement
+from portal.node_pairs.models import PairMeasurement, PairMeasurementQuerySet
 from scheduler.core.model.snapshot import NodePair, WaitingJob
 
 # Newest measurements of one node that are looked through for its pairs.
@@ -47,7 +47,7 @@ def pair_facts(jobs: Iterable[WaitingJob]) -> PairFacts:
     return PairFacts(tuple(slow), only)
 
 
-def measurements() -> QuerySet[PairMeasurement]:
+def measurements() -> PairMeasurementQuerySet:
     """Newest first, with their nodes and jobs."""
     rows = PairMeasurement.objects.select_related("first", "second", "job")
     return rows.defer(
@@ -56,14 +56,15 @@ def measurements() -> QuerySet[PairMeasurement]:
     ).order_by("-id")
 
 
-def bad_pairs() -> QuerySet[PairMeasurement]:
+def bad_pairs() -> PairMeasurementQuerySet:
     """Those that gangs avoid, of nodes that are not retired."""
-    return measurements().filter(pk__in=PairMeasurement.objects.bad().of_active_nodes())
+    return measurements().bad().of_active_nodes()
 
 
 def pairs_of(node: Node) -> list[PairMeasurement]:
-    """Of each pair of the node the result that counts, and what was begun after it. One query."""
-    rows = measurements().filter(Q(first=node) | Q(second=node))[:MAX_READ]
+    """Of each pair of the node with one that is not retired: the result that counts, and what was
+    begun after it. One query."""
+    rows = measurements().of_active_nodes().filter(Q(first=node) | Q(second=node))[:MAX_READ]
     shown, seen, decided = [], set(), set()
     for row in rows:
         pair = (row.first_id, row.second_id)

@@ -115,6 +115,22 @@ def test_it_waits_for_its_own_nodes_though_others_are_free(root, nodes):
     assert sorted(placed) == ["a", "c"]
 
 
+def test_a_node_that_a_taint_keeps_from_other_jobs_is_measured(root, nodes):
+    Node.objects.filter(name="a").update(taints=["suspect"])
+    row = measure(root)
+    settle(*nodes)
+    row.job.refresh_from_db()
+    assert row.job.status == "running"
+
+
+def test_pairs_of_retired_nodes_are_not_shown(root, nodes):
+    row = measure(root)
+    run(row, nodes, a_table(12.3))
+    assert pairs_of(row.second) == list(bad_pairs()) == [row]
+    Node.objects.filter(name="a").update(status="retired")
+    assert pairs_of(row.second) == list(bad_pairs()) == []
+
+
 def test_a_good_result_is_kept_beside_what_is_expected(root, nodes):
     row = measure(root)
     run(row, nodes, TWO_NODES)

@@ -88,6 +88,15 @@ def test_what_is_wrong_is_said_at_its_field(browser, root, image, typed, said):
     assert not PairMeasurement.objects.exists()
 
 
+def test_a_quota_that_is_too_small_is_said_above_the_form(browser, root, image):
+    a_node("a", gpus=2)
+    a_node("b", gpus=2)
+    a_project("infra", root, gpus=3)
+    status, html = page(browser, other="b", project="infra")
+    assert status == 400
+    assert 'role="alert"' in html and "may use at most 3" in html
+
+
 def test_an_image_that_no_job_may_use_is_said(browser, root):
     a_node("a")
     a_node("b")

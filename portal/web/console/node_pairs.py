@@ -33,6 +33,8 @@ from scheduler.core.request import InvalidRequest
 # Other nodes to choose from.
 MAX_NODES = 500
 MAX_EXPECTED_GB = 10_000
+# Beside which a refusal is shown; any other stands above the form.
+FIELDS = ("nodes", "project", "expected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ def node_pairs(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
         try:
             row = _measure(request, node)
         except Refused as refused:
-            errors = {refused.field or "other": refusal_text(refused)}
+            place = refused.field if refused.field in FIELDS else "other"
+            errors = {place: refusal_text(refused)}
         except InvalidRequest as invalid:
             errors = {"other": request_errors_text(invalid)}
         else:
@@ -94,11 +97,15 @@ def _expected(text: str) -> int:
 
 def _page(request: AuthenticatedHttpRequest, node: Node, errors: dict[str, str]) -> HttpResponse:
     others = Node.objects.active().filter(fabric=node.fabric).exclude(pk=node.pk)
+    lines = [_line(row, node) for row in pairs_of(node)]
+    known = {line.other.name for line in lines}
+    names = list(others.order_by("name").values_list("name", flat=True)[:MAX_NODES])
     context: dict[str, Any] = {
         "node": node,
-        "lines": [_line(row, node) for row in pairs_of(node)],
+        "lines": lines,
         "image": settings.PLATFORM.nccl_tests_image,
-        "others": list(others.order_by("name").values_list("name", flat=True)[:MAX_NODES]),
+        # The first is chosen: one that was not measured yet.
+        "others": sorted(names, key=lambda name: (name in known, name)),
         "projects": list(
             projects_to_work_in(request.user).order_by("slug").values_list("slug", flat=True)
         ),
