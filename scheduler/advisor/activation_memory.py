@@ -13,7 +13,8 @@ def layer_bytes(
     """Of one layer and one micro-batch on each GPU. In GPT without recompute it is
     sbh (10 + 24/t + 5as/(ht)), and sbh/t (34 + 5as/h) with sequence parallelism.
 
-    Flash attention never stores the scores of attention, as selective recompute does not.
+    Programs with flash attention never store the scores of attention, as selective recompute does
+    not, and train without dropout, whose masks are 2 of the 10.
     """
     t = parallelism.tensor_parallel
     tokens = parallelism.micro_batch * shape.sequence / parallelism.context_parallel
@@ -27,7 +28,9 @@ def layer_bytes(
     inside = 2 * shape.feed_forward_ratio * (3 if shape.gated else 2)
     split = 4 + 4 * shape.kv_share + inside + scores
     # Inputs, norms and masks of dropout.
-    whole = 10 / t if parallelism.sequence_parallel else 10
+    whole = 8.0 if flash_attention else 10.0
+    if parallelism.sequence_parallel:
+        whole /= t
     return unit * (whole + split / t)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.advisor.activation_memory import stage_bytes
+from scheduler.advisor.activation_memory import layer_bytes, stage_bytes
 from scheduler.advisor.errors import UnknownInput
 from scheduler.advisor.parallelism import Parallelism
 from scheduler.advisor.state_memory import (
@@ -13,6 +13,7 @@ from scheduler.advisor.state_memory import (
     DeepSpeedMemory,
 )
 from scheduler.advisor.transformer import Recompute, Shape
+from tests.unit.advisor.published import MEASURED
 
 # ZeRO, figure 1 and table 1: GB of 7.5 billion parameters at stages 1, 2 and 3.
 ZERO = {
@@ -85,6 +86,14 @@ def test_deepspeeds_estimates_of_t5_3b(changes, gpu, host):
     )
     found = (memory.gpu_bytes / 2**30, memory.host_bytes / 2**30)
     assert found == pytest.approx((gpu, host), rel=0.01)
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_activations_of_a_layer_are_what_pytorch_held_on_an_h100(name):
+    shape, micro_batch, _, gibibytes = MEASURED[name]
+    parallelism = Parallelism(1, 1, 1, micro_batch, micro_batch)
+    found = layer_bytes(shape, parallelism, Recompute.NONE, flash_attention=True)
+    assert found / 2**30 == pytest.approx(gibibytes, rel=0.005)
 
 
 def test_a_stage_that_there_is_not_is_refused():
