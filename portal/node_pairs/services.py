@@ -103,7 +103,7 @@ def _finish(row: PairMeasurement, result: PairResult, now: datetime) -> None:
         )
     with transaction.atomic():
         rows = PairMeasurement.objects.filter(pk=row.pk).unfinished()
-        if not rows.select_for_update(of=("self",)).exists():
+        if rows.select_for_update().first() is None:
             return
         if row.is_current:
             same = PairMeasurement.objects.filter(first=row.first_id, second=row.second_id)

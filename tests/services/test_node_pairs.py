@@ -22,7 +22,7 @@ cat <<'TABLE'
 
 
 @pytest.fixture
-def stack(tmp_path):
+def stack(tmp_path, postgres_server, redis_server):
     programs = tmp_path / "programs"
     programs.mkdir()
     mpirun = programs / "mpirun"
@@ -32,7 +32,11 @@ def stack(tmp_path):
         "PATH": f"{programs}:{os.environ['PATH']}",
         "TESSERA_NCCL_TESTS_IMAGE": IMAGE,
     }
-    with Stack(var=tmp_path / "var", extra_env=env) as running:
+    stores = {
+        "database_url": postgres_server.create_database(migrated=True),
+        "redis_url": redis_server.url(),
+    }
+    with Stack(var=tmp_path / "var", extra_env=env, **stores) as running:
         told = json.loads(running.manage_program("tests.services.make_admin"))
         running.seeded |= told
         yield running
