@@ -1,10 +1,12 @@
-"""Chunks of files that are in this process: how many at once, and in which order."""
+"""Chunks of files that are in this process: how many at once, where, and in which order."""
 
 import asyncio
+import mmap
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
 from agents.contract.errors import ContractError, ContractErrorCode
+from agents.contract.file_transfer import MAX_FILE_CHUNK_BYTES
 
 # Bodies in memory at once, in one web process: of up to 4 MiB each.
 MAX_CHUNKS = 6
@@ -27,6 +29,27 @@ class ChunkRoom:
             yield
         finally:
             self._inside -= 1
+
+
+class ChunkMemory:
+    """Where bodies in the room lie. It is used again: fresh memory for each would cost a fault for
+    each of its pages. It begins at a page, so that a disk can read it directly."""
+
+    def __init__(self) -> None:
+        self._free: list[memoryview] = []
+
+    @contextmanager
+    def one(self) -> Iterator[memoryview]:
+        memory = self._free.pop() if self._free else memoryview(mmap.mmap(-1, MAX_FILE_CHUNK_BYTES))
+        try:
+            yield memory
+        except asyncio.CancelledError:
+            # A thread may still read it: it is left to that thread.
+            raise
+        except BaseException:
+            self._free.append(memory)
+            raise
+        self._free.append(memory)
 
 
 class ChunkTurns:
@@ -53,4 +76,5 @@ class ChunkTurns:
 
 
 room = ChunkRoom()
+chunk_memory = ChunkMemory()
 turns = ChunkTurns()

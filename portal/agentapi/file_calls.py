@@ -10,7 +10,6 @@ from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.file_transfer import (
     HAVE_PATH,
     MAX_FILE_BYTES,
-    MAX_FILE_CHUNK_BYTES,
     MAX_TREE_BODY_BYTES,
     SHA256_PATTERN,
     TREES_PATH,
@@ -18,8 +17,9 @@ from agents.contract.file_transfer import (
     HaveRequest,
     TreeCommitRequest,
 )
-from portal.agentapi.arriving_chunks import room, turns
+from portal.agentapi.arriving_chunks import chunk_memory, room, turns
 from portal.agentapi.files import (
+    ArrivedChunk,
     FileCall,
     chunk_get,
     chunk_put,
@@ -34,6 +34,7 @@ from portal.agentapi.http import (
     announced_bytes,
     header,
     read_body,
+    read_body_into,
     read_json,
     read_whole_number,
 )
@@ -90,11 +91,10 @@ async def _put(scope: Scope, receive: Receive) -> object:
         raise ContractError(ContractErrorCode.TOO_LARGE, sentence, "size")
     offset = _number(scope, "offset")
     call, end = _call(scope), offset + announced_bytes(scope, 0)
-    with room.one(), turns.chunk((call.replica, content), offset, end) as before:
-        data = await read_body(scope, receive, MAX_FILE_CHUNK_BYTES)
-        if before:
-            await before.wait()
-        row = await chunk_put(call, content, offset, data)
+    turn = turns.chunk((call.replica, content), offset, end)
+    with room.one(), chunk_memory.one() as memory, turn as before:
+        data = await read_body_into(scope, receive, memory)
+        row = await chunk_put(call, ArrivedChunk(content, offset, data), before)
     return await file_checked(row)
 
 

@@ -33,8 +33,11 @@ from portal.files.models import StoredFile, Tree
 from portal.files.receiving import (
     OBJECT_BYTES,
     FileChunk,
+    StoredChunk,
     WrongOffset,
     chunk_append,
+    chunk_count,
+    chunk_store_ahead,
     file_check,
     file_progress,
     files_received,
@@ -108,10 +111,29 @@ async def files_have(call: FileCall, request: HaveRequest) -> HaveResponse:
     return HaveResponse(files)
 
 
-async def chunk_put(call: FileCall, content: FileContent, offset: int, data: bytes) -> StoredFile:
+@dataclass(frozen=True, slots=True)
+class ArrivedChunk:
+    """The body of a call that puts a chunk."""
+
+    content: FileContent
+    offset: int
+    data: memoryview
+
+
+async def chunk_put(
+    call: FileCall, chunk: ArrivedChunk, before: asyncio.Event | None
+) -> StoredFile:
     """Append a chunk; `file_checked` comes next. Raises ContractError with `expected_offset` where
-    it does not follow."""
-    return await _run(_append, call, content=content, offset=offset, data=data)
+    it does not follow.
+
+    `before`: set when the chunk before it has been appended, or refused; None if it is not here.
+    Until then its bytes go to the store, and do not count."""
+    stored = await _run(_store_ahead, call, arrived=chunk) if before else None
+    if before:
+        await before.wait()
+    if stored:
+        return await _run(_count, call, stored=stored)
+    return await _run(_append, call, arrived=chunk)
 
 
 async def file_checked(row: StoredFile) -> FileProgress:
@@ -169,14 +191,28 @@ def _have(
     return files, unchecked_file(project, contents) if is_open else None
 
 
-def _append(call: FileCall, content: FileContent, offset: int, data: bytes) -> StoredFile:
+def _store_ahead(call: FileCall, arrived: ArrivedChunk) -> StoredChunk | None:
+    return chunk_store_ahead(_file_chunk(_own_replica(call), arrived))
+
+
+def _count(call: FileCall, stored: StoredChunk) -> StoredFile:
+    """The replica is known to be the caller's: `_store_ahead` asked, within the same call."""
+    return chunk_count(stored)
+
+
+def _append(call: FileCall, arrived: ArrivedChunk) -> StoredFile:
     replica = _own_replica(call)
     try:
-        return chunk_append(FileChunk(replica.attempt.job.project_id, content, offset, data))
+        return chunk_append(_file_chunk(replica, arrived))
     except Refused as refused:
         if refused.code is ErrorCode.STORED_LIMIT:
             stored_limit_record(attempt=replica.attempt, message=refused.message)
         raise
+
+
+def _file_chunk(replica: Replica, arrived: ArrivedChunk) -> FileChunk:
+    project = replica.attempt.job.project_id
+    return FileChunk(project, arrived.content, arrived.offset, arrived.data)
 
 
 def _read(call: FileCall, sha256: str, offset: int) -> bytes:

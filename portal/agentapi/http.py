@@ -86,6 +86,24 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
             return b"".join(pieces)
 
 
+async def read_body_into(scope: Scope, receive: Receive, memory: memoryview) -> memoryview:
+    """The whole body, as the beginning of `memory`. Raises ContractError(TOO_LARGE) beyond it."""
+    if announced_bytes(scope, 0) > len(memory):
+        raise _too_large(len(memory))
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        piece = message.get("body", b"")
+        if size + len(piece) > len(memory):
+            raise _too_large(len(memory))
+        memory[size : size + len(piece)] = piece
+        size += len(piece)
+        if not message.get("more_body", False):
+            return memory[:size]
+
+
 def read_json(body: bytes) -> Any:
     """The JSON object in the body, of a protocol version that we speak. Raises ContractError."""
     # Counted by the bytes, a thousand times faster than by reading them.

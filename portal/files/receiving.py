@@ -22,7 +22,14 @@ from portal.files.limits import bytes_reserve, bytes_return
 from portal.files.models import StoredFile
 from portal.files.running_hashes import running_hashes
 from portal.storage.ranges import range_pieces
-from portal.storage.segments import StreamEnd, discard, forget_stream, record, upload
+from portal.storage.segments import (
+    StreamEnd,
+    UploadedPart,
+    discard,
+    forget_stream,
+    record,
+    upload_content,
+)
 
 # A chunk of an agent is one object.
 OBJECT_BYTES = 4 << 20
@@ -60,7 +67,17 @@ class FileChunk:
     project_id: int
     content: FileContent
     offset: int
-    data: bytes
+    data: bytes | memoryview
+    """A `memoryview` lies in memory that is used again after the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """A chunk whose bytes are in the store and do not count yet."""
+
+    chunk: FileChunk
+    row: StoredFile
+    parts: list[UploadedPart]
 
 
 class WrongOffset(Refused):
@@ -90,18 +107,32 @@ def chunk_append(chunk: FileChunk) -> StoredFile:
     Raises Refused(file_offset, invalid_field, stored_limit) and StoreError.
     """
     row = _row_begin(chunk)
-    if not _is_received(row, chunk):
-        parts = upload(row.stream, chunk.data, OBJECT_BYTES, has_lines=False)
-        try:
-            row, is_used = _record(row, chunk, StreamEnd(row.stream, chunk.offset, parts))
-        except Refused:
-            # After any other error the bytes may count: a connection can break during the commit.
-            discard(parts)
-            raise
-        if is_used:
-            running_hashes.append(row.pk, chunk.offset, chunk.data)
-        else:
-            discard(parts)
+    return row if _is_received(row, chunk) else chunk_count(_stored(row, chunk))
+
+
+def chunk_store_ahead(chunk: FileChunk) -> StoredChunk | None:
+    """Store a chunk while this process stores the one before it; in its turn comes `chunk_count`.
+    None if the content has not begun, or its turn is now: then `chunk_append` does it all.
+
+    Raises Refused(invalid_field) and StoreError."""
+    row = _row(chunk)
+    is_ahead = row and row.received_bytes < chunk.offset
+    return _stored(row, chunk) if row and is_ahead else None
+
+
+def chunk_count(stored: StoredChunk) -> StoredFile:
+    """Count its bytes, if they follow. Raises Refused(file_offset)."""
+    row, chunk, parts = stored.row, stored.chunk, stored.parts
+    try:
+        row, is_used = _record(row, chunk, StreamEnd(row.stream, chunk.offset, parts))
+    except Refused:
+        # After any other error the bytes may count: a connection can break during the commit.
+        discard(parts)
+        raise
+    if is_used:
+        running_hashes.append(row.pk, chunk.offset, chunk.data)
+    else:
+        discard(parts)
     return row
 
 
@@ -151,12 +182,7 @@ def contents_forget(rows: list[StoredFile]) -> None:
 
 def _row_begin(chunk: FileChunk) -> StoredFile:
     """The row of the content. At its first chunk it is made, and its bytes are reserved."""
-    content = chunk.content
-    if chunk.offset + len(chunk.data) > content.size:
-        sentence = Message("The file has only %(size)s bytes", size=content.size)
-        raise Refused(ErrorCode.INVALID_FIELD, sentence, "offset")
-    own = (chunk.project_id, content.sha256, content.size)
-    row = next(iter(CONTENT.rows(*own)), None)
+    content, row = chunk.content, _row(chunk)
     if row is None:
         if chunk.offset:
             raise WrongOffset(0)
@@ -172,10 +198,23 @@ def _row_begin(chunk: FileChunk) -> StoredFile:
                 )
         except IntegrityError:
             # Another call was first, and it may have been forgotten since.
-            row = next(iter(CONTENT.rows(*own)), None)
+            row = _row(chunk)
             if row is None:
                 raise WrongOffset(0) from None
     return row
+
+
+def _row(chunk: FileChunk) -> StoredFile | None:
+    """The row of the content, if it has one. Raises Refused for bytes beyond its end."""
+    content = chunk.content
+    if chunk.offset + len(chunk.data) > content.size:
+        sentence = Message("The file has only %(size)s bytes", size=content.size)
+        raise Refused(ErrorCode.INVALID_FIELD, sentence, "offset")
+    return next(iter(CONTENT.rows(chunk.project_id, content.sha256, content.size)), None)
+
+
+def _stored(row: StoredFile, chunk: FileChunk) -> StoredChunk:
+    return StoredChunk(chunk, row, upload_content(row.stream, chunk.data, OBJECT_BYTES))
 
 
 def _is_received(row: StoredFile, chunk: FileChunk) -> bool:

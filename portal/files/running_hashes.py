@@ -18,7 +18,7 @@ class RunningHashes:
         # By primary key of the content: how many bytes have been hashed.
         self._found: OrderedDict[int, tuple[int, hashlib._Hash]] = OrderedDict()
 
-    def append(self, pk: int, offset: int, data: bytes) -> None:
+    def append(self, pk: int, offset: int, data: bytes | memoryview) -> None:
         """These bytes were counted. They are hashed if those before them were."""
         with self._lock:
             end, digest = self._found.pop(pk, (0, hashlib.sha256()))

@@ -5,11 +5,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from django.core.files.base import ContentFile
 from django.core.files.storage import Storage
 
 from portal.metrics import STORE_BYTES, STORE_SECONDS
 from portal.storage.errors import ObjectMissing, StoreUnavailable
+from portal.storage.whole_content import WholeContent
 
 log = logging.getLogger(__name__)
 
@@ -18,13 +18,6 @@ log = logging.getLogger(__name__)
 PAUSE_SECONDS = 2.0
 # A failure is reported for at most this long, if no other call shows that the store is back.
 FAILING_SECONDS = 60.0
-
-
-class WholeContent(ContentFile):  # type: ignore[type-arg]  # generic only in the stubs
-    """Written at once: in Django's pieces of 64 KiB, 4 MiB would be 64 calls, and each waits for
-    the interpreter's lock."""
-
-    DEFAULT_CHUNK_SIZE = 64 << 20
 
 
 class ObjectStore:
@@ -46,8 +39,9 @@ class ObjectStore:
         self._paused_until = 0.0
         self._failed_at = float("-inf")
 
-    def put(self, name: str, data: bytes) -> None:
-        """Store the object. When this returns, the store has confirmed all of its bytes."""
+    def put(self, name: str, data: bytes | memoryview) -> None:
+        """Store the object. When this returns, the store has confirmed all of its bytes. A
+        `memoryview` is not to stay in the page cache, see `portal.storage.folder`."""
         with self._calls("put", name):
             try:
                 self._put(name, data)
@@ -58,7 +52,7 @@ class ObjectStore:
                     self._storage.delete(name)
                 raise
 
-    def _put(self, name: str, data: bytes) -> None:
+    def _put(self, name: str, data: bytes | memoryview) -> None:
         try:
             saved = self._storage.save(name, WholeContent(data))
             size = self._storage.size(saved) if saved == name else -1

@@ -48,21 +48,26 @@ class UploadedPart:
     newlines: int
 
 
-def upload(
-    stream: str, data: bytes, object_bytes: int = SEGMENT_BYTES, *, has_lines: bool = True
-) -> list[UploadedPart]:
-    """Store bytes for the stream, under new names. Raises StoreUnavailable.
-
-    `has_lines`: somebody reads the stream by lines, so they are counted."""
-    store = current_store()
+def upload(stream: str, data: bytes) -> list[UploadedPart]:
+    """Store bytes for the stream, under new names, and count their lines. Raises
+    StoreUnavailable."""
     parts = []
-    for start in range(0, len(data), object_bytes):
-        piece = data[start : start + object_bytes]
-        name = f"{stream}/{uuid.uuid4().hex}"
-        store.put(name, piece)
-        newlines = piece.count(b"\n") if has_lines else 0
-        parts.append(UploadedPart(store, name, len(piece), crc32(piece), newlines))
+    for start in range(0, len(data), SEGMENT_BYTES):
+        piece = data[start : start + SEGMENT_BYTES]
+        parts.append(_upload(stream, piece, piece.count(b"\n")))
     return parts
+
+
+def upload_content(stream: str, data: bytes | memoryview, object_bytes: int) -> list[UploadedPart]:
+    """The same for a stream that nobody reads by lines."""
+    starts = range(0, len(data), object_bytes)
+    return [_upload(stream, data[start : start + object_bytes], 0) for start in starts]
+
+
+def _upload(stream: str, piece: bytes | memoryview, newlines: int) -> UploadedPart:
+    store, name = current_store(), f"{stream}/{uuid.uuid4().hex}"
+    store.put(name, piece)
+    return UploadedPart(store, name, len(piece), crc32(piece), newlines)
 
 
 @dataclass(frozen=True, slots=True)

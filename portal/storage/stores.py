@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 
 from django.conf import settings
-from django.core.files.storage import FileSystemStorage
 from django.utils import timezone
 
 from portal.database.kept_queries import KeptSelect
 from portal.platform import Platform
 from portal.storage.errors import OtherHost, StoreUnavailable
+from portal.storage.folder import FolderStorage
 from portal.storage.models import ByteStore
 from portal.storage.objects import ObjectStore
 
@@ -93,13 +93,12 @@ def folder_id(folder: Path) -> str:
 
 @cache
 def _folder(folder: Path) -> ObjectStore:
-    storage = FileSystemStorage(location=folder, file_permissions_mode=0o640)
     host, location = socket.gethostname(), str(folder.resolve())
     try:
         key = f"folder:{folder_id(folder)}"
     except OSError as error:
         raise StoreUnavailable(f"{location} has no id: {error}") from error
-    return ObjectStore(key, location, storage, (OSError,), host)
+    return ObjectStore(key, location, FolderStorage(folder), (OSError,), host)
 
 
 @cache

@@ -1,6 +1,7 @@
 """Files from nodes: contents in chunks, trees, and what a node may read of them."""
 
 import asyncio
+import threading
 import uuid
 
 import pytest
@@ -100,6 +101,60 @@ def test_a_chunk_that_arrives_with_the_one_before_it_waits_for_its_turn():
     assert Segment.objects.count() == 3
 
 
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_chunk_goes_to_the_store_before_its_turn_and_counts_only_then(monkeypatch, is_refused):
+    agent = an_agent()
+    replica = a_replica(agent.node)
+    part = {"name": NAME, "size": SIZE}
+    upload, later_is_stored = receiving.upload_content, threading.Event()
+
+    def stored(stream, data, object_bytes):
+        is_later = data[:1] == WHOLE[8_000:8_001]
+        if not is_later:
+            assert later_is_stored.wait(30)
+            if is_refused:
+                raise StoreUnavailable("no space left on device")
+        parts = upload(stream, data, object_bytes)
+        if is_later:
+            later_is_stored.set()
+        return parts
+
+    async def scenario(client):
+        await agent.hello(client)
+        sender = a_sender(client, agent, replica)
+        await sender.put(WHOLE[:4_000], 0, **part)
+        monkeypatch.setattr(receiving, "upload_content", stored)
+        two = (
+            sender.put(WHOLE[4_000:8_000], 4_000, **part),
+            sender.put(WHOLE[8_000:], 8_000, **part),
+        )
+        earlier, later = await asyncio.gather(*two)
+        if is_refused:
+            assert code_of(earlier) == (503, "unavailable")
+            assert code_of(later) == (409, "offset_mismatch")
+            assert later.json()["error"]["expected_offset"] == 4_000
+        else:
+            assert (earlier.json()["received"], later.json()["complete"]) == (8_000, True)
+
+    run(scenario)
+    folder = settings.PLATFORM.var / StoredFile.objects.get().stream
+    assert len(list(folder.iterdir())) == Segment.objects.count() == (1 if is_refused else 3)
+
+
+def test_memory_of_a_call_that_was_given_up_is_left_to_its_thread():
+    memory = arriving_chunks.ChunkMemory()
+    with memory.one() as first:
+        pass
+    with pytest.raises(OSError, match="full"), memory.one() as second:
+        raise OSError("full")
+    assert second is first
+    with pytest.raises(asyncio.CancelledError), memory.one() as third:
+        raise asyncio.CancelledError
+    with memory.one() as fourth:
+        assert third is first
+        assert fourth is not first
+
+
 def test_more_chunks_than_there_is_room_for_come_again(monkeypatch):
     agent = an_agent()
     replica = a_replica(agent.node)
@@ -165,7 +220,7 @@ def test_what_does_not_fit_is_not_taken_and_the_job_says_so_once():
 def test_a_full_store_keeps_no_bytes_and_the_agent_tries_again(monkeypatch):
     agent = an_agent()
     replica = a_replica(agent.node)
-    upload = receiving.upload
+    upload = receiving.upload_content
 
     def full(*_, **__):
         raise StoreUnavailable("no space left on device")
@@ -173,9 +228,9 @@ def test_a_full_store_keeps_no_bytes_and_the_agent_tries_again(monkeypatch):
     async def scenario(client):
         await agent.hello(client)
         sender = a_sender(client, agent, replica)
-        monkeypatch.setattr(receiving, "upload", full)
+        monkeypatch.setattr(receiving, "upload_content", full)
         assert code_of(await sender.put(WHOLE)) == (503, "unavailable")
-        monkeypatch.setattr(receiving, "upload", upload)
+        monkeypatch.setattr(receiving, "upload_content", upload)
         assert (await sender.put(WHOLE)).json()["complete"]
 
     run(scenario)
