@@ -7,12 +7,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 from agents.admission.policy import NodePolicy, PolicyError, read_policy
+from agents.commands.address_watch import AddressChanged, address_change, start_anew
 from agents.commands.hardware import network_of, network_tree, read_numa_host
 from agents.configuration.agent_settings import AgentVariables
 from agents.configuration.declaration import names_of
@@ -83,7 +84,8 @@ START_ERRORS = (
 
 
 def main(options: argparse.Namespace) -> int:
-    """Exit status 0 after a regular end, 1 if the agent could not start."""
+    """Exit status 0 after a regular end, 1 if the agent could not start. Where the machine has
+    another address than before, it starts anew in this process."""
     os.umask(PRIVATE_UMASK)
     settings = settings_from(options)
     configure_logging(settings)
@@ -97,6 +99,9 @@ def main(options: argparse.Namespace) -> int:
     except NodeRetired as retired:
         logging.getLogger("agents").warning("retired", extra={"why": str(retired)})
         return 0
+    except AddressChanged as changed:
+        logging.getLogger("agents").warning("address_changed", extra={"address": str(changed)})
+        start_anew()
     return 0
 
 
@@ -116,7 +121,8 @@ def _name_node(name: str, record: logging.LogRecord) -> bool:
 
 
 async def run_agent(settings: AgentSettings) -> None:
-    """Run until SIGTERM or SIGINT. Jobs keep running unless the settings say otherwise."""
+    """Run until SIGTERM or SIGINT. Jobs keep running unless the settings say otherwise. Raises
+    AddressChanged; then all of them go on."""
     make_agent_folder(settings.var)
     if settings.simulated_driver is not None:
         install(settings.simulated_driver)
@@ -193,8 +199,12 @@ async def run_agent(settings: AgentSettings) -> None:
         asyncio.create_task(telemetry.send_forever(client)),
         asyncio.create_task(job_metrics.ship_forever(client)),
     ]
+    # An address that the node's owner chose is not ours to change.
+    is_watched = not settings.address
+    moving = address_change(address, settings.route.addresses) if is_watched else None
+    new_address = ""
     try:
-        await _until_signal(portal_session)
+        new_address = await _until_signal(portal_session, moving)
     finally:
         for task in sending:
             task.cancel()
@@ -203,13 +213,15 @@ async def run_agent(settings: AgentSettings) -> None:
         node.stop()
         hardware.watch.stop()
         reconciling.join()
-        if settings.stop_jobs_on_exit:
+        if settings.stop_jobs_on_exit and not new_address:
             node.stop_jobs()
         await client.close()
         runtime.close()
         journal.close()
         nvml.close()
         lock.close()
+    if new_address:
+        raise AddressChanged(new_address)
 
 
 def _listen(hardware: Hardware, node: NodeLoop, shares: NodeShares, runtime: Runtime) -> None:
@@ -309,12 +321,23 @@ def _grants(
     return grant
 
 
-async def _until_signal(portal_session: PortalSession) -> None:
+async def _until_signal(
+    portal_session: PortalSession, moving: Coroutine[None, None, str] | None
+) -> str:
+    """The machine's new address; empty after a signal."""
     loop = asyncio.get_running_loop()
     session_task = asyncio.create_task(portal_session.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, session_task.cancel)
+    moved = asyncio.create_task(moving) if moving else None
+    if moved:
+        moved.add_done_callback(lambda _: session_task.cancel())
     try:
         await session_task
     except asyncio.CancelledError:
         logging.getLogger("agents").info("stopped")
+    finally:
+        address = moved.result() if moved and moved.done() else ""
+        if moved:
+            moved.cancel()
+    return address

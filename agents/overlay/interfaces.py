@@ -38,6 +38,17 @@ def interface_with(address: str, interfaces: Iterable[Interface]) -> Interface |
     return None
 
 
+def is_own_address(address: str) -> bool:
+    """Whether this machine has it now: then the kernel binds a socket to it."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
 def colliding_route(subnet: IPv4Network) -> str:
     """A route of this machine inside of the subnet or around it, in words; empty if there is none.
     Routes of gangs do not count: the engine refuses two networks that overlap. Raises

@@ -107,3 +107,14 @@ def test_a_gang_with_default_policies_adds_up_over_two_engines_and_a_killed_agen
     until(
         lambda: [m.left_over() for m in machines] == [NOTHING, NOTHING], what="nothing to be left"
     )
+
+
+def test_a_gang_goes_on_where_a_node_gets_another_address(stack):
+    """As by DHCP. Its agent finds out by itself, and the others learn it from the portal."""
+    job = stack.submit(["python3", "-c", ADD_UP], replicas=2, device={"gpus": 1}, backend="gloo")
+    stack.until_status(job, "running")
+    until(lambda: "adding" in stack.call("GET", f"/jobs/{job}/logs?rank=0"), what="the first sums")
+    stack.machines["node-b"].move("10.77.0.21")
+    ended = stack.until_status(job, "succeeded", "failed", "cancelled")
+    assert ended["status"] == "succeeded", (stack.log("node-a"), stack.log("node-b"))
+    assert "address_changed" in stack.log("node-b")
