@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from agents.contract.caches import MAX_CACHES, OfferedCache
 from agents.contract.codec import decode, encode, omitted_by_default, rule
 from agents.contract.gang_network import MAX_ADDRESS, GangNetwork, NodeOverlay
+from agents.contract.git_source import MAX_GIT_HOSTS, DesiredGitCode, GitCommit, GitHost
 from agents.contract.image_digest import MAX_DIGEST_LENGTH
 from agents.contract.image_needs import ImageNeeds
 from agents.contract.job_secrets import MAX_REPLICA_SECRETS, DesiredSecret
@@ -172,6 +173,8 @@ class DesiredReplica:
     disk_mib: int = field(default=0, metadata=omitted_by_default(minimum=0, maximum=MAX_DISK_MIB))
     # The tree of its code folder; empty if it has none.
     code_tree: str = field(default="", metadata=omitted_by_default(max_length=64))
+    # Its code folder is a commit instead, which the node fetches.
+    code_git: DesiredGitCode | None = field(default=None, metadata=omitted_by_default())
     # The job may have saved a checkpoint before: it starts with the tree `checkpoint`, if there is
     # one by now.
     has_checkpoint: bool = field(default=False, metadata=omitted_by_default())
@@ -298,6 +301,8 @@ class ObservedReplica:
     image_needs: ImageNeeds | None = field(default=None, metadata=omitted_by_default())
     # Which bytes its image is (`image_digest.py`), once it has a container.
     image_digest: str = field(default="", metadata=omitted_by_default(max_length=MAX_DIGEST_LENGTH))
+    # The commit that its code folder has, once it was fetched.
+    code_commit: GitCommit = field(default="", metadata=omitted_by_default())
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +349,10 @@ class NodeFacts:
     )
     caches: tuple[OfferedCache, ...] = field(
         default=(), metadata=omitted_by_default(max_length=MAX_CACHES)
+    )
+    # From which it fetches the code of jobs.
+    git_hosts: tuple[GitHost, ...] = field(
+        default=(), metadata=omitted_by_default(max_length=MAX_GIT_HOSTS)
     )
     # Its IP address for other nodes; empty if the node does not report it.
     address: str = field(default="", metadata=omitted_by_default(max_length=MAX_ADDRESS))

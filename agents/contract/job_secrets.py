@@ -21,10 +21,12 @@ SECRET_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}"  # noqa: S105 - no secret
 
 
 class SecretForm(StrEnum):
-    """How a job reads a secret: a file in its folder of secrets, or a variable."""
+    """How a job reads a secret: a file in its folder of secrets, or a variable. One for git is read
+    by its node alone, to fetch the code of the job."""
 
     FILE = "file"
     ENV = "env"
+    GIT = "git"
 
 
 @dataclass(frozen=True, slots=True)
