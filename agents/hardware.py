@@ -19,6 +19,7 @@ from agents.doctor.preflight import Preflight
 from agents.facts.device_keys import DeviceKey, whole_gpu_key
 from agents.facts.gpus import GpuFacts, InstanceFacts
 from agents.facts.partitions import PartitionProblem
+from agents.git_code.program import offered_hosts
 from agents.health.effects import HealthEffects
 from agents.health.watch import HealthWatch
 from agents.host import disk_space as disk
@@ -107,6 +108,7 @@ class Hardware:
             _facts(nvml, runtime, var, policy, simulated=simulated),
             share_clients=share_clients,
             on_lease_end=policy.on_lease_end,
+            git_hosts=offered_hosts(policy.git_hosts),
             address=address,
             overlay=runtime.overlay(),
         )

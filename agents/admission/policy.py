@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from agents.admission.git_hosts import git_hosts_problem, git_refusal
 from agents.admission.project_users import DEFAULT_RANGE, project_user, read_range
 from agents.admission.shared_caches import SharedCache, read_shared_caches
 from agents.admission.volume_roots import VolumeRoot, read_volume_roots, volumes_refusal
@@ -128,6 +129,10 @@ class NodePolicy:
     volumes: tuple[VolumeRoot, ...] = ()
     # Folders that the jobs of some projects read: tables by name.
     caches: tuple[SharedCache, ...] = ()
+    # Hosts, some with a port, from which this node fetches the code of jobs by git, and a file with
+    # the authorities that sign these hosts; empty for those of the machine.
+    git_hosts: tuple[str, ...] = ()
+    git_ca_file: str = ""
 
     def reserve(self, total: HostCapacity, *, simulated: bool = False) -> HostCapacity:
         """The part of `total` that jobs are not offered.
@@ -170,7 +175,7 @@ class NodePolicy:
             return "disk is above this node's policy"
         if replica.rdma and not self.rdma:
             return "this node's policy does not offer RDMA to jobs"
-        if why := volumes_refusal(replica, self.volumes):
+        if why := volumes_refusal(replica, self.volumes) or git_refusal(replica, self.git_hosts):
             return why
         for name in replica.env:
             if not is_environment_name(name):
@@ -204,6 +209,8 @@ def read_policy(path: Path | None) -> NodePolicy:
         for pattern in getattr(policy, name):
             if problem := pattern_problem(pattern):
                 raise PolicyError(f"{path}: {name}: {pattern!r}: {problem}")
+    if problem := git_hosts_problem(policy.git_hosts):
+        raise PolicyError(f"{path}: git_hosts: {problem}")
     return policy
 
 
@@ -227,6 +234,8 @@ def _value(path: Path, name: str, value: Any) -> Any:
         raise PolicyError(f"{path}: {name} must not be above {MAX_NUMBERS[name]}")
     if name == "overlay" and not OVERLAY_NAME.fullmatch(value):
         raise PolicyError(f"{path}: {name} must be a short name of small letters and digits")
+    if name == "git_ca_file" and value and not value.startswith("/"):
+        raise PolicyError(f"{path}: {name} must be an absolute path, or empty")
     if name in PATHS and not value.startswith("/"):
         raise PolicyError(f"{path}: {name} must be an absolute path")
     if name in CHOICES and value not in CHOICES[name]:

@@ -24,6 +24,7 @@ from agents.contract.log_lines import line_formatter, password_of
 from agents.contract.topology import NodeTopology
 from agents.facts.gpu_health import DriverEvent
 from agents.files.replica_files import ReplicaFiles
+from agents.git_code.fetching import GitCode
 from agents.hardware import Hardware
 from agents.health.lost_devices import DetachedProbe
 from agents.health.xids import xid_by_number
@@ -183,6 +184,7 @@ async def run_agent(settings: AgentSettings) -> None:
         work,
         lambda replica: folders_below(work / replica),
         lambda: node.wake(),
+        GitCode(policy.git_hosts, secrets.git_key, policy.git_ca_file).fetch,
     )
     node = NodeLoop(
         *(identity.node_id, journal, hardware, runtime, policy, report, shares, secrets, files)

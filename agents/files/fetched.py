@@ -9,6 +9,8 @@ from agents.files.saved_mark import SavedMark, read_mark
 from agents.workspace.folders import ReplicaFolders
 
 COMPLETE = "inputs-complete"
+# The commit of the code folder, if a git repository has it.
+COMMIT = "code-commit"
 
 
 def has_fetched(folders: ReplicaFolders) -> bool:
@@ -31,6 +33,21 @@ def fetched_mark(folders: ReplicaFolders) -> SavedMark | None:
         return SavedMark(**found) if found else None
     except (OSError, ValueError, TypeError):
         return None
+
+
+def note_commit(folders: ReplicaFolders, commit: str) -> None:
+    """Before `note_fetched`. Raises OSError."""
+    (folders.scratch.parent / COMMIT).write_text(commit, "utf-8")
+
+
+def fetched_commit(folders: ReplicaFolders) -> str:
+    """The commit that its code folder has; empty without one, and while it is being fetched."""
+    if not has_fetched(folders):
+        return ""
+    try:
+        return (folders.scratch.parent / COMMIT).read_text("utf-8")
+    except (OSError, ValueError):
+        return ""
 
 
 def _note(folders: ReplicaFolders) -> Path:

@@ -1,12 +1,13 @@
 """The files of a node's replicas, as its loop sees them."""
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from agents.contract.documents import DesiredReplica
+from agents.files.fetched import fetched_commit
 from agents.files.file_calls import FileCalls
-from agents.files.inputs import ReplicaInputs
+from agents.files.inputs import FetchGit, ReplicaInputs, refuse_git
 from agents.files.outbox import Outbox
 from agents.files.outputs import ReplicaOutputs
 from agents.runtime.base import ContainerStatus
@@ -22,10 +23,12 @@ class ReplicaFiles:
         work: Path,
         folders: Callable[[str], ReplicaFolders],
         wake: Callable[[], None],
+        fetch_git: FetchGit = refuse_git,
     ) -> None:
+        self._folders = folders
         outbox = Outbox(work.parent / "outbox")
         self._outputs = ReplicaOutputs(outbox, calls, folders, wake)
-        self._inputs = ReplicaInputs(calls, wake, _start_thread)
+        self._inputs = ReplicaInputs(calls, wake, _start_thread, fetch_git)
 
     def start(self) -> None:
         self._outputs.start()
@@ -41,9 +44,14 @@ class ReplicaFiles:
         """As `ReplicaOutputs.settle`."""
         return self._outputs.settle(containers)
 
-    def fetching(self) -> frozenset[str]:
-        """Replicas that cannot be prepared yet."""
-        return self._inputs.fetching()
+    def fetching(self, replicas: Iterable[DesiredReplica]) -> frozenset[str]:
+        """Those, of all that are desired now, that cannot be prepared yet."""
+        return self._inputs.fetching(replicas)
+
+    def commits(self, replicas: Iterable[DesiredReplica]) -> Mapping[str, str]:
+        """By replica, the commit of its code, where a repository has it and it is fetched."""
+        own = {one.id: fetched_commit(self._folders(one.id)) for one in replicas if one.code_git}
+        return {replica: commit for replica, commit in own.items() if commit}
 
     def settling(self) -> frozenset[str]:
         """Replicas that have ended, and count as running until their last checkpoint is sent."""
@@ -77,8 +85,11 @@ class NoFiles(ReplicaFiles):
     def settle(self, containers: Mapping[str, ContainerStatus]) -> dict[str, ContainerStatus]:
         return dict(containers)
 
-    def fetching(self) -> frozenset[str]:
+    def fetching(self, replicas: Iterable[DesiredReplica]) -> frozenset[str]:
         return frozenset()
+
+    def commits(self, replicas: Iterable[DesiredReplica]) -> Mapping[str, str]:
+        return {}
 
     def settling(self) -> frozenset[str]:
         return frozenset()

@@ -101,7 +101,8 @@ class ReplicaSecrets:
 
         def granted(replica: DesiredReplica, devices: Sequence[str]) -> Grant:
             grant = provider(replica, devices)
-            return self._with_secrets(grant, replica, kind) if replica.secrets else grant
+            own = [each for each in replica.secrets if each.form is not SecretForm.GIT]
+            return self._with_secrets(grant, replica, kind) if own else grant
 
         return granted
 
@@ -121,6 +122,10 @@ class ReplicaSecrets:
             # The engine shows the environment of a container to whoever inspects it.
             wrapper=(SHELL, script) if has_variables else (),
         )
+
+    def git_key(self, replica: str, name: str) -> Path:
+        """The file of a secret by which this node fetches the replica's code."""
+        return self._memory.own_file(replica, name)
 
     def read_log(
         self, replica: str, read: ReadLog, offset: int, limit: int, *, is_complete: bool

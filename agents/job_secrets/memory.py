@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from agents.contract.job_secrets import SecretForm, SecretValue
-from agents.host.private_files import PRIVATE_FOLDER
+from agents.host.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 
 MEMORY_FILE_SYSTEMS = frozenset(("tmpfs", "ramfs"))
 CANDIDATES = (Path("/run"), Path("/dev/shm"))  # noqa: S108 - the folder is checked
@@ -16,6 +16,9 @@ MOUNTS = Path("/proc/self/mounts")
 # The folder above has no access for others, so these are for the job alone, whatever its uid.
 READABLE_FOLDER, READABLE_FILE = 0o755, 0o444
 FILES, VARIABLES, SCRIPT = "files", "variables", "with-environment"
+# For the agent alone, whatever the job's uid: no job is given this folder.
+OWN = "git"
+FOLDERS = {SecretForm.FILE: FILES, SecretForm.ENV: VARIABLES, SecretForm.GIT: OWN}
 
 
 class NoMemoryFolder(Exception):
@@ -40,10 +43,14 @@ class SecretMemory:
         for folder in (part, part / FILES, part / VARIABLES):
             folder.mkdir()
             folder.chmod(READABLE_FOLDER)
+        (part / OWN).mkdir(mode=PRIVATE_FOLDER)
         for secret in values:
-            is_variable = forms.get(secret.name) == SecretForm.ENV
-            _write(part / (VARIABLES if is_variable else FILES) / secret.name, secret.value)
-            if is_variable:
+            form = SecretForm(forms.get(secret.name, SecretForm.FILE))
+            path = part / FOLDERS[form] / secret.name
+            _write(path, secret.value)
+            if form is SecretForm.GIT:
+                path.chmod(PRIVATE_FILE)
+            if form is SecretForm.ENV:
                 exports.append(f"export {secret.name}={_quoted(secret.value)}\n")
         _write(part / SCRIPT, "".join(exports) + 'exec "$@"\n')
         shutil.rmtree(self.folder(replica), ignore_errors=True)
@@ -56,8 +63,12 @@ class SecretMemory:
         return self.folder(replica).is_dir()
 
     def values(self, replica: str) -> list[str]:
-        found = (self.folder(replica) / kind for kind in (FILES, VARIABLES))
+        found = (self.folder(replica) / kind for kind in FOLDERS.values())
         return [_read(path) for folder in found if folder.is_dir() for path in folder.iterdir()]
+
+    def own_file(self, replica: str, name: str) -> Path:
+        """Of a secret that its node reads and the job does not."""
+        return self.folder(replica) / OWN / name
 
     def marked(self) -> set[str]:
         """Replicas with secrets, whether or not their values are still here."""

@@ -87,8 +87,7 @@ class NodeLoop:
         self.policy = policy
         self.on_observed = on_observed
         self.shares = shares or NodeShares()
-        self.secrets = secrets or without_secrets()
-        self.files = files or NoFiles()
+        self.secrets, self.files = secrets or without_secrets(), files or NoFiles()
         self.carver = Carver(
             hardware, journal, policy, boot_seconds, self.wake, injection=runtime.injection
         )
@@ -210,8 +209,8 @@ class NodeLoop:
         wanted = self.policy.wanted_image
         waiting = {wanted(a.replica) for a in actions if isinstance(a, PrepareReplica)}
         self._pulls.settle(waiting)
-        pulling, ready = self._pulls.progress(), list[ReplicaAction]()
-        fetching, settling, now = self.files.fetching(), self.files.settling(), boot_seconds()
+        pulling, ready, now = self._pulls.progress(), list[ReplicaAction](), boot_seconds()
+        fetching, settling = self.files.fetching(self.desired.replicas), self.files.settling()
         for action in actions:
             subject = action_subject(action)
             if isinstance(action, StopReplica):
@@ -251,6 +250,7 @@ class NodeLoop:
             desired.unreadable,
             self._pulls.progress_of(desired.replicas, self.policy.wanted_image),
             self._fit.needs(),
+            self.files.commits(desired.replicas),
         )
         if document != self._last:
             self._last = document

@@ -46,11 +46,12 @@ def observed_document(
     unreadable: tuple[str, ...] = (),
     pulls: Mapping[str, ObservedPull] = MappingProxyType({}),
     needs: Mapping[str, ImageNeeds] = MappingProxyType({}),
+    commits: Mapping[str, str] = MappingProxyType({}),
 ) -> ObservedDocument:
     """The document of one round. Replicas that are not desired are in it while they exist.
 
     `unreadable`: as in the desired document, reported as problems of the node.
-    `pulls`, `needs`: by replica, of its image."""
+    `pulls`, `needs`: by replica, of its image. `commits`: of its code."""
     ids = {replica.id for replica in desired}
     others = [
         _undesired(s, failures.get(s.replica)) for s in containers.values() if s.replica not in ids
@@ -63,7 +64,9 @@ def observed_document(
         facts=_examined(hardware, unreadable),
         gpus=tuple(_in_service(_gpu(gpu, busy), hardware.out_of_service) for gpu in hardware.gpus),
         slices=tuple(_slice(i, busy) for i in hardware.instances if i.uuid),
-        replicas=tuple(_with_needs(r, needs) for r in sorted(own + others, key=lambda r: r.id)),
+        replicas=tuple(
+            _completed(r, needs, commits) for r in sorted(own + others, key=lambda r: r.id)
+        ),
         problems=tuple(
             SliceProblem(p.gpu_uuid, p.slice, p.code, p.sentence[:512]) for p in hardware.problems
         ),
@@ -71,8 +74,13 @@ def observed_document(
     )
 
 
-def _with_needs(seen: ObservedReplica, needs: Mapping[str, ImageNeeds]) -> ObservedReplica:
-    return replace(seen, image_needs=needs[seen.id]) if seen.id in needs else seen
+def _completed(
+    seen: ObservedReplica, needs: Mapping[str, ImageNeeds], commits: Mapping[str, str]
+) -> ObservedReplica:
+    """With what is known of its image and its code."""
+    if seen.id not in needs and seen.id not in commits:
+        return seen
+    return replace(seen, image_needs=needs.get(seen.id), code_commit=commits.get(seen.id, ""))
 
 
 def _examined(hardware: Hardware, unreadable: tuple[str, ...]) -> NodeFacts:

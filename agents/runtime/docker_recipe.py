@@ -22,7 +22,7 @@ from agents.runtime.grants import Grant, GrantProvider, VolumeMount
 from agents.runtime.image import image_folder, image_program
 from agents.runtime.injection import Injection
 from agents.runtime.work_folders import make_workspace, write_launcher_files
-from agents.workspace.environment import start_folder
+from agents.workspace.environment import has_code, start_folder
 from agents.workspace.folders import IN_CONTAINER, ReplicaFolders
 from agents.workspace.workspaces import Workspaces
 
@@ -126,7 +126,7 @@ class ContainerRecipe:
         ours = self.workspaces.folders(replica.id)
         passwd, group = self.workspaces.account_files(replica.id)
         read_only = [(passwd, "/etc/passwd"), (group, "/etc/group")]
-        if replica.code_tree:
+        if has_code(replica):
             read_only.append((ours.code, str(IN_CONTAINER.code)))
         if launch_files(replica, meeting, IN_CONTAINER):
             read_only.append((ours.launcher, str(IN_CONTAINER.launcher)))

@@ -7,6 +7,11 @@ from agents.workspace.folders import ReplicaFolders
 from agents.workspace.job_user import login_name
 
 
+def has_code(replica: DesiredReplica) -> bool:
+    """Whether its code folder is its own to start in: code that was sent, or of a repository."""
+    return bool(replica.code_tree or replica.code_git)
+
+
 def usual_variables(replica: DesiredReplica, folders: ReplicaFolders) -> dict[str, str]:
     """What programs expect of any machine; a request may set them otherwise.
 
@@ -26,7 +31,7 @@ def usual_variables(replica: DesiredReplica, folders: ReplicaFolders) -> dict[st
 
 def folder_variables(replica: DesiredReplica, folders: ReplicaFolders) -> dict[str, str]:
     """Tessera's own, which nobody else sets."""
-    code = {"TESSERA_CODE_DIR": str(folders.code)} if replica.code_tree else {}
+    code = {"TESSERA_CODE_DIR": str(folders.code)} if has_code(replica) else {}
     return code | {
         "TESSERA_OUTPUT_DIR": str(folders.output),
         "TESSERA_CHECKPOINT_DIR": str(folders.checkpoint),
@@ -36,4 +41,4 @@ def folder_variables(replica: DesiredReplica, folders: ReplicaFolders) -> dict[s
 
 def start_folder(replica: DesiredReplica, folders: ReplicaFolders) -> Path:
     """Where its program starts: in the code that its request names, else at home."""
-    return folders.code if replica.code_tree else folders.scratch
+    return folders.code if has_code(replica) else folders.scratch

@@ -1,0 +1,1 @@
+"""Code of jobs from git repositories, which their node fetches."""
