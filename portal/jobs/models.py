@@ -339,6 +339,10 @@ class Replica(models.Model):
     )
     """Which bytes its image is, as `agents.contract.image_digest` writes it; empty until its node
     says so. Of an attempt, that of rank 0 counts."""
+    code_commit = models.CharField(
+        max_length=64, blank=True, default="", db_default="", editable=False
+    )
+    """The commit of its code, where a git repository has it; empty until its node says so."""
     ready_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
