@@ -7,6 +7,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from agents.contract.file_transfer import TreeKind
+from agents.contract.git_source import is_git_source
 from agents.contract.message import Message
 from portal.accounts.models import Project, User
 from portal.accounts.selectors import projects_of
@@ -123,8 +124,8 @@ def content_for_job(job: Job, sha256: str) -> StoredFile | None:
 
 def code_tree_of(job: Job) -> UUID | None:
     """The tree of the code that its request names."""
-    code = job.request.get("code")
-    return UUID(code) if code else None
+    code = job.request.get("code", "")
+    return UUID(code) if code and not is_git_source(code) else None
 
 
 def require_code(project: Project, code: str) -> None:

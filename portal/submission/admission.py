@@ -98,8 +98,8 @@ class Admission:
         project = membership.project
         require_image_allowed(project, request.image)
         require_webhook_names(self.user, project, request.notify)
-        if request.code:
-            require_code(project, request.code)
+        if request.code_tree:
+            require_code(project, request.code_tree)
         require_secret_names(self.user, project, secret_names(request.secrets))
         if request.volumes:
             require_volumes(project, request.volumes)

@@ -185,7 +185,7 @@ def jobs_create(
         Job.objects.bulk_create(jobs)
     _depend(jobs, [before for _, before in admitted])
     volumes_take(jobs, [each.request.volumes for each, _ in admitted])
-    code_keep(code=[each.request.code for each, _ in admitted])
+    code_keep(code=[each.request.code_tree for each, _ in admitted])
     _begin(jobs, [each.check.approval for each, _ in admitted], actor)
     # One ring is enough: nobody waits for a job that is new, and streams of all jobs read on.
     ring(f"job:{jobs[-1].pk}")

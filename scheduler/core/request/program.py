@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from agents.contract.environment import is_environment_name, is_reserved
+from agents.contract.git_source import GitSourceError, is_git_source, read_git_source
 from agents.contract.image_reference import ImageReferenceError, is_image_allowed, read_image
 from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
@@ -70,12 +71,26 @@ def require_command(value: Any, launcher: LauncherName, refuse: Refuse) -> None:
 
 
 def read_code(value: Any, refuse: Refuse) -> str:
-    """The id of a code tree, as UUIDs are written; "" without one."""
+    """The id of a code tree, as UUIDs are written, or a git source; "" without one."""
+    if isinstance(value, str) and is_git_source(value):
+        return _read_git(value.strip(), refuse)
     try:
         return str(UUID(value.strip())) if value else ""
     except (AttributeError, ValueError):
-        sentence = "write the id of code that was sent with tessera submit --sync"
+        sentence = (
+            "write the id of code that was sent with tessera submit --sync, or a repository such as"
+            " git+https://host/team/project.git@main"
+        )
         refuse("code", ProblemCode.VALUE, sentence)
+        return ""
+
+
+def _read_git(text: str, refuse: Refuse) -> str:
+    try:
+        return str(read_git_source(text))
+    except GitSourceError as error:
+        mended = {"code": error.suggestion} if error.suggestion else None
+        refuse("code", ProblemCode.VALUE, error.message, mended)
         return ""
 
 

@@ -36,7 +36,7 @@ from scheduler.core.request.quantities import (
     write_memory,
     write_seconds,
 )
-from scheduler.core.request.secrets import read_secrets
+from scheduler.core.request.secrets import read_secrets, refuse_git_combination
 from scheduler.core.request.typed_text import (
     meant_count,
     mended_fields,
@@ -116,6 +116,7 @@ class RequestReader:
         if self.check_combinations:
             self._refuse_combinations()
         self._refuse_placeholders()
+        refuse_git_combination(self.values["code"], self.values["secrets"], self.refuse)
         self.values["begin_at"], self.values["begin_in"] = self._begin()
         self.values |= {"device": self.device, "limit_is_chosen": "time_limit" in self.data}
         return None if self.errors else JobRequest(**self.values)

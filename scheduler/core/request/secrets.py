@@ -1,18 +1,20 @@
 """Reads which secrets a job has, and how it reads each: as a file, or as a variable.
 
-In a request, a secret is its name, or "NAME:env" for a variable. {name: NAME, as: env} is the same.
+In a request, a secret is its name, "NAME:env" for a variable, or "NAME:git" for what its node alone
+reads to fetch the code of the job. {name: NAME, as: env} is the same as "NAME:env".
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agents.contract.environment import is_reserved
+from agents.contract.git_source import is_git_source, read_git_source
 from agents.contract.job_secrets import MAX_SECRETS, SECRET_NAME, DesiredSecret, SecretForm
 from agents.contract.message import Message
 from scheduler.core.request.values import ProblemCode, Refuse
 
-_WORD = re.compile(rf"({SECRET_NAME})(?::(file|env))?")
+_WORD = re.compile(rf"({SECRET_NAME})(?::(file|env|git))?")
 
 
 def read_secrets(value: Any, env: Mapping[str, str], refuse: Refuse) -> tuple[str, ...]:
@@ -29,7 +31,11 @@ def read_secrets(value: Any, env: Mapping[str, str], refuse: Refuse) -> tuple[st
     for index, entry in enumerate(value):
         field, match = f"secrets.{index}", _WORD.fullmatch(_word(entry))
         if match is None:
-            refuse(field, ProblemCode.VALUE, 'write a name, or "NAME:env" for a variable')
+            sentence = (
+                'write a name, "NAME:env" for a variable, or "NAME:git" to fetch code from a '
+                "repository"
+            )
+            refuse(field, ProblemCode.VALUE, Message(sentence))
             continue
         name, form = match[1], match[2] or str(SecretForm.FILE)
         if is_reserved(name):
@@ -44,6 +50,29 @@ def read_secrets(value: Any, env: Mapping[str, str], refuse: Refuse) -> tuple[st
     return tuple(
         name if form == SecretForm.FILE else f"{name}:{form}" for name, form in forms.items()
     )
+
+
+def git_key(words: Iterable[str]) -> str:
+    """The name of the secret by which the code is fetched; empty without one."""
+    ending = f":{SecretForm.GIT}"
+    return next((word.removesuffix(ending) for word in words if word.endswith(ending)), "")
+
+
+def refuse_git_combination(code: str, words: Sequence[str], refuse: Refuse) -> None:
+    """A secret for git goes with a repository, and ssh with such a secret."""
+    keys = [word for word in words if word.endswith(f":{SecretForm.GIT}")]
+    is_git = is_git_source(code)
+    if len(keys) > 1:
+        refuse("secrets", ProblemCode.COMBINATION, "name one secret with :git, and no more")
+    if keys and not is_git:
+        sentence = (
+            "a secret with :git fetches code from a repository: name one under code, such as "
+            "git+https://host/team/project.git"
+        )
+        refuse("secrets", ProblemCode.COMBINATION, sentence)
+    if is_git and not keys and read_git_source(code).scheme == "ssh":
+        sentence = "ssh needs a deploy key: name the secret that has it, such as DEPLOY_KEY:git"
+        refuse("secrets", ProblemCode.COMBINATION, sentence)
 
 
 def secret_names(words: Iterable[str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from agents.contract.documents import CollectiveBackend
+from agents.contract.git_source import GitSource, is_git_source, read_git_source
 from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
 from agents.contract.rank_network import RdmaUse
@@ -181,7 +182,8 @@ class JobRequest:
     disk_mib: int = 0
     """0 if none is requested."""
     code: str = ""
-    """The id of a code tree of the project; empty without one."""
+    """The id of a code tree of the project, or a git source as `agents.contract.git_source` writes
+    it; empty without one."""
     secrets: tuple[str, ...] = ()
     """Names of secrets; of those that become variables, with ":env"."""
     volumes: tuple[VolumeRequest, ...] = ()
@@ -192,3 +194,13 @@ class JobRequest:
     limit_is_chosen: bool = field(default=True, compare=False)
     """Whether the request set the time limit. It tells how the request was read, so it does not
     take part in comparisons."""
+
+    @property
+    def code_tree(self) -> str:
+        """The id of its code tree; empty without one."""
+        return "" if is_git_source(self.code) else self.code
+
+    @property
+    def git_source(self) -> GitSource | None:
+        """Of which repository its code is."""
+        return read_git_source(self.code) if is_git_source(self.code) else None

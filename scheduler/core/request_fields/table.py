@@ -54,11 +54,12 @@ FIELDS: tuple[RequestField, ...] = (
     ),
     RequestField(
         *("code", _TEXT, _WHAT, "Code"),
-        "The id of a folder that tessera submit --sync has sent. The command starts in it; it is "
-        "read-only.",
+        "The id of a folder that tessera submit --sync has sent, or a git repository with a "
+        "branch, a tag or a commit: git+https://host/team/project.git@main. The command starts in "
+        "it; it is read-only.",
         default_text="none",
         attribute="code",
-        example="8c5b0a3e-2f41-4a7d-9a63-0d9f3c1e7b52",
+        example="git+https://git.example/team/project.git@main",
         flags=("--code",),
         is_optional_in_storage=True,
     ),
@@ -255,7 +256,8 @@ FIELDS: tuple[RequestField, ...] = (
     RequestField(
         *("secrets", FieldKind.WORDS, _WHAT, "Secrets"),
         "Names of your secrets, or of the project's. The job reads each as a file in "
-        "TESSERA_SECRETS_DIR; NAME:env sets a variable.",
+        "TESSERA_SECRETS_DIR; NAME:env sets a variable. NAME:git is the deploy key or the token "
+        "that fetches the code, and the job does not see it.",
         default=(),
         attribute="secrets",
         example="HF_TOKEN",
