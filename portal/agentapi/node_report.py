@@ -31,7 +31,7 @@ from scheduler.core.model.states import ReplicaStatus
 ELIGIBILITY = (
     *("launchers", "share_clients", "blocks", "volume_roots", "rdma"),
     *("cuda_version", "driver_version", "architecture"),
-    "overlay",
+    *("overlay", "git_hosts"),
 )
 # Facts that the documents of other nodes of its gangs depend on.
 GANG_FACTS = ("address", "overlay", "rdma")
@@ -139,6 +139,8 @@ def _facts_columns(observed: ObservedDocument) -> dict[str, Any]:
     if facts.rank_network:
         # What decides about placements apart from the rest.
         seen |= {"rdma": facts.rank_network.rdma, "rank_network": encode(facts.rank_network)}
+    if facts.git_hosts:
+        seen["git_hosts"] = list(facts.git_hosts)
     if facts.caches:
         seen["caches"] = encode(facts.caches)
     return {
@@ -185,5 +187,6 @@ def _observations(observed: ObservedDocument, applied: int) -> Iterator[Observat
             port=replica.port,
             pull=replica.pull,
             image_digest=replica.image_digest,
+            code_commit=replica.code_commit,
             applied_revision=applied,
         )

@@ -22,7 +22,7 @@ NODE_COLUMNS = (
     *("fabric", "cpu_milli", "memory_mib", "disk_mib", "labels", "taints"),
     *("facts__blocks", "facts__launchers", "facts__share_clients", "facts__volume_roots"),
     "facts__overlay",
-    "facts__rdma",
+    *("facts__rdma", "facts__git_hosts"),
 )
 # JSON as text: a version that looks like a number stays a string.
 TEXTS = (

@@ -83,7 +83,7 @@ def _record(
 ) -> NodeRecord:
     pk, name, status, schedulable, cordon_reason, holding_since, restored_at, *rest = row
     fabric, cpu_milli, memory_mib, disk_mib, labels, taints, blocks, *rest = rest
-    launchers, share_clients, volume_access, overlay, rdma, *rest = rest
+    launchers, share_clients, volume_access, overlay, rdma, git_hosts, *rest = rest
     agent_version, topology, *fit = rest
     takes_work = status == NodeStatus.ONLINE and schedulable and holding_since is None
     join = str(overlay["kind"]) if overlay else ""
@@ -115,6 +115,7 @@ def _record(
         share_clients=share_clients or 0,
         volume_access=tuple(volume_access or ()),
         rdma=rdma or "",
+        git_hosts=tuple(git_hosts or ()),
         fit=NodeFit(*(text or "" for text in fit)),
         overlay=join,
         labels=tuple(labels),

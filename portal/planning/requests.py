@@ -20,6 +20,7 @@ from django.db.models import F, QuerySet
 
 from agents.combinations.commands import CommandTraits, command_traits
 from agents.contract.documents import CollectiveBackend
+from agents.contract.git_source import is_git_source
 from agents.contract.image_needs import ImageNeeds
 from agents.contract.launcher_names import LauncherName
 from agents.contract.rank_network import RdmaUse
@@ -87,6 +88,7 @@ class RequestSpec:
     backend: CollectiveBackend
     command: CommandTraits
     needs_rdma: bool = False
+    git_host: str = ""
     image: str = ""
     volume_access: tuple[str, ...] = ()
 
@@ -223,6 +225,7 @@ def _waiting_job(
         backend=spec.backend,
         command=spec.command,
         needs_rdma=spec.needs_rdma,
+        git_host=spec.git_host,
         array=value["array_id"] or 0,
         array_cap=value["array_cap"],
         volume_access=spec.volume_access,
@@ -262,6 +265,7 @@ def waiting_job_from_request(
         backend=spec.backend,
         command=spec.command,
         needs_rdma=spec.needs_rdma,
+        git_host=spec.git_host,
         volume_access=access_of_request(request) if request.volumes else (),
         image_needs=needs_of(request.image),
     )
@@ -281,6 +285,9 @@ def _spec_of_stored(stored: Mapping[str, Any]) -> RequestSpec:
     """Thousands of requests differ in names, commands and times alone: those are read once."""
     values = [stored.get(name) for name in SPEC_FIELDS]
     traits = command_traits(stored.get("command") or ())
+    code = stored.get("code", "")
+    # Of code only where a repository has it: each folder that was sent has an id of its own.
+    values.append(code if is_git_source(code) else "")
     key = json.dumps([*values, *astuple(traits)], sort_keys=True)
     spec = _by_fields.get(key)
     if spec is None:
@@ -302,6 +309,7 @@ def _spec(request: JobRequest) -> RequestSpec:
         backend=request.backend,
         command=command_traits(request.command),
         needs_rdma=request.rdma is RdmaUse.ON,
+        git_host=request.git_source.endpoint if request.git_source else "",
         image=request.image,
     )
 

@@ -15,6 +15,7 @@ from scheduler.core.model.snapshot import SINGLE_NODE, RunningJob, WaitingJob
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
 from scheduler.core.placement.node_eligibility import (
     IMAGE_UNFIT,
+    NO_GIT,
     NO_LAUNCHER,
     NO_RDMA,
     NO_VOLUME,
@@ -294,6 +295,8 @@ def _unavailable(why: dict[str, Message], job: WaitingJob) -> Reason:
         unblocks = make_message("unblocks.launcher", launcher=str(job.launcher))
     elif any(message.key == NO_RDMA for message in why.values()):
         unblocks = make_message("unblocks.rdma")
+    elif any(message.key == NO_GIT for message in why.values()):
+        unblocks = make_message("unblocks.git", host=job.git_host)
     return Reason(ReasonCode.NODE_UNAVAILABLE, message, evidence, unblocks)
 
 

@@ -79,6 +79,7 @@ _REASONS = {
     "node.tainted": MessageTemplate("%(node)s is reserved for jobs that tolerate %(taint)s"),
     "node.no_rdma": MessageTemplate("%(node)s offers no RDMA"),
     "node.not_measured": MessageTemplate("%(node)s is not one of the nodes that it measures"),
+    "node.no_git": MessageTemplate("%(node)s fetches no code from %(host)s"),
     "node.no_launcher": MessageTemplate(
         "The agent of %(node)s (version %(version)s) has no launcher %(launcher)s"
     ),
@@ -190,6 +191,10 @@ _UNBLOCKS = {
     ),
     "unblocks.rdma": MessageTemplate(
         "Set rdma to auto, or a node that offers RDMA has to come back"
+    ),
+    "unblocks.git": MessageTemplate(
+        "Send the folder with tessera submit --sync, or ask the owner of a node to add %(host)s to "
+        "git_hosts of its policy"
     ),
     "unblocks.launcher": MessageTemplate(
         "An admin has to update the agents to a version with launcher %(launcher)s"

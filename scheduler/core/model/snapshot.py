@@ -142,6 +142,8 @@ class NodeView:
     """The roots of volumes that it offers, in the words of agents.contract.volumes.root_access."""
     rdma: str = ""
     """The link layer of the RDMA devices that gangs may use; empty if it offers none."""
+    git_hosts: tuple[str, ...] = ()
+    """Hosts from which it fetches code, some with a port."""
     fit: NodeFit = NO_FIT
     """What images may need: its driver and its architecture."""
     overlay: str = ""
@@ -253,6 +255,8 @@ class WaitingJob:
     """What is known of its image."""
     needs_rdma: bool = False
     """It runs only on nodes that offer RDMA."""
+    git_host: str = ""
+    """The host that has its code, in the same words as NodeView.git_hosts; empty without one."""
     missing_secret: str = ""
     """The name of a secret that it needs and that does not exist any more."""
     backend: CollectiveBackend = CollectiveBackend.AUTO

@@ -223,7 +223,8 @@ class Fleet:
 
     def _mask(self, job: WaitingJob) -> Bools | None:
         """Nodes for which the job is eligible; None means all."""
-        asks = job.needs or job.needs_rdma or job.volume_access or job.image_needs or job.only_nodes
+        places = job.needs or job.only_nodes or job.volume_access
+        asks = places or job.needs_rdma or job.image_needs or job.git_host
         if not asks and not self._has_taints and job.launcher in self._launchers:
             return None
         key = eligibility_key(job)

@@ -10,6 +10,7 @@ from scheduler.core.model.snapshot import NodeView, WaitingJob
 
 NO_LAUNCHER = "node.no_launcher"
 NO_RDMA = "node.no_rdma"
+NO_GIT = "node.no_git"
 IMAGE_UNFIT = "node.image_unfit"
 NO_VOLUME = ("node.no_volume", "node.volume_read_only")
 
@@ -32,6 +33,8 @@ def exclusion_message(node: NodeView, job: WaitingJob) -> Message | None:
         return make_message(NO_RDMA, node=node.name)
     if access := _missing_volume(node, job):
         return _no_volume(node, access)
+    if job.git_host and job.git_host not in node.git_hosts:
+        return make_message(NO_GIT, node=node.name, host=job.git_host)
     if need := unmet_need(job.image_needs, node.fit):
         has = _driver_words(node)
         return make_message(IMAGE_UNFIT, node=node.name, has=has, need=need)
@@ -54,13 +57,16 @@ def is_eligible(node: NodeView, job: WaitingJob) -> bool:
     is_allowed = allows(node.labels, node.taints, needs=job.needs, tolerates=job.tolerates)
     can_launch = job.launcher in node.launchers and not _missing_volume(node, job)
     is_joined = bool(node.rdma) or not job.needs_rdma
-    return is_allowed and can_launch and is_joined and meets(node.fit, job.image_needs)
+    can_fetch = not job.git_host or job.git_host in node.git_hosts
+    is_fit = is_joined and can_fetch and meets(node.fit, job.image_needs)
+    return is_allowed and can_launch and is_fit
 
 
 def eligibility_key(job: WaitingJob) -> Hashable:
     """Jobs with equal keys are eligible for the same nodes."""
     own = (job.needs, job.tolerates, job.launcher, job.needs_rdma)
-    return *own, job.volume_access, job.image_needs, job.only_nodes
+    places = (job.volume_access, job.image_needs, job.git_host, job.only_nodes)
+    return *own, *places
 
 
 def network_of(node: NodeView, job: WaitingJob) -> Hashable:
