@@ -33,6 +33,7 @@ from portal.gang_networks.documents import desired_networks
 from portal.gang_networks.ranks import GangRank, gang_ranks
 from portal.inventory.models import Gpu, Node
 from portal.job_secrets.gang_keys import desired_gang_key
+from portal.jobs.git_commits import commits_to_fetch, desired_git
 from portal.jobs.images import digests_to_run
 from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import DesiredState, Replica
@@ -116,6 +117,7 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
     saved = _jobs_with_checkpoint(row for rows in replicas.values() for row in rows)
     volumes = _volumes(row for rows in replicas.values() for row in rows)
     digests = digests_to_run(row.attempt for rows in replicas.values() for row in rows)
+    commits = commits_to_fetch(row.attempt for rows in replicas.values() for row in rows)
     networks = desired_networks((row for rows in replicas.values() for row in rows), ranks)
     pinning = _pinning(pks) if digests else frozenset[UUID]()
     with_rdma = attempts_with_rdma(devices.values(), ranks)
@@ -136,6 +138,7 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
                         digests.get(row.attempt_id, "") if node.pk in pinning else "",
                         networks.get(row.pk),
                         with_rdma,
+                        commits.get(row.attempt_id, ""),
                     )
                     for row in replicas[node.pk]
                     if row.desired_state != DesiredState.GONE
@@ -239,6 +242,7 @@ def _replica(
     digest: str,
     network: GangNetwork | None,
     with_rdma: Collection[int],
+    commit: str,
 ) -> DesiredReplica:
     job = row.attempt.job
     request = parse_stored_request(job.request)
@@ -267,7 +271,8 @@ def _replica(
         time_limit_seconds=seconds_left(job),
         rendezvous=meet,
         disk_mib=job.disk_mib,
-        code_tree=request.code,
+        code_tree=request.code_tree,
+        code_git=desired_git(request, commit),
         has_checkpoint=job.pk in saved,
         secrets=(*desired_secrets(request.secrets), *desired_gang_key(request)),
         volumes=volumes.get(job.pk, ()),

@@ -6,7 +6,7 @@ late, repeated or out of order changes nothing: no edge of the state machine lea
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
@@ -24,15 +24,16 @@ from portal.allocations.services import allocations_bind
 from portal.audit.transitions import Transitions
 from portal.database.kept_queries import KeptSelect, ListOf
 from portal.inventory.models import Node
-from portal.jobs.lifecycle import jobs_rollup
+from portal.jobs.lifecycle import jobs_rollup, ring_replicas
 from portal.jobs.models import OWN_NODES, Attempt, Job, Replica
 from portal.live.bell import ring
 from scheduler.core.model.states import REPLICA_EDGES, REPLICA_ENDED, ReplicaStatus, is_allowed
 
 log = logging.getLogger(__name__)
 
-# Of a replica: its key, status, pull and digest of its image, its attempt, and its job.
-KnownReplica = tuple[UUID, str, Any, str, int, int]
+# Of a replica: its key, status, pull and digest of its image, the commit of its code, its attempt,
+# and its job.
+KnownReplica = tuple[UUID, str, Any, str, str, int, int]
 # It may get another image, if that is not the one of rank 0.
 MAY_PULL = (ReplicaStatus.PREPARING, ReplicaStatus.READY)
 
@@ -57,6 +58,8 @@ class Observation:
     """While its image is being pulled."""
     image_digest: str = ""
     """Which bytes its image is, once that is known."""
+    code_commit: str = ""
+    """The commit of its code, once that was fetched from a git repository."""
     applied_revision: int | None = None
     """The revision of its desired document that a node had applied."""
     was_stopped: bool = False
@@ -108,12 +111,13 @@ class _News:
     attempt: int
     observations: list[Observation]
     moves: bool
-    """Its status or its image is another one; otherwise, how far its pull is."""
+    """Its status, its image or its code is another one; otherwise, how far its pull is."""
 
 
 def _known(replicas: Any) -> QuerySet[Replica, KnownReplica]:
     rows = Replica.objects.filter(pk__in=replicas).order_by()
-    columns = ("pk", "status", "pull", "image_digest", "attempt_id", "attempt__job_id")
+    own = ("pk", "status", "pull", "image_digest", "code_commit")
+    columns = (*own, "attempt_id", "attempt__job_id")
     return rows.values_list(*columns)
 
 
@@ -149,13 +153,15 @@ def _news(
     whatever edges reach in steps, they reach at once. Takes the known replicas from `by_replica`.
     """
     news = {}
-    for pk, status, pull, digest, attempt, job in known:
+    for pk, status, pull, digest, commit, attempt, job in known:
         reported = by_replica.pop(pk)
         valid = [seen for seen in reported if seen.fence == attempt]
         result.refused += [seen for seen in reported if seen.fence != attempt]
         old = ReplicaStatus(status)
         moves = any(
-            is_allowed(REPLICA_EDGES, old, seen.status) or _has_new_image(old, digest, seen)
+            is_allowed(REPLICA_EDGES, old, seen.status)
+            or _has_new_image(old, digest, seen)
+            or (seen.status is old and seen.code_commit not in ("", commit))
             for seen in valid
         )
         pulls = any(
@@ -176,9 +182,11 @@ def _news_apply(news: Mapping[UUID, _News], actor: str, result: ObservationResul
             row.attempt.job = job
     result.locked |= {row.pk for row in rows}
     transitions = Transitions()
+    before = {row.pk for row in rows if row.code_commit}
     _observe_all(rows, news, actor, transitions, result)
     # An attempt that has ended meanwhile concerns its job no more.
     in_gangs = [row for row in rows if row.attempt.job_id in jobs and row.attempt.is_open]
+    _ring_waiting(rows, before)
     jobs_rollup(jobs=jobs.values(), replicas=in_gangs, transitions=transitions)
     transitions.write()
 
@@ -212,6 +220,8 @@ def _observe(
         _pull_update(row, observation)
     if _has_new_image(old, row.image_digest, observation):
         transitions.set_columns(row, image_digest=observation.image_digest)
+    if old is new and observation.code_commit not in ("", row.code_commit):
+        transitions.set_columns(row, code_commit=observation.code_commit)
     if old is new or not is_allowed(REPLICA_EDGES, old, new):
         return False
     transitions.advance(
@@ -224,6 +234,14 @@ def _observe(
         **_columns(row, observation, now),
     )
     return True
+
+
+def _ring_waiting(rows: Iterable[Replica], before: Collection[UUID]) -> None:
+    """The other ranks fetch their code once the commit of rank 0 is known. `before`: replicas whose
+    commit was known already."""
+    first = (row for row in rows if row.rank == 0 and row.code_commit and row.pk not in before)
+    if news := {row.attempt_id for row in first}:
+        ring_replicas(row for row in rows if row.attempt_id in news and row.rank)
 
 
 def _pull_update(row: Replica, observation: Observation) -> None:
@@ -258,6 +276,8 @@ def _columns(row: Replica, observation: Observation, now: datetime) -> dict[str,
         columns |= {"address": observation.address, "port": observation.port}
     if observation.image_digest:
         columns["image_digest"] = observation.image_digest
+    if observation.code_commit:
+        columns["code_commit"] = observation.code_commit
     if new is ReplicaStatus.READY:
         columns["ready_at"] = now
     if new is ReplicaStatus.RUNNING or (new is ReplicaStatus.EXITED and row.started_at is None):
