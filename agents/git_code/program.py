@@ -131,6 +131,11 @@ class GitProgram:
             resource.prlimit(pid, resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
             resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
 
+    def _has_full_file(self) -> bool:
+        """A process is killed as it exceeds its limit, and its parent does not say why."""
+        paths = (path for path in self.repository.rglob("*") if path.is_file())
+        return any(path.stat().st_size >= self.file_bytes for path in paths)
+
     def _finish(self, process: "subprocess.Popen[bytes]", errors: IO[bytes]) -> None:
         if process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
@@ -142,9 +147,7 @@ class GitProgram:
             if time.monotonic() >= self.deadline:
                 raise GitTooLong
             text = _tail(errors)
-            if status == -signal.SIGXFSZ or "signal 25" in text or "File too large" in text:
-                raise GitTooLarge
-            if "out of memory" in text.lower():
+            if self._has_full_file() or "out of memory" in text.lower():
                 raise GitTooLarge
             raise GitEnded(_words(text) or f"git ended with {status}")
 
