@@ -70,6 +70,9 @@ def code_tree(client: Client, job: str) -> Row:
     if not code:
         hint = f"tessera show {job}"
         raise CommandFailed("not_found", f"{job} has no code", hint, ExitCode.NOT_FOUND)
+    if "://" in code:
+        sentence = f"The portal has no copy of the code of {job}: it is in {code}"
+        raise CommandFailed("not_found", sentence, f"tessera show {job}", ExitCode.NOT_FOUND)
     return client.get(api_path("trees", code))  # type: ignore[no-any-return]
 
 

@@ -133,10 +133,16 @@ def _pulls(job: Row) -> list[tuple[str, Row]]:
     return [(str(r.get("node", "")), r["pull"]) for r in replicas if r.get("pull")]
 
 
-def _image_digests(job: Row) -> list[str]:
-    """Of the last attempt; none until it is known."""
-    digest = ((job.get("attempts") or [{}])[-1]).get("image_digest")
-    return [single_line(digest)] if digest else []
+def _of_last_attempt(job: Row, name: str) -> list[str]:
+    """What it ran; none until that is known."""
+    value = ((job.get("attempts") or [{}])[-1]).get(name)
+    return [single_line(value)] if value else []
+
+
+def _repositories(job: Row) -> list[str]:
+    """Where its code is, unless the portal has it."""
+    code = str(job.get("request", {}).get("code") or "")
+    return [single_line(code)] if "://" in code else []
 
 
 def job_exit_code(job: Row) -> int:
@@ -172,7 +178,9 @@ def job_facts(job: Row, now: datetime) -> list[tuple[str, object]]:
         *(("Image pull", sentence) for sentence in image_pulls(job)),
         ("Project", f"{job['project']}, submitted by {job['owner']}"),
         ("Image", job["image"]),
-        *(("Image digest", digest) for digest in _image_digests(job)),
+        *(("Image digest", digest) for digest in _of_last_attempt(job, "image_digest")),
+        *(("Code", source) for source in _repositories(job)),
+        *(("Code commit", commit) for commit in _of_last_attempt(job, "code_commit")),
         ("Command", " ".join(map(str, job.get("request", {}).get("command", [])))),
         ("Device", device_text(job.get("request", {}).get("device", {}))),
         ("Replicas", job["replicas"]),

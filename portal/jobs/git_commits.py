@@ -8,9 +8,15 @@ means; the node reports the commit, and everyone else gets that one.
 from collections.abc import Iterable, Mapping
 
 from agents.contract.git_source import DesiredGitCode, is_git_source
-from portal.jobs.models import Attempt, Replica
+from portal.jobs.models import Attempt, Job, Replica
 from scheduler.core.request import JobRequest
 from scheduler.core.request.secrets import git_key
+
+
+def repository_of(job: Job) -> str:
+    """The git source of its code; "" without one."""
+    code = job.request.get("code", "")
+    return code if is_git_source(code) else ""
 
 
 def attempt_commit(attempt: Attempt) -> str:
@@ -21,9 +27,7 @@ def attempt_commit(attempt: Attempt) -> str:
 def commits_to_fetch(attempts: Iterable[Attempt]) -> Mapping[int, str]:
     """By attempt, the commit that its replicas are to have, where one is known. Asks nothing for
     jobs whose code is of no repository."""
-    bound = {
-        row.pk: row.job_id for row in attempts if is_git_source(row.job.request.get("code", ""))
-    }
+    bound = {row.pk: row.job_id for row in attempts if repository_of(row.job)}
     if not bound:
         return {}
     rows = Replica.objects.filter(attempt__job__in=set(bound.values()), rank=0)

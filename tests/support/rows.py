@@ -106,6 +106,9 @@ class HonestNode:
     address: str = ""
     overlay: NodeOverlay | None = None
     rank_network: RankNetwork | None = None
+    git_hosts: tuple[str, ...] = ()
+    # What branches mean here; a rank without a commit waits.
+    commit: str = ""
 
     def uuid(self, index: int) -> str:
         return f"GPU-{self.row.name}-{index}"
@@ -137,6 +140,7 @@ class HonestNode:
                 address=self.address,
                 overlay=self.overlay,
                 rank_network=self.rank_network,
+                git_hosts=self.git_hosts,
             ),
             gpus=tuple(
                 ObservedGpu(
@@ -221,6 +225,13 @@ class HonestNode:
             address="127.0.0.1",
             port=29_500,
         )
+        if code := wanted.code_git:
+            found = code.commit or (self.commit if wanted.rank == 0 else "")
+            if not found:
+                return replace(seen, state=ReplicaState.PREPARING, container="")
+            is_first = seen.state is ReplicaState.PREPARING
+            state = ReplicaState.READY if is_first else seen.state
+            seen = replace(seen, state=state, code_commit=seen.code_commit or found)
         if seen.state is ReplicaState.READY:
             seen = replace(seen, image_digest=wanted.image_digest or self.digest)
         if wanted.wish is DesiredReplicaState.RUN and seen.state is ReplicaState.READY:

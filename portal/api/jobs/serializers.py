@@ -26,6 +26,7 @@ from portal.api.jobs.reason_serializers import (
 )
 from portal.api.protocol.moments import UtcDateTimeField, UtcModelSerializer
 from portal.audit.selectors import newest_event_id
+from portal.jobs.git_commits import attempt_commit
 from portal.jobs.images import attempt_digest
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.pulls import replica_pull
@@ -102,6 +103,7 @@ class ReplicaSerializer(UtcModelSerializer[Replica]):
             "devices",
             "pull",
             "image_digest",
+            "code_commit",
             "ready_at",
             "started_at",
             "finished_at",
@@ -122,6 +124,10 @@ class AttemptSerializer(UtcModelSerializer[Attempt]):
         help_text="which bytes its image is: of rank 0, which all ranks have; empty until that is "
         "known. After `id:`, the id of an image that no registry has"
     )
+    code_commit = serializers.SerializerMethodField(
+        help_text="the commit of its code, which all ranks and later attempts have; empty where "
+        "the code is of no git repository, and until that is known"
+    )
 
     class Meta:
         model = Attempt
@@ -131,6 +137,7 @@ class AttemptSerializer(UtcModelSerializer[Attempt]):
             "ended_at",
             "outcome",
             "image_digest",
+            "code_commit",
             "first_failure",
             "finding",
             "replicas",
@@ -142,6 +149,9 @@ class AttemptSerializer(UtcModelSerializer[Attempt]):
 
     def get_image_digest(self, attempt: Attempt) -> str:
         return attempt_digest(attempt)
+
+    def get_code_commit(self, attempt: Attempt) -> str:
+        return attempt_commit(attempt)
 
 
 class JobLinksSerializer(serializers.Serializer[Any]):

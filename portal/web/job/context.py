@@ -10,6 +10,7 @@ from portal.accounts.selectors import project_admins, projects_to_work_in
 from portal.allocations.selectors import attempts_of
 from portal.audit.selectors import job_events
 from portal.gang_networks.selectors import network_of
+from portal.jobs.git_commits import attempt_commit, repository_of
 from portal.jobs.images import attempt_digest
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.selectors import may_cancel
@@ -78,6 +79,8 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
         "attempts": attempts,
         "attempt": attempt,
         "image_digest": image_digest_text(attempt_digest(attempt)) if attempt else "",
+        "repository": repository_of(job),
+        "code_commit": attempt_commit(attempt) if attempt else "",
         "replicas": replicas,
         "is_final": is_final,
         "output": job_output(job) if is_final else None,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from portal.allocations.selectors import usage_of
+from portal.jobs.git_commits import attempt_commit
 from portal.jobs.images import attempt_digest
 from portal.jobs.models import Attempt, Job, Replica
 from portal.usage.rounding import format_gpu_hours
@@ -30,6 +31,8 @@ class AttemptResult:
     finding: ShownFinding | None
     image_digest: str
     """Which bytes ran; "" if that is not known."""
+    code_commit: str
+    """Of its code in a git repository; "" without one, or if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +65,5 @@ def _attempt_result(job: Job, attempt: Attempt) -> AttemptResult:
         code=str(failure.get("code", "")),
         finding=shown_finding(job, attempt.finding),
         image_digest=image_digest_text(attempt_digest(attempt)),
+        code_commit=attempt_commit(attempt),
     )

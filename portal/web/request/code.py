@@ -1,7 +1,8 @@
 """The code of the request form: what is attached, what else there is, and what may be sent.
 
 The field `code` is a list: none, what was just sent, and the code of the user's latest jobs. So it
-works without a script: choosing another row, or none, is all that it takes.
+works without a script: choosing another row, or none, is all that it takes. A git repository has a
+field of its own below it.
 """
 
 import json
@@ -14,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from agents.contract.file_transfer import MAX_TREE_ENTRIES
+from agents.contract.git_source import is_git_source
 from portal.accounts.models import Project
 from portal.cli.code_folder import ALWAYS_IGNORED
 from portal.errors import Refused
@@ -59,6 +61,8 @@ class CodeInput:
     attached: Tree | None
     """The code that the form has."""
     sent: SentCode = NOTHING_SENT
+    repository: str = ""
+    """The git source that the form has instead."""
     max_files: int = MAX_TREE_ENTRIES
     max_files_text: str = f"{MAX_TREE_ENTRIES:,}"
     max_bytes: int = MAX_UPLOAD_BYTES
@@ -89,10 +93,11 @@ def code_input(
     choices = [
         CodeChoice(each, _job_words(jobs[each], trees[each])) for each in named if each in trees
     ]
-    if code and code not in named:
+    repository = code if is_git_source(code) else ""
+    if code and not repository and code not in named:
         words = _tree_words(trees[code]) if code in trees else code
         choices.insert(0, CodeChoice(code, words))
-    return CodeInput(choices, trees.get(code), sent)
+    return CodeInput(choices, trees.get(code), sent, repository)
 
 
 def with_sent_code(

@@ -64,6 +64,8 @@ PAGE_ORDER = (
     *("name", "project", "image", "command", "code", "amount", "device_memory", "isolation"),
     *("models", "threads", "share_memory", "replicas", "gpus", "time_limit"),
 )
+# Beside the list of `code`, for a git source.
+REPOSITORY_FIELD = "code_repository"
 DEFAULTS = {field.form_name: "" for field in FIELDS} | CHOSEN | STARTS
 
 
@@ -174,7 +176,11 @@ def parse_form(data: Mapping[str, str], limits: RequestLimits) -> FilledForm:
     """A checked request, or an error for every invalid field. All values are kept as typed."""
     values = {name: data.get(name, "")[:MAX_TEXT] for name in (*DEFAULTS, "project", "key")}
     values["volumes"] = volumes_text(data, values["volumes"])[:MAX_TEXT]
+    repository, sent = data.get(REPOSITORY_FIELD, "").strip()[:MAX_TEXT], values["code"].strip()
+    values["code"] = repository or values["code"]
     form = FilledForm(values)
+    if repository and sent:
+        form.errors["code"] = _("Choose either the code of the list or a repository, not both")
     body = parse_fields(values, form.errors, form.readings)
     if device := _device(form):
         body["device"] = device

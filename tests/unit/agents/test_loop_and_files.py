@@ -23,7 +23,7 @@ class SlowFiles(NoFiles):
         if not self.is_fetched:
             raise InputsAway("on their way")
 
-    def fetching(self):
+    def fetching(self, replicas):
         return frozenset({"r-1"}) if self.asked and not self.is_fetched else frozenset()
 
     def settling(self):
