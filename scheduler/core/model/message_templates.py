@@ -193,8 +193,8 @@ _UNBLOCKS = {
         "Set rdma to auto, or a node that offers RDMA has to come back"
     ),
     "unblocks.git": MessageTemplate(
-        "Send the folder with tessera submit --sync, or ask the owner of a node to add %(host)s to "
-        "git_hosts of its policy"
+        "Send the folder instead of naming its repository, or ask the owner of a node to allow "
+        "%(host)s"
     ),
     "unblocks.launcher": MessageTemplate(
         "An admin has to update the agents to a version with launcher %(launcher)s"

@@ -30,7 +30,7 @@ def test_where_no_node_does_the_job_waits_and_says_what_to_do():
     found = reason(plan_of(a_cluster(*nodes, jobs=[JOB])))
     assert found.code is ReasonCode.NODE_UNAVAILABLE
     assert f"a fetches no code from {HOST}" in found.sentence
-    assert "tessera submit --sync" in found.unblocks and HOST in found.unblocks
+    assert "Send the folder" in found.unblocks and HOST in found.unblocks
 
 
 def test_a_placement_is_refused_where_the_host_was_taken_off_the_list_meanwhile():
