@@ -21,6 +21,7 @@ from agents.contract.documents import (
     SliceProblem,
 )
 from agents.contract.gang_network import GangNetwork, GangPeer, NodeOverlay, OverlayKind
+from agents.contract.git_source import DesiredGitCode
 from agents.contract.image_needs import ImageNeeds
 from agents.contract.job_secrets import DesiredSecret, SecretForm
 from agents.contract.pulls import ObservedPull
@@ -49,7 +50,12 @@ NETWORK = GangNetwork(
     ),
 )
 VOLUMES = (DesiredVolume("images", "datasets", "team/images", "/data", False),)
-SECRETS = (DesiredSecret("HF_TOKEN"), DesiredSecret("WANDB_API_KEY", SecretForm.ENV))
+SECRETS = (
+    DesiredSecret("HF_TOKEN"),
+    DesiredSecret("WANDB_API_KEY", SecretForm.ENV),
+    DesiredSecret("DEPLOY_KEY", SecretForm.GIT),
+)
+CODE = DesiredGitCode("git+https://git.example/app.git@main", "1" * 40, "DEPLOY_KEY")
 PLACE = {"gpu_uuid": GPU, "profile": "2g.35gb", "start": 4, "size": 2}
 
 
@@ -88,6 +94,7 @@ def a_desired(**fields):
             a_replica(
                 id="r-2", rank=0, rendezvous=None, devices=(), secrets=SECRETS, volumes=VOLUMES
             ),
+            a_replica(id="r-3", secrets=SECRETS, code_git=CODE),
         ),
         "allow_mass_removal": True,
     }
@@ -109,6 +116,7 @@ def an_observed(**fields):
                 OfferedRoot("datasets", True, 10, 20, (VolumeSize("a", 1, 2, True, 3),)),
             ),
             caches=(OfferedCache("models", "HF_HUB_CACHE", ("vision",)),),
+            git_hosts=("github.com", "git.example:8443"),
             address="192.0.2.2",
             overlay=NodeOverlay("wireguard", 14_789, KEY, 1_350),
             rank_network=RankNetwork("bond0", "InfiniBand", peermem=True, gdr_level="PXB"),
@@ -120,6 +128,7 @@ def an_observed(**fields):
             ObservedReplica(
                 id="r-2", job="j-1", address="10.0.0.1", port=29_500, image_digest="id:7"
             ),
+            ObservedReplica(id="r-5", job="j-1", code_commit="1" * 40),
             ObservedReplica(id="r-3", job="j-1", pull=ObservedPull(3, 12, 1 << 30, 8 << 30)),
             ObservedReplica(id="r-4", job="j-1", image_needs=ImageNeeds(("cuda>=12.4",), "arm64")),
         ),

@@ -50,6 +50,24 @@ def portal():
     return Portal(HF_TOKEN=TOKEN, AWKWARD=AWKWARD)
 
 
+def test_a_secret_for_git_is_for_the_node_alone(memory, tmp_path):
+    secrets = ReplicaSecrets(memory, Portal(KEY=TOKEN, HF_TOKEN="hf-0123456789").fetch)
+    granted = secrets.grant(no_grant, RuntimeKind.DOCKER)
+    alone = a_replica("pass", secrets=(DesiredSecret("KEY", SecretForm.GIT),))
+    secrets.deliver(alone)
+    assert granted(alone, ()) == no_grant(alone, ()), "the job has no folder of secrets at all"
+    both = a_replica("pass", id="r-2", secrets=(*alone.secrets, DesiredSecret("HF_TOKEN")))
+    secrets.deliver(both)
+    given = [Path(source) for source, _ in granted(both, ()).read_only_mounts]
+    seen = {path.name for folder in given for path in folder.rglob("*")}
+    assert seen == {"HF_TOKEN"}
+    key = secrets.git_key(both.id, "KEY")
+    assert key.read_text() == TOKEN
+    assert (key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    log = secrets.read_log(both.id, lambda at, n: TOKEN.encode()[at:][:n], 0, 99, is_complete=True)
+    assert log == b"*" * len(TOKEN)
+
+
 def test_a_process_reads_a_file_and_a_variable_and_nothing_of_them_is_on_disk(
     memory, portal, tmp_path
 ):

@@ -10,6 +10,7 @@ import pytest
 from agents.admission.policy import NodePolicy, PolicyError, read_policy
 from agents.contract.documents import Device, RuntimeKind, SliceKind
 from agents.contract.environment import RESERVED_NAMES, RESERVED_PREFIXES
+from agents.contract.git_source import DesiredGitCode
 from tests.unit.agents.documents import a_replica
 
 DOCKER, PROCESS = RuntimeKind.DOCKER, RuntimeKind.PROCESS
@@ -174,3 +175,43 @@ def test_a_root_agent_trusts_only_roots_file(file):
     path = file("")
     os.chown(path, 65_534, 65_534)
     assert "chown root" in why_not(path)
+
+
+GIT = "git+https://git.example:8443/app.git@main"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "code", "why"),
+    [
+        (("git.example:8443",), DesiredGitCode(GIT), ""),
+        (("git.example",), DesiredGitCode(GIT), "does not allow code from git.example:8443"),
+        ((), DesiredGitCode(GIT), "does not allow code from git.example:8443"),
+        (("git.example:8443",), DesiredGitCode("git+https://127.0.0.1/a"), "not reached"),
+        (("git.example:8443",), DesiredGitCode("git+ext::sh -c id"), "write git+https"),
+        (("git.example:8443",), DesiredGitCode(GIT, key="KEY"), "KEY is not one for git"),
+    ],
+)
+def test_code_of_a_repository_comes_from_hosts_of_the_list_alone(hosts, code, why):
+    refusal = NodePolicy(git_hosts=hosts).refusal(a_replica(code_git=code), DOCKER)
+    assert why in refusal
+    assert bool(why) == bool(refusal)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'git_hosts = ["*"]',
+        'git_hosts = ["https://git.example"]',
+        'git_hosts = ["localhost"]',
+        'git_hosts = ["127.0.0.1"]',
+        'git_hosts = "git.example"',
+        'git_ca_file = "ca.pem"',
+    ],
+)
+def test_a_list_of_git_hosts_that_cannot_be_meant_stops_the_agent(file, line):
+    assert line.split()[0] in why_not(file(line))
+
+
+def test_git_hosts_are_none_by_default_and_read_from_the_file(file):
+    assert NodePolicy().git_hosts == ()
+    assert read_policy(file('git_hosts = ["git.example:8443"]')).git_hosts == ("git.example:8443",)

@@ -32,6 +32,15 @@ def test_show_has_the_digest_of_the_last_attempt():
     assert "Image digest" not in dict(job_facts(pulling(), NOW))
 
 
+def test_show_has_the_repository_and_the_commit_of_its_code():
+    source = "git+https://git.example/app.git@main"
+    job = a_row(request={"code": source}, attempts=[{"code_commit": "1" * 40}])
+    facts = dict(job_facts(job, NOW))
+    assert (facts["Code"], facts["Code commit"]) == (source, "1" * 40)
+    sent = dict(job_facts(a_row(request={"code": "8c5b0a3e-2f41-4a7d-9a63-0d9f3c1e7b52"}), NOW))
+    assert not {"Code", "Code commit"} & sent.keys()
+
+
 def test_the_progress_line_has_it():
     assert progress_text(pulling(a_replica("n1")), NOW).endswith(f" · n1: {SENTENCE}")
 
