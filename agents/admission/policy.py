@@ -209,8 +209,8 @@ def read_policy(path: Path | None) -> NodePolicy:
         for pattern in getattr(policy, name):
             if problem := pattern_problem(pattern):
                 raise PolicyError(f"{path}: {name}: {pattern!r}: {problem}")
-    if problem := git_hosts_problem(policy.git_hosts):
-        raise PolicyError(f"{path}: git_hosts: {problem}")
+    if why := git_hosts_problem(policy.git_hosts):
+        raise PolicyError(f"{path}: git_hosts: {why}")
     return policy
 
 

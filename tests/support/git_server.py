@@ -79,15 +79,17 @@ def commit_files(folder: Path, files: Mapping[str, bytes]) -> str:
 
 
 @contextmanager
-def serving_git(root: Path, folder: Path, host: str = "git.example") -> Iterator[GitServer]:
-    """`folder`: for its certificate."""
+def serving_git(
+    root: Path, folder: Path, host: str = "git.example", address: str = "127.0.0.1"
+) -> Iterator[GitServer]:
+    """`folder`: for its certificate. `address`: of this machine."""
     own = pair(host)
     certificate, key = folder / "git.pem", folder / "git.key"
     certificate.write_text(own.certificate)
     key.write_text(own.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server = ThreadingHTTPServer((address, 0), _Handler)
     server.daemon_threads = True
     server.socket = context.wrap_socket(
         server.socket, server_side=True, do_handshake_on_connect=False

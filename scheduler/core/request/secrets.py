@@ -31,11 +31,11 @@ def read_secrets(value: Any, env: Mapping[str, str], refuse: Refuse) -> tuple[st
     for index, entry in enumerate(value):
         field, match = f"secrets.{index}", _WORD.fullmatch(_word(entry))
         if match is None:
-            sentence = (
+            sentence = Message(
                 'write a name, "NAME:env" for a variable, or "NAME:git" to fetch code from a '
                 "repository"
             )
-            refuse(field, ProblemCode.VALUE, Message(sentence))
+            refuse(field, ProblemCode.VALUE, sentence)
             continue
         name, form = match[1], match[2] or str(SecretForm.FILE)
         if is_reserved(name):
