@@ -16,6 +16,7 @@ from agents.contract.documents import (
     RuntimeKind,
     SliceKind,
 )
+from agents.contract.git_source import DesiredGitCode
 from agents.contract.launcher_names import LauncherName
 from agents.facts.gpus import InstanceFacts
 from scheduler.core.request import RequestLimits, parse_request
@@ -276,6 +277,24 @@ TABLE = (
             ("unknown_field", "host_devices: unknown field"),
             lambda: sent(host_devices=["/dev/nvidia0"]),
             ("unknown_field", "replicas.0.host_devices"),
+        ),
+        "a repository on the node itself": Row(
+            lambda: portal_refusal(code="git+https://127.0.0.1/a"),
+            ("invalid_value", "code: 127.0.0.1 is not reached from nodes"),
+            lambda: given(code_git=DesiredGitCode("git+https://127.0.0.1/a")),
+            ("policy", "127.0.0.1 is not reached from nodes"),
+        ),
+        "a repository by git's own transports": Row(
+            lambda: portal_refusal(code="ext::sh -c id"),
+            ("invalid_value", "code: write git+https://"),
+            lambda: given(code_git=DesiredGitCode("ext::sh -c id")),
+            ("policy", "code: write git+https://"),
+        ),
+        "an option in place of a ref": Row(
+            lambda: portal_refusal(code="git+https://git.example/a@--upload-pack=id"),
+            ("invalid_value", "is not a branch, a tag or a commit"),
+            lambda: given(code_git=DesiredGitCode("git+https://git.example/a@--upload-pack=id")),
+            ("policy", "is not a branch, a tag or a commit"),
         ),
         "a name that hides another": Row(
             lambda: portal_refusal(env={"A=B": "c"}),
