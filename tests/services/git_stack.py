@@ -5,10 +5,12 @@ namespace of its own, as no node connects to loopback.
 """
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+from agents.job_secrets.memory import secret_memory
 from tests.services.stack import Stack, until
 from tests.support.git_server import GitServer, a_repository, commit_files, git, serving_git
 
@@ -27,8 +29,13 @@ def play(folder: Path, address: str) -> dict[str, Any]:
     with serving_git(folder / "root", folder, address, address) as server:
         server.account = f"git:{TOKEN}"
         policy = f'git_hosts = ["{server.endpoint}"]\ngit_ca_file = "{server.ca_file}"\n'
-        with Stack(folder / "var", nodes=("node-a",), policy=policy) as stack:
-            return _played(stack, server, repository)
+        try:
+            with Stack(folder / "var", nodes=("node-a",), policy=policy) as stack:
+                return _played(stack, server, repository)
+        finally:
+            # The agent was killed, so it removes nothing.
+            agent = folder / "var" / "nodes" / "node-a" / "agent"
+            shutil.rmtree(secret_memory(agent).root, ignore_errors=True)
 
 
 def _played(stack: Stack, server: GitServer, repository: Path) -> dict[str, Any]:
