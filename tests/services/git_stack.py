@@ -4,6 +4,7 @@ namespace of its own, as no node connects to loopback.
 `git_stack.py FOLDER ADDRESS` prints what became of its jobs as JSON; ADDRESS is the namespace's.
 """
 
+import base64
 import json
 import shutil
 import sys
@@ -61,7 +62,7 @@ def _played(stack: Stack, server: GitServer, repository: Path) -> dict[str, Any]
         "log": stack.call("GET", f"/jobs/{newer}/logs"),
         "refused": refused["result"]["first_failure"],
         "waiting": waiting["sentence"],
-        "leaks": _leaks(stack),
+        "leaks": _leaks(stack, newer),
     }
 
 
@@ -69,10 +70,15 @@ def _commits(stack: Stack, job: str) -> list[str]:
     return [attempt["code_commit"] for attempt in stack.job(job)["attempts"]]
 
 
-def _leaks(stack: Stack) -> list[str]:
-    """Files of the stack in which the token stands."""
+def _leaks(stack: Stack, job: str) -> list[str]:
+    """Files of the stack, and answers about the job, in which the token stands; also as https sends
+    it."""
+    canaries = (TOKEN.encode(), base64.b64encode(f"git:{TOKEN}".encode()))
     files = (path for path in stack.var.rglob("*") if path.is_file())
-    return [str(path) for path in files if TOKEN.encode() in path.read_bytes()]
+    texts = {str(path): path.read_bytes() for path in files}
+    for path in (f"/jobs/{job}", f"/jobs/{job}/logs", "/jobs", "/secrets", "/nodes"):
+        texts[path] = json.dumps(stack.call("GET", path)).encode()
+    return [name for name, text in texts.items() if any(each in text for each in canaries)]
 
 
 if __name__ == "__main__":
