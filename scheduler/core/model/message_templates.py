@@ -9,6 +9,7 @@ run, why a placement no longer `fits`.
 from typing import Any
 
 from agents.contract.message import TEMPLATES, Message, MessageTemplate
+from scheduler.core.model.fits_templates import FITS
 from scheduler.core.model.never_templates import NEVER
 
 # Why a node takes no work after a restore: it runs what the portal does not know, or some node has
@@ -356,22 +357,6 @@ _SHORT = {
     "each.disk": MessageTemplate(" with %(amount)s of disk each"),
 }
 
-_FITS = {
-    "fits.ranks": MessageTemplate("the placement does not name every rank once"),
-    "fits.node_gone": MessageTemplate("a node of the placement is gone"),
-    "fits.one_node": MessageTemplate("the request needs one node"),
-    "fits.network": MessageTemplate("the nodes do not share a network"),
-    "fits.no_addresses": MessageTemplate("no addresses are free for a network of its own"),
-    "fits.nvlink": MessageTemplate("NVLink does not connect these GPUs"),
-    "fits.host": MessageTemplate("%(node)s lacks CPU, memory or disk"),
-    "fits.gpu_elsewhere": MessageTemplate("the GPU is not on this node"),
-    "fits.out_of_service": MessageTemplate("GPU %(gpu)s of %(node)s is out of service"),
-    "fits.idle_slice": MessageTemplate("the idle slice was taken or changed"),
-    "fits.gpu_taken": MessageTemplate("the GPU is no longer empty"),
-    "fits.share_room": MessageTemplate("there is no longer room for this share on the GPU"),
-    "fits.place_taken": MessageTemplate("its place on the GPU is no longer free"),
-}
-
 PLANNER_TEMPLATES: dict[str, MessageTemplate] = {
     **_PARTS,
     **_REASONS,
@@ -383,7 +368,7 @@ PLANNER_TEMPLATES: dict[str, MessageTemplate] = {
     **_PLACES,
     **_SHORT,
     **NEVER,
-    **_FITS,
+    **FITS,
 }
 TEMPLATES.update(PLANNER_TEMPLATES)
 
