@@ -330,15 +330,13 @@ class Replica(models.Model):
     ended_unasked = models.BooleanField(default=False)
     """It ended before its node had applied `stop_revision`."""
     pull = models.JSONField(null=True, blank=True, editable=False)
-    """While it is being prepared: how far the pull of its image is, as `agents.contract.pulls`
-    writes it."""
+    """While it is being prepared: how far the pull is, as `agents.contract.pulls` writes it."""
     pull_moved_at = models.DateTimeField(null=True, blank=True, editable=False)
     """When that pull, or the fetch of its files, last came further."""
     image_digest = models.CharField(
         max_length=160, blank=True, default="", db_default="", editable=False
     )
-    """Which bytes its image is, as `agents.contract.image_digest` writes it; empty until its node
-    says so. Of an attempt, that of rank 0 counts."""
+    """Which bytes its image is (`agents.contract.image_digest`); rank 0's counts."""
     code_commit = models.CharField(
         max_length=64, blank=True, default="", db_default="", editable=False
     )

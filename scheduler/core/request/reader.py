@@ -73,8 +73,7 @@ AMOUNTS: Mapping[str, Callable[[object], int]] = {
 # The unit of a spelling with its unit in the name.
 SPELLED_UNITS = {FieldKind.CPU: "m", FieldKind.SIZE: "MiB", FieldKind.DURATION: "s"}
 UNSUPPORTED_FIELDS = frozenset(("ports",))
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-NOT_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+NAME, NOT_IN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"), re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class RequestReader:
