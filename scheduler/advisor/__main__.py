@@ -7,23 +7,33 @@ python -m scheduler.advisor search --model llama3-405b --gpus 1024 --json
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from scheduler.advisor.cases.answers import answer
 from scheduler.advisor.errors import UnknownInput
 from scheduler.advisor.gpus import GPUS, gpu_by_name
+from scheduler.advisor.model_config import shape_from_config
 from scheduler.advisor.models import SHAPES, shape_by_name
 from scheduler.advisor.search import search
+from scheduler.advisor.transformer import Shape
 
 LARGEST_FILE = 10_000_000  # bytes
+LONGEST_SEQUENCE = 10_000_000  # tokens
+
+
+def _read_json(path: Path) -> Any:
+    with path.open("rb") as file:
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise ValueError(f"it is larger than {LARGEST_FILE:,} bytes")
+    return json.loads(content)
 
 
 def read_cases(path: Path) -> list[dict[str, Any]]:
     """The cases of a file: a list, or an object with a list `cases`."""
-    if path.stat().st_size > LARGEST_FILE:
-        raise ValueError(f"it is larger than {LARGEST_FILE:,} bytes")
-    content = json.loads(path.read_text("utf-8"))
+    content = _read_json(path)
     cases = content.get("cases") if isinstance(content, dict) else content
     if not isinstance(cases, list) or not all(isinstance(case, dict) for case in cases):
         raise ValueError("it must be a list of objects, or an object with such a list as `cases`")
@@ -35,16 +45,32 @@ def as_line(reply: dict[str, Any]) -> str:
     return f"{reply['id']}: {value}"
 
 
+def _shape(options: argparse.Namespace) -> Shape:
+    if not 0 <= options.sequence <= LONGEST_SEQUENCE:
+        raise UnknownInput(f"the sequence must be between 1 and {LONGEST_SEQUENCE:,} tokens")
+    if options.config is None:
+        shape = shape_by_name(options.model)
+        return replace(shape, sequence=options.sequence or shape.sequence)
+    try:
+        config = _read_json(options.config)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnknownInput(f"{options.config} can't be read: {error}") from None
+    if not isinstance(config, dict):
+        raise UnknownInput(f"{options.config} is not a JSON object")
+    return shape_from_config(config, options.sequence)
+
+
 def search_text(options: argparse.Namespace) -> str:
-    shape, gpu = shape_by_name(options.model), gpu_by_name(options.gpu)
+    shape, gpu = _shape(options), gpu_by_name(options.gpu)
+    name = options.model or str(options.config)
     found = search(shape, gpu, options.gpus, options.global_batch)
     shown = found[: max(options.best, 0)]
     rows = [one.as_json(shape, gpu, found[0].parts) for one in shown]
     if options.json:
-        whole = {"model": options.model, "gpus": options.gpus, "gpu": options.gpu}
+        whole = {"model": name, "gpus": options.gpus, "gpu": options.gpu}
         return json.dumps(whole | {"fitting": len(found), "best": rows}) + "\n"
     if not found:
-        return f"{options.model} does not fit {options.gpus} x {options.gpu} by any division.\n"
+        return f"{name} does not fit {options.gpus} x {options.gpu} by any division.\n"
     return "".join(
         f"tp {row['tp']} pp {row['pp']} cp {row['cp']} dp {row['dp']}, micro-batch "
         f"{row['micro_batch']}, recompute {row['recompute']}: {row['step_s']} s a step, "
@@ -62,7 +88,10 @@ def main(arguments: list[str] | None = None) -> int:
     cases.add_argument("file", type=Path)
     cases.add_argument("--json", action="store_true", help="an object a line")
     searched = commands.add_parser("search", help="ways to train a model on so many GPUs")
-    searched.add_argument("--model", required=True, metavar="NAME", help=", ".join(SHAPES))
+    model = searched.add_mutually_exclusive_group(required=True)
+    model.add_argument("--model", metavar="NAME", help=", ".join(SHAPES))
+    model.add_argument("--config", type=Path, metavar="FILE", help="a model's config.json")
+    searched.add_argument("--sequence", type=int, default=0, help="tokens of a training sequence")
     searched.add_argument("--gpus", required=True, type=int)
     searched.add_argument("--gpu", default="H100-80GB", metavar="NAME", help=", ".join(GPUS))
     searched.add_argument("--global-batch", type=int, default=1024, help="sequences (1024)")

@@ -26,7 +26,7 @@ def layer_bytes(
         scores = 0.0
     # Queries, keys, values, what leaves attention, and the inside of the feed-forward part.
     inside = 2 * shape.feed_forward_ratio * (3 if shape.gated else 2)
-    split = 4 + 4 * shape.kv_share + inside + scores
+    split = shape.attention_ratio * (4 + 4 * shape.kv_share) + inside + scores
     # Inputs, norms and masks of dropout.
     whole = 8.0 if flash_attention else 10.0
     if parallelism.sequence_parallel:

@@ -1,5 +1,7 @@
 """Models by name: shapes from their papers and published `config.json` files."""
 
+from dataclasses import replace
+
 from scheduler.advisor.errors import UnknownInput
 from scheduler.advisor.transformer import Shape, bert_parameters
 
@@ -16,6 +18,13 @@ def _llama(
     return Shape(layers, hidden, heads, sequence, vocabulary, kv_heads, feed_forward, gated=True)
 
 
+def _qwen2(
+    layers: int, hidden: int, heads: int, kv_heads: int, feed_forward: int, vocabulary: int
+) -> Shape:
+    shape = _llama(layers, hidden, heads, kv_heads, feed_forward, vocabulary, sequence=4096)
+    return replace(shape, has_query_biases=True)
+
+
 SHAPES = {
     # Narayanan et al. (SC21) table 1 and Korthikanti et al. table 3; a vocabulary of 51,200.
     "GPT-22B": Shape(48, 6144, 64, 2048, 51_200),
@@ -30,10 +39,10 @@ SHAPES = {
     "llama3-8b": _llama(32, 4096, 32, 8, 14_336, 128_256, 8192),
     "llama3-70b": _llama(80, 8192, 64, 8, 28_672, 128_256, 8192),
     "llama3-405b": _llama(126, 16_384, 128, 8, 53_248, 128_256, 8192),
-    "qwen2.5-7b": _llama(28, 3584, 28, 4, 18_944, 152_064, 4096),
-    "qwen2.5-14b": _llama(48, 5120, 40, 8, 13_824, 152_064, 4096),
-    "qwen2.5-32b": _llama(64, 5120, 40, 8, 27_648, 152_064, 4096),
-    "qwen2.5-72b": _llama(80, 8192, 64, 8, 29_568, 152_064, 4096),
+    "qwen2.5-7b": _qwen2(28, 3584, 28, 4, 18_944, 152_064),
+    "qwen2.5-14b": _qwen2(48, 5120, 40, 8, 13_824, 152_064),
+    "qwen2.5-32b": _qwen2(64, 5120, 40, 8, 27_648, 152_064),
+    "qwen2.5-72b": _qwen2(80, 8192, 64, 8, 29_568, 152_064),
 }
 # Layers, width, vocabulary.
 BERT = {

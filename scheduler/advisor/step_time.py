@@ -113,7 +113,7 @@ def _micro_batch_seconds(
     rate = gpu.peak_flops * gpu.matrix_efficiency
     memory = gpu.memory_bandwidth * MEMORY_EFFICIENCY
     matrices = (tokens + HALF_RATE_TOKENS) * shape.layer_token_flops / t / rate
-    core = 4.0 * tokens * s * h / t / (rate * software.attention_efficiency)
+    core = 4.0 * tokens * s * h * shape.attention_ratio / t / (rate * software.attention_efficiency)
     if software.flash_attention:
         core /= 2
     else:
@@ -149,7 +149,8 @@ def _context_seconds(shape: Shape, parallelism: Parallelism, gpu: GpuFigures) ->
     can. The ring crosses nodes where its GPUs do not fit one."""
     c, t = parallelism.context_parallel, parallelism.tensor_parallel
     tokens = parallelism.micro_batch * shape.sequence * (c - 1) / c
-    size = 2 * 2.0 * tokens * shape.hidden * shape.kv_share / t
+    width = shape.hidden * shape.attention_ratio * shape.kv_share
+    size = 2 * 2.0 * tokens * width / t
     inside = t * c <= GPUS_PER_NODE
     return size / (gpu.bus_bandwidth / 2 if inside else gpu.network_bandwidth)
 

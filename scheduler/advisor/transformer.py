@@ -31,12 +31,15 @@ class Shape:
     kv_heads: int = 0  # fewer than heads with grouped-query attention
     feed_forward: int = 0
     gated: bool = False  # a third matrix of the feed-forward part, as SwiGLU has
+    head_size: int = 0  # numbers of a head; left out, the heads share the width
+    ties_embeddings: bool = False  # one matrix reads tokens and gives logits
+    has_query_biases: bool = False  # of queries, keys and values, in a model without others
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "sequence"):
             if getattr(self, name) < 1:
                 raise UnknownInput(f"{name} must be at least 1")
-        for name in ("vocabulary", "kv_heads", "feed_forward"):
+        for name in ("vocabulary", "kv_heads", "feed_forward", "head_size"):
             if getattr(self, name) < 0:
                 raise UnknownInput(f"{name} must not be negative")
 
@@ -46,23 +49,32 @@ class Shape:
         return (self.kv_heads or self.heads) / self.heads
 
     @property
+    def attention_ratio(self) -> float:
+        """Width of all heads over that of the model: 1 unless the size of a head is its own."""
+        return self.heads * self.head_size / self.hidden if self.head_size else 1.0
+
+    @property
     def feed_forward_ratio(self) -> float:
         return (self.feed_forward or 4 * self.hidden) / self.hidden
 
     @property
     def layer_parameters(self) -> float:
         """Parameters of all layers' matrices, 12 L h^2 in GPT: no biases, norms or embeddings."""
-        attention = 2 + 2 * self.kv_share
+        attention = self.attention_ratio * (2 + 2 * self.kv_share)
         feed_forward = (3 if self.gated else 2) * self.feed_forward_ratio
         return self.layers * self.hidden**2 * (attention + feed_forward)
 
     @property
     def parameters(self) -> float:
         """All parameters, in GPT 12 L h^2 (1 + 13/(12 h) + (V + s)/(12 L h)). A gated model has no
-        biases and no table of positions, but a second matrix for its logits."""
+        table of positions and no biases but those of queries, and a matrix for its logits."""
         if self.gated:
-            norms = (2 * self.layers + 1) * self.hidden
-            return self.layer_parameters + norms + 2 * self.vocabulary * self.hidden
+            others = (2 * self.layers + 1) * self.hidden
+            if self.has_query_biases:
+                width = self.hidden * self.attention_ratio
+                others += int(self.layers * width * (1 + 2 * self.kv_share))
+            tables = 1 if self.ties_embeddings else 2
+            return self.layer_parameters + others + tables * self.vocabulary * self.hidden
         embeddings = (self.vocabulary + self.sequence) * self.hidden
         return self.layer_parameters + 13 * self.layers * self.hidden + embeddings
 
@@ -89,7 +101,8 @@ class Shape:
 
     def _attention(self, batch: int) -> float:
         """Of the scores and their product with the values."""
-        return 12.0 * batch * self.layers * self.sequence**2 * self.hidden
+        width = self.hidden * self.attention_ratio
+        return 12.0 * batch * self.layers * self.sequence**2 * width
 
     def _logits(self, batch: int) -> float:
         return 6.0 * batch * self.sequence * self.hidden * self.vocabulary
