@@ -2,7 +2,8 @@
 
 Source of MS_*: MindSpore's manual, "Dynamic Cluster Startup". The scheduler is the same program
 with another MS_ROLE; it ends when the workers have. `msrun` would do the same, but hides the output
-of the workers in files and puts their command through a shell without quotes.
+of the workers in files and puts their command through a shell without quotes. The log of the
+scheduler is in HOME: the folder where the program starts may be code, which is read-only.
 """
 
 from collections.abc import Mapping
@@ -16,14 +17,16 @@ TEXT = """\
 #!/bin/sh
 found=$(getent hosts "$MS_SCHED_HOST" 2>/dev/null | { read -r address _ && echo "$address"; })
 export MS_SCHED_HOST="${found:-$MS_SCHED_HOST}"
-scheduler=
+scheduler= worker= stopped=
+trap 'stopped=1; kill -TERM $worker $scheduler 2>/dev/null' TERM INT
 if [ "$MS_NODE_ID" = 0 ]; then
-    MS_ROLE=MS_SCHED "$@" >scheduler.log 2>&1 &
+    MS_ROLE=MS_SCHED "$@" >"${HOME:-.}/scheduler.log" 2>&1 &
     scheduler=$!
 fi
 MS_ROLE=MS_WORKER "$@" &
 worker=$!
-trap 'kill -TERM $worker $scheduler 2>/dev/null' TERM INT
+# A signal may have come before their numbers were known.
+[ -z "$stopped" ] || kill -TERM $worker $scheduler 2>/dev/null
 wait $worker
 code=$?
 # A signal interrupts the wait: the worker may still write its checkpoint.

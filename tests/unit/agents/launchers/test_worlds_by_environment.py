@@ -60,10 +60,10 @@ def test_a_request_may_set_its_world_itself_under_another_launcher_alone(launche
     assert combination_refusal(replica).code == "launcher"
 
 
-PROGRAM = 'echo "$MS_ROLE $MS_NODE_ID $MS_SCHED_HOST $1" >> said; exit $2'
+PROGRAM = 'echo "$MS_ROLE $MS_NODE_ID $MS_SCHED_HOST $1" >> "$HOME/said"; exit $2'
 
 
-def mindspore(folder, rank, code):
+def mindspore(folder, rank, code, start=None):
     """The role, number and argument of each process that its script starts, and its exit code."""
     launcher = LAUNCHERS[LauncherName.MINDSPORE]
     command = ("sh", "-c", PROGRAM, "sh", "a b", str(code))
@@ -71,8 +71,8 @@ def mindspore(folder, rank, code):
     launch = Launch(replica, Rendezvous("localhost", 29_500, ("localhost",) * 2), folder)
     for name, text in launcher.files(launch).items():
         (folder / name).write_text(text)
-    env = launcher.environment(launch) | {"PATH": "/usr/bin:/bin"}
-    done = subprocess.run(launcher.command(launch), cwd=folder, env=env, check=False)
+    env = launcher.environment(launch) | {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
+    done = subprocess.run(launcher.command(launch), cwd=start or folder, env=env, check=False)
     return sorted((folder / "said").read_text().splitlines()), done.returncode
 
 
@@ -82,6 +82,12 @@ def test_rank_0_of_mindspore_runs_the_scheduler_beside_its_worker(tmp_path):
     # It wants an IP address; the argument with a blank stays one.
     assert all(line.split()[2] in ("127.0.0.1", "::1") for line in said)
     assert (all(line.endswith("a b") for line in said), code) == (True, 0)
+
+
+def test_its_scheduler_runs_where_nobody_can_write_such_as_in_the_code_of_the_job(tmp_path):
+    said, code = mindspore(tmp_path, 0, 0, start="/proc")
+    assert ([line.split()[0] for line in said], code) == (["MS_SCHED", "MS_WORKER"], 0)
+    assert (tmp_path / "scheduler.log").exists()
 
 
 def test_another_rank_of_mindspore_runs_its_worker_alone_and_ends_as_it_does(tmp_path):
