@@ -11,6 +11,16 @@ def option_name(word: str) -> str:
     return word.partition("=")[0].replace("_", "-") if word.startswith("-") else ""
 
 
+def separated_options(words: Sequence[str], names: Collection[str]) -> list[str]:
+    """The words with `-g8` as `-g 8`, as getopt reads them, for the one-letter options `names`."""
+    letters = {name for name in names if len(name) == 2}
+    return [
+        part
+        for word in words
+        for part in ((word[:2], word[2:]) if word[:2] in letters and word[2:] else (word,))
+    ]
+
+
 def option_value(words: Sequence[str], names: Collection[str]) -> str | None:
     """What the last of the spellings `names` is given; None if there is none of them."""
     value = None

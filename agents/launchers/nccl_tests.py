@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
 from agents.launchers.base import Launch, LaunchRefusal, LaunchRequest
-from agents.launchers.command_options import option_name, without_options
+from agents.launchers.command_options import option_name, separated_options, without_options
 from agents.launchers.openmpi import OpenMpiLauncher
 
 # GPUs of each thread, and threads of each process.
@@ -42,12 +42,12 @@ class NcclTestsLauncher(OpenMpiLauncher):
         if not request.gpus and request.ranks > 1:
             why = Message("nccl-tests need a whole GPU for each process: choose whole GPUs")
             return LaunchRefusal("device", why)
-        names = {option_name(word) for word in request.command}
-        if mine := sorted(names & COUNTS):
+        words = separated_options(request.command, COUNTS)
+        if mine := sorted({option_name(word) for word in words} & COUNTS):
             why = Message("Tessera sets %(option)s of nccl-tests: leave it out", option=mine[0])
-            kept = without_options(request.command, COUNTS)
+            kept = without_options(words, COUNTS)
             return LaunchRefusal("command", why, {"command": kept})
-        return None
+        return super().request_refusal(request) if request.replicas > 1 else None
 
 
 LAUNCHER = NcclTestsLauncher()

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agents.contract.launcher_names import LauncherName
-from agents.launchers.base import Launch, LaunchedProgram, Launcher, LauncherCall
+from agents.contract.message import Message
+from agents.launchers.base import (
+    Launch,
+    LaunchedProgram,
+    Launcher,
+    LauncherCall,
+    LaunchRefusal,
+    LaunchRequest,
+)
 from agents.launchers.hostfile import hostfile
 from agents.launchers.python_program import leading_options
 
@@ -21,6 +29,8 @@ PLACES = frozenset(
     )
 )
 FLAGS = frozenset(("allow-run-as-root", "oversubscribe"))
+# Between the programs of one call of mpirun.
+SEPARATOR = ":"
 # Replicas that share an address also share a host name, by which Open MPI would give two ranks one
 # segment of shared memory.
 SHARED_MACHINE = {"OMPI_MCA_btl": "self,tcp", "OMPI_MCA_coll": "^acoll,han,sm,xhc"}
@@ -46,7 +56,7 @@ class OpenMpiLauncher(Launcher):
 
     def environment(self, launch: Launch) -> dict[str, str]:
         """Rank 0 starts a daemon in every replica itself. The first names are Open MPI 4's."""
-        agent = f"python3 {launch.folder / PROGRAM} shell"
+        agent = _shell_command(launch.folder / PROGRAM)
         peers, chosen = launch.rendezvous.peers, launch.replica.env
         shared = SHARED_MACHINE if len(set(peers)) < len(peers) else {}
         return {
@@ -75,6 +85,27 @@ class OpenMpiLauncher(Launcher):
         ]
         return [*gang, "run", *mpirun, *program]
 
+    def request_refusal(self, request: LaunchRequest) -> LaunchRefusal | None:
+        """Of a command with words that mpirun, in front of it, would read as its own."""
+        command = request.command
+        if command and command[0].startswith("-"):
+            why = Message(
+                "the command begins with %(option)s, which mpirun would take for its own: begin "
+                "it with the program, and set options of Open MPI as variables OMPI_MCA_…",
+                option=command[0],
+            )
+            options, program = leading_options(command, FLAGS)
+            is_mended = bool(program) and {each.name for each in options} <= PLACES
+            return LaunchRefusal("command", why, {"command": [*program]} if is_mended else {})
+        if SEPARATOR in command:
+            why = Message(
+                "mpirun would take what follows the word %(word)s for a second program: leave it "
+                "out, or put the command into a script",
+                word=SEPARATOR,
+            )
+            return LaunchRefusal("command", why)
+        return None
+
     def launched_program(self, call: LauncherCall) -> LaunchedProgram | None:
         """Not with other options of its own, which would be lost. How many processes it means in
         each replica is not known: that is left to the GPUs."""
@@ -82,6 +113,12 @@ class OpenMpiLauncher(Launcher):
         if not program or {each.name for each in options} - PLACES:
             return None
         return LaunchedProgram(program)
+
+
+def _shell_command(program: Path) -> str:
+    """mpirun splits it at blanks and knows no quotes. A path with one is found by PATH, to which
+    the program adds its folder."""
+    return f"{PROGRAM} shell" if " " in str(program) else f"python3 {program} shell"
 
 
 LAUNCHER = OpenMpiLauncher()

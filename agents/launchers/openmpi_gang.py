@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Open MPI in one replica of a job: a file of launcher openmpi, run there with python3.
 
     openmpi_gang.py run COMMAND…      rank 0: wait for every replica, run mpirun, tell them its end
@@ -180,7 +181,7 @@ def run(command: list[str]) -> int:
     shells.listen()
     os.fchdir(home)
     threading.Thread(target=take_shells, args=(shells, gang), daemon=True).start()
-    program = subprocess.Popen(command, env={**os.environ, SOCKET_FOLDER: folder})  # noqa: S603
+    program = subprocess.Popen(command, env={**mpirun_environment(), SOCKET_FOLDER: folder})  # noqa: S603
     signal.signal(signal.SIGTERM, lambda *_: program.send_signal(signal.SIGTERM))
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -199,6 +200,12 @@ def run(command: list[str]) -> int:
     os.unlink(os.path.join(folder, SOCKET))  # noqa: PTH108, PTH118 - stays small
     os.rmdir(folder)  # noqa: PTH106
     return code
+
+
+def mpirun_environment() -> dict[str, str]:
+    """With this file on the PATH: mpirun cannot call a program whose path has a blank."""
+    own = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    return {**os.environ, "PATH": os.environ.get("PATH", os.defpath) + os.pathsep + own}
 
 
 def take_shells(listener: socket.socket, gang: Gang) -> None:

@@ -14,6 +14,7 @@ from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import Launch, LaunchRequest
 from agents.launchers.nested import nested_launcher
 from agents.launchers.registry import LAUNCHERS
+from agents.workspace.folders import IN_CONTAINER
 from tests.unit.agents.documents import a_replica
 
 OPENMPI = LAUNCHERS[LauncherName.OPENMPI]
@@ -30,9 +31,9 @@ sys.exit(codes[-1])
 """
 
 
-def launch(rank=0, meeting=PLACE, **fields):
+def launch(rank=0, meeting=PLACE, folder=IN_CONTAINER.launcher, **fields):
     fields = {"command": ("./a.out", "-v"), "processes": 4} | fields
-    return Launch(a_replica(launcher="openmpi", rank=rank, **fields), meeting)
+    return Launch(a_replica(launcher="openmpi", rank=rank, **fields), meeting, folder)
 
 
 def test_rank_0_starts_the_processes_of_all_and_the_others_join_it():
@@ -69,18 +70,44 @@ def test_nccl_tests_are_one_process_in_one_replica_and_one_for_each_gpu_over_sev
     assert words[words.index("-n") + 1] == "8"
     assert words[-5:] == ["all_reduce_perf", "-g", "1", "-b", "8"]
     assert nccl.command(launch(command=command, rank=1))[-1] == "join"
-    refused = nccl.request_refusal(LaunchRequest((*command, "-g", "8"), gpus=8))
-    assert refused.changes == {"command": [*command]}
+    for counts in (("-g", "8"), ("-g8",), ("--ngpus=8",), ("-t2", "-g", "4")):
+        refused = nccl.request_refusal(LaunchRequest((*command, *counts), gpus=8))
+        assert refused.changes == {"command": [*command]}
     assert nccl.request_refusal(LaunchRequest(command, replicas=2)).field == "device"
 
 
+@pytest.mark.parametrize("name", ["openmpi", "nccl-tests"])
+def test_words_that_mpirun_would_read_as_its_own_are_refused(name):
+    def refused(*command):
+        request = LaunchRequest(command, replicas=2, gpus=1)
+        return LAUNCHERS[LauncherName(name)].request_refusal(request)
+
+    found = refused("-n", "64", "./a.out", "-n", "2")
+    assert (found.field, found.changes) == ("command", {"command": ["./a.out", "-n", "2"]})
+    assert "OMPI_MCA_" in found.why.text
+    assert refused("--mca", "btl", "tcp", "./a.out").changes == {}
+    assert refused("-n", "64").changes == {}
+    assert refused("./a.out", ":", "-n", "8", "./b.out").field == "command"
+    assert refused("./a.out", "-n", "a:b") is None
+
+
 @pytest.fixture
-def gang(tmp_path):
+def folder(request, tmp_path):
+    """Of the launcher's files."""
+    folder = tmp_path / getattr(request, "param", "launcher")
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def gang(tmp_path, folder):
     """Starts the replicas of a gang as plain processes; each with its own key."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    program = tmp_path / "openmpi_gang.py"
+    program = folder / "openmpi_gang.py"
     program.write_text(OPENMPI.files(launch())["openmpi_gang.py"])
+    program.chmod(0o555)
+    agent = OPENMPI.environment(launch(folder=folder))["PRTE_MCA_plm_ssh_agent"]
     (tmp_path / "mpirun.py").write_text(MPIRUN)
     with ExitStack() as stack:
 
@@ -96,7 +123,7 @@ def gang(tmp_path):
                 "TESSERA_RANK": str(rank),
                 "TESSERA_WORLD_SIZE": str(world),
                 "TESSERA_SECRETS_DIR": str(home),
-                "PRTE_MCA_plm_ssh_agent": f"{sys.executable} {program} shell",
+                "PRTE_MCA_plm_ssh_agent": agent,
             }
             role = ["run", sys.executable, str(tmp_path / "mpirun.py"), *words]
             command = [sys.executable, str(program), *(role if rank == 0 else ["join"])]
@@ -114,7 +141,9 @@ def gang(tmp_path):
 SAY = """'import os, sys; print(os.environ["TESSERA_RANK"], sys.stdin.read()); sys.exit({})'"""
 
 
-@pytest.mark.parametrize("code", [0, 7])
+@pytest.mark.parametrize(
+    ("folder", "code"), [("launcher", 0), ("launcher", 7), ("of a node", 7)], indirect=["folder"]
+)
 def test_what_mpirun_starts_runs_in_each_replica_and_all_end_as_it_does(gang, code, tmp_path):
     first = gang(0, sys.executable, "-c", SAY.format(code))
     other = gang(1)
