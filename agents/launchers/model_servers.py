@@ -153,7 +153,8 @@ class ModelServer(Launcher):
         return None
 
     def _slice_refusal(self, request: LaunchRequest, given: list[str]) -> LaunchRefusal | None:
-        """A slice or a share is one device of one process."""
+        """A slice or a share is one device of one process. That no tensor is split over several is
+        a row of agents/combinations/, for every program."""
         why = Message(
             "%(program)s cannot split a model over slices or shares of GPUs: request whole GPUs, "
             "or one replica with a model that fits",
@@ -161,11 +162,10 @@ class ModelServer(Launcher):
         )
         if request.replicas > 1:
             return LaunchRefusal("replicas", why, {"replicas": 1})
-        every = (self.tensor, self.pipeline, self.copies)
-        if all((option_count(given, names) or 1) == 1 for names in every):
+        sizes = (self.pipeline, self.copies)
+        if all((option_count(given, names) or 1) == 1 for names in sizes):
             return None
-        names = {name for each in every for name in each}
-        return LaunchRefusal("command", why, self._without(request, given, names))
+        return LaunchRefusal("command", why, self._without(request, given, {*sizes[0], *sizes[1]}))
 
     def _without(
         self, request: LaunchRequest, given: list[str], names: set[str] | frozenset[str]

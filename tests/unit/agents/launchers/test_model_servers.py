@@ -2,6 +2,10 @@
 
 import pytest
 
+from agents.combinations.combination import CombinationCode, CombinationVerdict
+from agents.combinations.commands import command_traits
+from agents.combinations.shape import GangShape
+from agents.combinations.table import matching
 from agents.contract.documents import Rendezvous, SliceKind
 from agents.contract.launcher_names import LauncherName
 from agents.launchers.base import Launch, LaunchRequest
@@ -92,7 +96,7 @@ def test_sglang_joins_the_replicas_by_pipeline_parallelism():
         (VLLM, (*SERVE, "-dp", "16"), 8, 1, "command", "need 16 GPUs", SERVE),
         (VLLM, OLDER, 4, 2, "command", "needs a command such as: vllm serve", None),
         (VLLM, (*SERVE, "--headless", "-n", "2"), 4, 2, "command", "--headless, -n", SERVE),
-        (VLLM, (*SERVE, "-tp", "2"), 0, 1, "command", "over slices or shares", SERVE),
+        (VLLM, (*SERVE, "-dp", "2"), 0, 1, "command", "over slices or shares", SERVE),
         (VLLM, SERVE, 0, 2, "replicas", "over slices or shares", 1),
         (SGLANG, (*LAUNCH, "--nnodes=2"), 4, 2, "command", "leave out --nnodes", LAUNCH),
         (SGLANG, (*LAUNCH, "--tp=4", "--dp=2"), 4, 1, "command", "need 8 GPUs", LAUNCH),
@@ -107,6 +111,15 @@ def test_what_cannot_work_is_refused_with_the_request_that_can(
     assert (found.field, says in found.why.text % found.why.values) == (field, True), found
     value = list(mended) if isinstance(mended, tuple) else mended
     assert found.changes == ({} if mended is None else {field: value})
+
+
+@pytest.mark.parametrize("command", [(*SERVE, "-tp", "2"), (*LAUNCH, "--tp=2")])
+def test_tensor_parallelism_on_a_slice_is_left_to_the_table_of_combinations(command):
+    name = VLLM if command[:2] == SERVE[:2] else SGLANG
+    assert refusal(name, *command, gpus=0) is None
+    shape = GangShape(frozenset((SliceKind.MIG,)), launcher=name, command=command_traits(command))
+    (row,) = matching(shape, CombinationVerdict.REFUSE)
+    assert row.code is CombinationCode.TENSOR_PARALLEL_ON_PARTS
 
 
 @pytest.mark.parametrize("size", ["9" * 10_000, "²", "-1", "0", ""])
