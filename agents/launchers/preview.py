@@ -24,9 +24,11 @@ class ReplicaStart:
 def gang_starts(
     replica: DesiredReplica, rendezvous: Rendezvous, devices: Sequence[Sequence[str]]
 ) -> list[ReplicaStart]:
-    """In rank order. `replica`: any of the gang. `devices`: the UUIDs of each."""
-    ranks = (replace(replica, rank=rank) for rank in range(replica.world))
-    return [_start(each, rendezvous, devices[each.rank]) for each in ranks]
+    """In rank order. `replica`: any of the gang. `devices`: the UUIDs of each rank, all or only the
+    first ones."""
+    return [
+        _start(replace(replica, rank=rank), rendezvous, own) for rank, own in enumerate(devices)
+    ]
 
 
 def assumed_rendezvous(world: int) -> Rendezvous:
@@ -35,12 +37,12 @@ def assumed_rendezvous(world: int) -> Rendezvous:
     return Rendezvous(peers[0], ASSUMED_PORT, peers)
 
 
-def assumed_devices(replica: DesiredReplica) -> list[list[str]]:
-    """UUIDs that tell rank and number."""
+def assumed_devices(replica: DesiredReplica, max_ranks: int | None = None) -> list[list[str]]:
+    """UUIDs that tell rank and number, of the first ranks or of all."""
     prefixes = ["MIG" if each.kind is SliceKind.MIG else "GPU" for each in replica.devices]
     return [
         [f"{prefix}-{rank}-{number}" for number, prefix in enumerate(prefixes)]
-        for rank in range(replica.world)
+        for rank in range(replica.world)[:max_ranks]
     ]
 
 

@@ -55,8 +55,9 @@ def launch_facts(answer: DryRun) -> Iterator[tuple[str, object]]:
     for replica in replicas[:MAX_LISTED_REPLICAS]:
         words = (_command(replica), *_variables(replica), *(replica.get("files") or []))
         yield f"Replica {replica.get('rank')}", " ".join(filter(None, words))
-    if (more := len(replicas) - MAX_LISTED_REPLICAS) > 0:
-        yield "", f"and {more} more replicas"
+    omitted = launch.get("omitted_replicas", 0) + max(0, len(replicas) - MAX_LISTED_REPLICAS)
+    if omitted:
+        yield "", f"and {omitted} more replicas"
 
 
 def _command(started: DryRun) -> str:

@@ -15,6 +15,8 @@ from scheduler.core.request import JobRequest
 from scheduler.core.request.secrets import desired_secrets
 from scheduler.core.request.warnings import looks_secret
 
+# Replicas that are told one by one: each may name all others, as in TF_CONFIG.
+MAX_REPLICAS = 8
 HIDDEN = "(hidden)"
 FROM_SECRETS = "(from your secrets)"
 
@@ -34,7 +36,7 @@ class LaunchedReplica:
 
 @dataclass(frozen=True, slots=True)
 class LaunchPreview:
-    """The starts of all replicas in containers: first what they have in common."""
+    """The starts of the replicas in containers: first what they have in common."""
 
     command: tuple[str, ...]
     """Empty where each has its own, or the image's."""
@@ -42,7 +44,9 @@ class LaunchPreview:
     files: Mapping[str, str]
     """Texts by path in the container."""
     replicas: tuple[LaunchedReplica, ...]
-    """In rank order."""
+    """The first ones, in rank order."""
+    omitted_replicas: int
+    """How many more there are."""
 
     @property
     def is_image_program(self) -> bool:
@@ -53,7 +57,8 @@ class LaunchPreview:
 def launch_preview(request: JobRequest, nodes: Mapping[int, str]) -> LaunchPreview:
     """`nodes`: by rank, where it would start at once."""
     replica = requested_replica(request)
-    starts = gang_starts(replica, assumed_rendezvous(replica.world), assumed_devices(replica))
+    devices = assumed_devices(replica, MAX_REPLICAS)
+    starts = gang_starts(replica, assumed_rendezvous(replica.world), devices)
     of_secrets = {
         secret.name: FROM_SECRETS
         for secret in desired_secrets(request.secrets)
@@ -77,6 +82,7 @@ def launch_preview(request: JobRequest, nodes: Mapping[int, str]) -> LaunchPrevi
             )
             for start, environment in zip(starts, environments, strict=True)
         ),
+        omitted_replicas=replica.world - len(starts),
     )
 
 

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from agents.launchers.preview import assumed_devices, assumed_rendezvous, gang_starts
-from portal.submission.launch_preview import launch_preview, requested_replica
-from portal.web.request.launch_panel import MAX_REPLICAS, launch_panel
+from portal.submission.launch_preview import MAX_REPLICAS, launch_preview, requested_replica
+from portal.web.request.launch_panel import launch_panel
 from scheduler.core.request import RequestLimits, parse_request
 from tests.support.both_sides import REQUEST
 
@@ -56,3 +56,16 @@ def test_the_page_lists_some_replicas_of_a_large_gang():
     assert [part.title for part in panel.parts[:2]] == ["Every replica", "Replica 0"]
     assert (len(panel.parts), panel.more) == (MAX_REPLICAS + 1, "and 12 more replicas")
     assert len(launch_panel(a_preview()[1]).parts) == 1
+
+
+def test_a_preview_grows_no_faster_than_its_gang():
+    """Each worker of TensorFlow is told all others."""
+
+    def size(replicas):
+        request = parse_request(
+            REQUEST | {"launcher": "tensorflow", "replicas": replicas},
+            RequestLimits(max_replicas=replicas),
+        )
+        return len(str(dataclasses.asdict(launch_preview(request, {}))))
+
+    assert size(1_000) < 11 * size(100)

@@ -109,7 +109,8 @@ class LaunchSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(allow_blank=True),
         help_text="of every replica: texts by path in the container",
     )
-    replicas = LaunchedReplicaSerializer(many=True)
+    replicas = LaunchedReplicaSerializer(many=True, help_text="the first ones, at most 8")
+    omitted_replicas = serializers.IntegerField(help_text="how many more there are")
 
 
 class DryRunSerializer(serializers.Serializer[Any]):

@@ -9,9 +9,6 @@ from django.utils.translation import ngettext
 
 from portal.submission.launch_preview import LaunchedReplica, LaunchPreview
 
-# Replicas that are listed one by one.
-MAX_REPLICAS = 8
-
 
 @dataclass(frozen=True, slots=True)
 class LaunchPart:
@@ -39,8 +36,8 @@ def launch_panel(preview: LaunchPreview) -> LaunchPanel:
         (only,) = preview.replicas
         return LaunchPanel([_part(_replica_title(only), preview)], "")
     parts = [_part(_("Every replica"), preview)]
-    parts += [_part(_replica_title(each), each) for each in preview.replicas[:MAX_REPLICAS]]
-    more = len(preview.replicas) - MAX_REPLICAS
+    parts += [_part(_replica_title(each), each) for each in preview.replicas]
+    more = preview.omitted_replicas
     text = ngettext("and %(n)s more replica", "and %(n)s more replicas", more)
     return LaunchPanel(parts, text % {"n": more} if more > 0 else "")
 

@@ -310,6 +310,7 @@ def test_a_dry_run_says_what_each_replica_would_start():
         "environment": {"WORLD_SIZE": "6", "NNODES": "6"},
         "files": {"/run/launcher/hosts": "replica-0\n"},
         "replicas": own,
+        "omitted_replicas": 10,
     }
     rest = Rest().on("GET", "projects", PROJECTS).on("POST", "jobs", POSSIBLE | {"launch": launch})
     lines = [line.split() for line in rest.run("submit", "--dry-run", *FLAGS).stdout.splitlines()]
@@ -317,4 +318,4 @@ def test_a_dry_run_says_what_each_replica_would_start():
     assert ["Environment", "NNODES=6"] in lines and ["WORLD_SIZE=6"] in lines
     assert ["Files", "/run/launcher/hosts"] in lines
     assert ["Replica", "3", "RANK=3"] in lines
-    assert ["and", "2", "more", "replicas"] in lines
+    assert ["and", "12", "more", "replicas"] in lines
