@@ -112,12 +112,11 @@ def chunk_append(chunk: FileChunk) -> StoredFile:
 
 def chunk_store_ahead(chunk: FileChunk) -> StoredChunk | None:
     """Store a chunk while this process stores the one before it; in its turn comes `chunk_count`.
-    None if the content has not begun, or its turn is now: then `chunk_append` does it all.
+    None if the content has not begun, or has these bytes: then `chunk_append` does it all.
 
     Raises Refused(invalid_field) and StoreError."""
     row = _row(chunk)
-    is_ahead = row and row.received_bytes < chunk.offset
-    return _stored(row, chunk) if row and is_ahead else None
+    return _stored(row, chunk) if row and row.received_bytes <= chunk.offset else None
 
 
 def chunk_count(stored: StoredChunk) -> StoredFile:
