@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from tarfile import TarError
-from typing import Protocol
+from typing import IO, Protocol
 from zipfile import BadZipFile
 
 from agents.contract.errors import ContractError
@@ -85,6 +85,15 @@ class Upload(Protocol):
 
     def parts(self, left_out: LeftOut) -> Iterator[UploadPart]:
         """Its files, each time from the first on. Raises Refused."""
+
+
+@dataclass(slots=True)
+class Archive:
+    """One file that holds all others, often in one folder."""
+
+    file: IO[bytes]
+    sent_bytes: int
+    has_folder: bool = True
 
 
 class BytesMissing(Refused):

@@ -4,7 +4,6 @@ import gzip
 import io
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import IO
 
 from agents.contract.message import Message
@@ -14,6 +13,7 @@ from portal.files.uploads.parts import (
     PIECE_BYTES,
     PROBLEMS,
     UNREADABLE,
+    Archive,
     LeftOut,
     UploadPart,
     refused,
@@ -27,12 +27,7 @@ MAX_UNPACKED_BYTES = 4 * MAX_UPLOAD_BYTES
 FILE_TYPES = (tarfile.REGTYPE, tarfile.AREGTYPE)
 
 
-@dataclass(slots=True)
-class TarUpload:
-    file: IO[bytes]
-    sent_bytes: int
-    has_folder: bool = True
-
+class TarUpload(Archive):
     def parts(self, left_out: LeftOut) -> Iterator[UploadPart]:
         """Raises Refused."""
         self.file.seek(0)

@@ -3,7 +3,6 @@
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import IO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
@@ -11,6 +10,7 @@ from agents.contract.message import Message
 from portal.files.uploads.parts import (
     PROBLEMS,
     UNREADABLE,
+    Archive,
     LeftOut,
     UploadPart,
     refused,
@@ -26,12 +26,7 @@ MAX_COMMENT_BYTES = 0xFFFF
 ENTRY_HEAD_BYTES = 46
 
 
-@dataclass(slots=True)
-class ZipUpload:
-    file: IO[bytes]
-    sent_bytes: int
-    has_folder: bool = True
-
+class ZipUpload(Archive):
     def parts(self, left_out: LeftOut) -> Iterator[UploadPart]:
         """Raises Refused."""
         require_entries(_entry_count(self.file))
