@@ -199,6 +199,7 @@ urlpatterns = [
         name="project-file",
     ),
     path("projects/<str:project>/trees", files.ProjectTrees.as_view(), name="project-trees"),
+    path("projects/<str:project>/commits", files.ProjectCommits.as_view(), name="project-commits"),
     path("quotas", quotas.QuotaList.as_view(), name="quotas"),
     path("quotas/<str:project>", quotas.ProjectQuota.as_view(), name="project-quota"),
     path("quotas/<str:project>/<str:user>", quotas.UserQuota.as_view(), name="user-quota"),

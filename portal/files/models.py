@@ -1,6 +1,7 @@
 """Contents, the trees that name them, and how much a project stores."""
 
 import uuid
+from enum import StrEnum
 from typing import Self
 
 from django.db import models
@@ -68,6 +69,15 @@ class StoredFile(models.Model):
         return f"{self.sha256[:12]}, {self.size} bytes"
 
 
+class CodeOrigin(StrEnum):
+    """How code came to the portal."""
+
+    FOLDER = "folder"
+    """`tessera submit --sync` sent it, or another client of REST."""
+    UPLOAD = "upload"
+    """A browser sent it with the request form."""
+
+
 class TreeQuerySet(LockingQuerySet["Tree"]):
     def with_files(self) -> Self:
         """Those whose files have not been removed."""
@@ -105,6 +115,10 @@ class Tree(models.Model):
     """Links, devices and the like, which no tree has."""
     creator = models.CharField(max_length=150, blank=True, default="")
     """Of code: the user who sent it."""
+    origin = models.CharField(
+        max_length=12, blank=True, default="", db_default="", choices=choices_from_enum(CodeOrigin)
+    )
+    """Of code: how it came; empty where that is not known any more."""
     created_at = models.DateTimeField()
     removed_at = models.DateTimeField(null=True, blank=True)
 

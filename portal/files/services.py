@@ -20,7 +20,7 @@ from portal.audit.transitions import event_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.files.limits import files_row_lock
-from portal.files.models import StoredFile, Tree, TreeEntry
+from portal.files.models import CodeOrigin, StoredFile, Tree, TreeEntry
 from portal.files.receiving import contents_forget
 from portal.jobs.models import Attempt, Replica
 from portal.live.bell import ring
@@ -33,9 +33,11 @@ BATCH = 500
 Key = TypeVar("Key")
 
 
-def code_commit(*, project_id: int, files: Sequence[TreeFile], creator: str) -> Tree:
-    """Code of a project, for its jobs. The same paths and contents again are the same tree. Raises
-    Refused(path_invalid, file_incomplete)."""
+def code_commit(
+    *, project_id: int, files: Sequence[TreeFile], creator: str, origin: CodeOrigin
+) -> Tree:
+    """Code of a project, for its jobs. The same paths and contents again are the same tree,
+    however it came first. Raises Refused(path_invalid, file_incomplete)."""
     digest = _digest(files)
     with transaction.atomic():
         files_row_lock(project_id)
@@ -44,7 +46,8 @@ def code_commit(*, project_id: int, files: Sequence[TreeFile], creator: str) -> 
         )
         if found := same.first():
             return found
-        tree = Tree(project_id=project_id, kind=TreeKind.CODE, digest=digest, creator=creator)
+        tree = Tree(project_id=project_id, kind=TreeKind.CODE, digest=digest)
+        tree.creator, tree.origin = creator, origin
         return _create(tree, files)
 
 

@@ -19,6 +19,7 @@ from django.db.models import (
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce, Replace
 
+from agents.contract.git_source import PREFIX
 from portal.accounts.models import Membership, User
 from portal.database.locks import LockingQuerySet
 from scheduler.core.model.states import (
@@ -72,8 +73,16 @@ class JobQuerySet(LockingQuerySet[Row]):
 
     def with_code(self, tree: object) -> Self:
         """Those whose request names this code; `tree`: its key in hexadecimal, or an expression."""
-        with_any = self.filter(request__has_key="code").alias(code_key=CODE_OF_REQUEST)
-        return with_any.filter(code_key=tree)
+        return self.with_any_code().filter(code_key=tree)
+
+    def with_any_code(self) -> Self:
+        """Those whose request names code, or a repository that has it; `code_key` says which."""
+        return self.filter(request__has_key="code").alias(code_key=CODE_OF_REQUEST)
+
+    def with_repository(self) -> Self:
+        """Those whose code is in a git repository."""
+        # Ids of trees are hexadecimal and so come before it in every order of texts.
+        return self.with_any_code().filter(code_key__gte=PREFIX)
 
     def failed(self) -> Self:
         """Those that ended without success, not by a person's wish: they have a cause."""

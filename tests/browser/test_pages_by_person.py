@@ -119,6 +119,7 @@ TABLE: dict[str, Row] = {
         }
     ),
     "web:secrets": Row({"button Set the secret": ALL}),
+    "web:project_code": Row({"heading Sent code": ALL, "heading Commits of repositories": ALL}),
     "web:registries": Row({"button Set the credential": LEADERS}),
     "web:project_secrets": Row({"button Set the secret": LEADERS}),
     "web:webhooks": Row({"button Add the webhook": ALL, "link Pager": {ALICE}}),

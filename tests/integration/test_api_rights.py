@@ -90,6 +90,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int]] = {
     ("project-quota", "put"): (403, 403, 404, 403, 200),
     ("project-storage", "get"): (200, 200, 404, 200, 200),
     ("project-storage", "put"): (403, 403, 404, 403, 200),
+    ("project-commits", "get"): (200, 200, 404, 200, 200),
+    ("project-trees", "get"): (200, 200, 404, 200, 200),
     ("project-trees", "post"): (403, 201, 404, 201, 403),
     ("registries", "get"): (403, 200, 404, 200, 200),
     ("registry", "delete"): (403, 403, 404, 204, 204),

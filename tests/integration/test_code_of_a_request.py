@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from agents.contract.file_transfer import TreeFile
 from portal.errors import Refused
-from portal.files.models import StoredFile
+from portal.files.models import CodeOrigin, StoredFile
 from portal.files.selectors import code_tree_of
 from portal.files.services import code_commit, trees_remove
 from tests.support.rows import a_job, a_project, a_user
@@ -32,7 +32,10 @@ def code_of(project):
         project=project, sha256=SHA256, size=3, received_bytes=3, stream="s", is_complete=True
     )
     return code_commit(
-        project_id=project.pk, files=[TreeFile("train.py", SHA256, 3)], creator="alice"
+        project_id=project.pk,
+        files=[TreeFile("train.py", SHA256, 3)],
+        creator="alice",
+        origin=CodeOrigin.FOLDER,
     )
 
 

@@ -80,7 +80,7 @@ def test_files_become_the_code_of_the_job(client, team):
     tree = Tree.objects.get()
     assert Job.objects.get().request["code"] == str(tree.pk)
     assert paths(tree) == ["tools.py", "train.py"]
-    assert (tree.creator, tree.project_id) == ("olga", team.pk)
+    assert (tree.creator, tree.origin, tree.project_id) == ("olga", "upload", team.pk)
     again = send(client, ("train.py", TRAIN), ("tools.py", b""), key="twice")
     assert again.status_code == 302
     assert (Tree.objects.count(), StoredFile.objects.count()) == (1, 2)

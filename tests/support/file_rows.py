@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from agents.contract.file_transfer import FileContent, TreeKind
-from portal.files.models import Tree
+from portal.files.models import CodeOrigin, Tree
 from portal.files.receiving import FileChunk, chunk_append, file_check
 from portal.files.services import code_commit, tree_commit
 from portal.jobs.models import Replica
@@ -30,4 +30,9 @@ def a_tree(
 
 def a_code_tree(project_id: int, contents: Mapping[str, bytes], creator: str) -> Tree:
     contents_store(project_id, contents)
-    return code_commit(project_id=project_id, files=tree_files(contents), creator=creator)
+    return code_commit(
+        project_id=project_id,
+        files=tree_files(contents),
+        creator=creator,
+        origin=CodeOrigin.FOLDER,
+    )

@@ -55,6 +55,7 @@ PAGES: dict[str, PageOf] = {
     "web:account": PageOf(),
     "web:notices": PageOf(),
     "web:secrets": PageOf(),
+    "web:project_code": PageOf(ROOT, ("{project}",)),
     "web:registries": PageOf(ROOT, ("{project}",)),
     "web:project_secrets": PageOf(ROOT, ("{project}",)),
     "web:webhooks": PageOf(),

@@ -15,8 +15,9 @@ from agents.contract.file_transfer import (
     TreeKind,
 )
 from portal.api.protocol.moments import UtcDateTimeField, UtcModelSerializer
+from portal.files.code_list import CommitCode, StoredCode
 from portal.files.limits import MAX_KEPT_DAYS, MAX_STORED_GIB, StoredLimits
-from portal.files.models import Tree
+from portal.files.models import CodeOrigin, Tree
 from portal.files.removal import removal_at
 
 KINDS = [(str(kind), str(kind)) for kind in TreeKind]
@@ -46,6 +47,45 @@ class TreeSerializer(UtcModelSerializer[Tree]):
     def get_removal(self, tree: Tree) -> str | None:
         at = removal_at(tree, self.context["limits"])
         return UtcDateTimeField().to_representation(at) if at else None
+
+
+class ProjectCodeSerializer(serializers.Serializer[StoredCode]):
+    id = serializers.CharField(source="tree.pk", help_text="what requests name as code")
+    origin = serializers.ChoiceField(
+        source="tree.origin",
+        choices=[*((str(each), str(each)) for each in CodeOrigin), ("", "")],
+        help_text="folder: sent over REST, as tessera submit --sync does; upload: sent with the "
+        "request page; empty: not known",
+    )
+    digest = serializers.CharField(
+        source="tree.digest", help_text="of all its paths and contents, by SHA-256"
+    )
+    file_count = serializers.IntegerField(source="tree.file_count")
+    total_bytes = serializers.IntegerField(source="tree.total_bytes")
+    creator = serializers.CharField(source="tree.creator", help_text="who sent it first")
+    created_at = UtcDateTimeField(source="tree.created_at")
+    job_count = serializers.IntegerField(source="use.count", help_text="how many jobs have it")
+    jobs = serializers.ListField(
+        source="use.jobs", child=serializers.CharField(), help_text="the newest of them"
+    )
+    is_needed = serializers.BooleanField(help_text="by a job that waits or runs")
+    removal_at = UtcDateTimeField(
+        source="removal",
+        allow_null=True,
+        help_text="when the files will be removed; null: not decided while it is needed, or never",
+    )
+
+
+class ProjectCommitSerializer(serializers.Serializer[CommitCode]):
+    repository = serializers.CharField(help_text="as requests name it, with the branch or tag")
+    commit = serializers.CharField()
+    creator = serializers.CharField(help_text="whose job was the first with it")
+    first_at = UtcDateTimeField(help_text="when that job was submitted")
+    last_at = UtcDateTimeField(help_text="when the last job with it was submitted")
+    job_count = serializers.IntegerField(source="use.count", help_text="how many jobs ran it")
+    jobs = serializers.ListField(
+        source="use.jobs", child=serializers.CharField(), help_text="the newest of them"
+    )
 
 
 class TreeFileSerializer(serializers.Serializer[Any]):

@@ -9,7 +9,9 @@ from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers, status
+from rest_framework.generics import GenericAPIView
 from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agents.contract.file_transfer import (
@@ -28,6 +30,8 @@ from portal.api.files.serializers import (
     ContentQuerySerializer,
     FileProgressSerializer,
     HaveRequestSerializer,
+    ProjectCodeSerializer,
+    ProjectCommitSerializer,
     StorageRequestSerializer,
     StorageSerializer,
     TreeFileSerializer,
@@ -36,6 +40,7 @@ from portal.api.files.serializers import (
 )
 from portal.api.protocol.content import BoundedJSONParser
 from portal.api.protocol.openapi import list_response
+from portal.api.protocol.pagination import NewestFirstPagination, is_moment
 from portal.api.protocol.permissions import IsPlatformAdmin, SeesProject
 from portal.api.protocol.problems import BodyTooLarge
 from portal.api.protocol.requests import ApiRequest
@@ -43,9 +48,10 @@ from portal.api.protocol.versions import ETAG, IF_MATCH, if_match_number, stale_
 from portal.api.protocol.views import ApiView
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
+from portal.files.code_list import project_code, project_commits, stored_code
 from portal.files.delivery import archive_response, file_response
 from portal.files.limits import stored_limits, stored_limits_set
-from portal.files.models import Tree
+from portal.files.models import CodeOrigin, Tree
 from portal.files.names import archive_name
 from portal.files.receiving import FileChunk, chunk_append, file_check, files_received
 from portal.files.removal import tree_remove
@@ -200,9 +206,28 @@ class ProjectFile(ApiView):
         return Response(FileProgressSerializer(file_check(file)).data)
 
 
-class ProjectTrees(ApiView):
+class CodePagination(NewestFirstPagination):
+    ordering = ("-created_at", "-pk")
+
+    def is_position(self, request: Request, position: str) -> bool:
+        return is_moment(position)
+
+
+class ProjectTrees(ApiView, GenericAPIView[Tree]):
     parser_classes = (TreeParser,)
+    pagination_class = CodePagination
+    serializer_class = ProjectCodeSerializer
+    permissions = {"GET": (SeesProject,)}
     service_roles = {"POST": "member of the project"}
+
+    @extend_schema(operation_id="project_code", responses=ProjectCodeSerializer(many=True))
+    def get(self, request: ApiRequest, project: str) -> Response:
+        """The code that was sent to the project and is still there, the newest first: with the jobs
+        that have it, and when it will be removed."""
+        row = visible_project(request.caller, project)
+        page = self.paginate_queryset(project_code(row)) or []
+        found = stored_code(page, stored_limits(row.pk))
+        return self.get_paginated_response(ProjectCodeSerializer(found, many=True).data)
 
     @extend_schema(
         operation_id="project_code_commit",
@@ -215,8 +240,21 @@ class ProjectTrees(ApiView):
         body = request.validated_data(CodeRequestSerializer)
         files = tuple(TreeFile(**one) for one in body["files"])
         creator = request.caller.username
-        tree = code_commit(project_id=row.pk, files=files, creator=creator)
+        tree = code_commit(
+            project_id=row.pk, files=files, creator=creator, origin=CodeOrigin.FOLDER
+        )
         return Response(_data(tree), status=status.HTTP_201_CREATED)
+
+
+class ProjectCommits(ApiView):
+    permissions = {"GET": (SeesProject,)}
+
+    @extend_schema(operation_id="project_commits", responses=list_response(ProjectCommitSerializer))
+    def get(self, request: ApiRequest, project: str) -> Response:
+        """The commits of git repositories that jobs of the project ran, the latest first. The
+        portal has no copy of them."""
+        found = project_commits(visible_project(request.caller, project))
+        return Response({"results": ProjectCommitSerializer(found, many=True).data})
 
 
 class ProjectStorage(ApiView):

@@ -5,12 +5,11 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.http import QueryDict
-from django.utils.dateparse import parse_datetime
 from rest_framework import serializers
 from rest_framework.request import Request
 
 from portal.accounts.models import User
-from portal.api.protocol.pagination import ID_POSITION, NewestFirstPagination
+from portal.api.protocol.pagination import ID_POSITION, NewestFirstPagination, is_moment
 from portal.jobs.failure_causes import FailureCause
 from portal.jobs.filters import KINDS, ORDERS, JobFilters
 from portal.jobs.models import Job
@@ -85,11 +84,7 @@ class JobPagination(NewestFirstPagination):
         order = request.query_params.get("order") or DEFAULT_ORDER
         if ORDERS.get(order, ("-id",))[0].removeprefix("-") == "id":
             return bool(ID_POSITION.fullmatch(position))
-        try:
-            moment = parse_datetime(position)
-        except ValueError:
-            return False
-        return moment is not None and moment.tzinfo is not None
+        return is_moment(position)
 
 
 def filtered_jobs(user: User, query: Mapping[str, Any]) -> QuerySet[Job]:

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from django.utils.dateparse import parse_datetime
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import Cursor, CursorPagination
 from rest_framework.request import Request
@@ -30,6 +31,15 @@ class NewestFirstPagination(CursorPagination):
     def is_position(self, request: Request, position: str) -> bool:
         """Whether a cursor's text can be a value of the column that orders the list."""
         return bool(ID_POSITION.fullmatch(position))
+
+
+def is_moment(position: str) -> bool:
+    """Whether a cursor's text can be a value of a column of moments."""
+    try:
+        moment = parse_datetime(position)
+    except ValueError:
+        return False
+    return moment is not None and moment.tzinfo is not None
 
 
 class OldestFirstPagination(NewestFirstPagination):

@@ -13,7 +13,7 @@ from pathspec import GitIgnoreSpec
 from agents.contract.file_transfer import MAX_TREE_ENTRIES, FileContent, TreeFile
 from agents.contract.message import Message
 from portal.cli.code_folder import ALWAYS_IGNORED
-from portal.files.models import StoredFile, Tree
+from portal.files.models import CodeOrigin, StoredFile, Tree
 from portal.files.receiving import (
     OBJECT_BYTES,
     FileChunk,
@@ -55,7 +55,12 @@ def code_upload(*, project_id: int, upload: Upload, creator: str) -> UploadedCod
     if not files:
         raise refused("There is no file in what you chose, or only what is left out")
     _store(project_id, upload, files)
-    tree = code_commit(project_id=project_id, files=list(files.values()), creator=creator)
+    tree = code_commit(
+        project_id=project_id,
+        files=list(files.values()),
+        creator=creator,
+        origin=CodeOrigin.UPLOAD,
+    )
     return UploadedCode(tree, left_out)
 
 
