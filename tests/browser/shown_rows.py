@@ -13,7 +13,6 @@ from django.utils import timezone
 
 from agents.contract.codec import encode
 from agents.contract.documents import ReplicaState, SliceKind
-from agents.contract.file_transfer import TreeKind
 from agents.contract.job_metrics import SkippedCount, SkipReason
 from agents.contract.pulls import ObservedPull, PullCause
 from agents.contract.telemetry import GpuSample
@@ -21,17 +20,16 @@ from portal.accounts.models import Project, User
 from portal.allocations.holding import HeldReplica
 from portal.catalogue.models import ImageRule, Template
 from portal.catalogue.services import image_policy_set, template_save
-from portal.files.models import Tree
 from portal.inventory.models import DisputedClaim, Gpu, Node
-from portal.jobs.models import Job, Replica
+from portal.jobs.models import Attempt, Job, Replica
+from portal.registries.services import registry_set
 from portal.telemetry.job_samples import samples_record
 from portal.volumes.services import VolumeValues, volume_create
 from portal.webhooks.models import Delivery, Endpoint
 from portal.webhooks.values import DeliveryStatus
 from scheduler.core.model.states import JobStatus, ReplicaStatus
 from scheduler.core.request import RequestLimits
-from tests.support.event_files import scalar_record
-from tests.support.file_rows import a_tree
+from tests.browser.shown_files import code_of, files_of
 from tests.support.job_metrics import metrics_report, series_points
 from tests.support.logs import write_log
 
@@ -65,7 +63,10 @@ def shown(known: dict[str, str]) -> dict[str, tuple[str, str]]:
     mine = Job.objects.filter(owner=alice, array=None).order_by("-pk")
     waits = mine.filter(status=JobStatus.QUEUED)[0]
     _log(known["job"])
-    saved = _files(known["job"])
+    saved = files_of(known["job"])
+    code_of(vision)
+    _swept(known["array"])
+    _registries(admin, vision)
     busy = _on_whole_gpus(alice)
     _measured(busy.node)
     compared = _reported(busy, mine)
@@ -86,6 +87,10 @@ def shown(known: dict[str, str]) -> dict[str, tuple[str, str]]:
             "alice",
             f"{reverse('web:job_files', args=[known['job']])}?tree={saved.pk}"
             "&file=runs/events.out.tfevents.1.node",
+        ),
+        "job-file-removal": (
+            "alice",
+            reverse("web:tree_remove", args=[known["job"], saved.pk]),
         ),
         "job-waiting": ("alice", reverse("web:job", args=[waits.label])),
         "job-failed": ("alice", reverse("web:job", args=[failed.label])),
@@ -108,30 +113,6 @@ def _log(label: str) -> None:
     data = "\n".join(lines).encode() + b"\n"
     write_log(replica, 0, data)
     Replica.objects.filter(pk=replica.pk).update(log_bytes=len(data))
-
-
-def _files(label: str) -> Tree:
-    """A checkpoint and the output of its first replica."""
-    rows = Replica.objects.filter(attempt__job_id=label.removeprefix("J-"))
-    replica = rows.select_related("attempt__job").order_by("rank")[0]
-    state = {"saved.json": b'{"step": 1200}', "state.pt": bytes(3 << 20)}
-    a_tree(replica, state, TreeKind.CHECKPOINT, step=1_200)
-    losses = "".join(f"{step},{2.4 / (1 + step / 60):.4f}\n" for step in range(0, 1_200, 40))
-    scalars = (
-        scalar_record(tag, step, scale / (1 + step / 60))
-        for step in range(0, 1_200, 40)
-        for tag, scale in (("loss/train", 2.4), ("loss/val", 2.9), ("lr", 0.001))
-    )
-    return a_tree(
-        replica,
-        {
-            "metrics.csv": b"step,loss\n" + losses.encode(),
-            "model/config.json": b'{"layers": 24, "width": 1024}',
-            "model/weights.safetensors": bytes(2 << 20),
-            "runs/events.out.tfevents.1.node": b"".join(scalars),
-            "notes.md": b"# Run 7\n\nLower learning rate, as discussed.\n",
-        },
-    )
 
 
 def _on_whole_gpus(alice: User) -> Replica:
@@ -174,6 +155,23 @@ def _reported(busy: Replica, mine: QuerySet[Job]) -> str:
         metrics_report(replica, *series, skipped=skipped)
     labels = (replica.attempt.job.label for replica in replicas)
     return urlencode([("job", label) for label in labels])
+
+
+def _swept(label: str) -> None:
+    """What two members of an array reported; the others have not."""
+    jobs = Job.objects.filter(array=label.removeprefix("A-")).order_by("array_index")[:2]
+    for number, job in enumerate(jobs, start=1):
+        attempt = Attempt.objects.create(job=job, number=1, created_at=timezone.now())
+        replica = Replica.objects.create(attempt=attempt, rank=0)
+        loss = [(step, 2.4 / (1 + step / 40 / number)) for step in range(0, 240, 2)]
+        metrics_report(replica, series_points("loss", *loss))
+
+
+def _registries(admin: User, vision: Project) -> None:
+    for address in ("ghcr.io", "registry.example.org:5000/vision/models"):
+        registry_set(
+            actor=admin, project=vision, address=address, user="puller", password="of nobody"
+        )
 
 
 def _image_pulls() -> Job:
