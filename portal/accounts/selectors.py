@@ -75,6 +75,11 @@ def is_project_admin(user: User, project_id: int) -> bool:
     return user.is_platform_admin or role_in(user, project_id) is Role.ADMIN
 
 
+def is_project_worker(user: User, project_id: int) -> bool:
+    """True for those who may have jobs in the project, and for platform admins."""
+    return user.is_platform_admin or role_in(user, project_id) in WORKING_ROLES
+
+
 def project_admins(project_id: int) -> list[str]:
     """Names of the active admins of a project."""
     rows = Membership.objects.filter(project_id=project_id, role=Role.ADMIN, user__is_active=True)

@@ -10,7 +10,7 @@ from agents.contract.image_reference import pattern_problem
 from agents.contract.message import Message
 from portal.accounts.models import Project, User
 from portal.accounts.rights import require_platform_admin, require_project_admin
-from portal.accounts.selectors import WORKING_ROLES, is_project_admin, role_in
+from portal.accounts.selectors import is_project_worker
 from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
 from portal.catalogue.models import ImagePolicy, ImageRule, Template
@@ -146,7 +146,7 @@ def image_policy_set(
 def _require_may_add(by: User, project: Project | None) -> None:
     if project is None:
         require_platform_admin(by)
-    elif role_in(by, project.pk) not in WORKING_ROLES and not is_project_admin(by, project.pk):
+    elif not is_project_worker(by, project.pk):
         raise Refused(
             ErrorCode.FORBIDDEN,
             Message("Only members of %(project)s may save templates in it", project=project.slug),

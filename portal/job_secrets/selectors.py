@@ -11,7 +11,7 @@ from django.db.models import Q, QuerySet
 
 from agents.contract.message import Message
 from portal.accounts.models import Project, User
-from portal.accounts.selectors import WORKING_ROLES, role_in
+from portal.accounts.selectors import is_project_worker
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.job_secrets.models import JOB_SECRET_SEAL, JobSecret
@@ -38,7 +38,7 @@ def secrets_of(owner: User | Project) -> QuerySet[JobSecret]:
 
 def visible_secrets(user: User, project: Project) -> QuerySet[JobSecret]:
     """Of a project, for those who may use them in jobs. Raises Refused(forbidden)."""
-    if not user.is_platform_admin and role_in(user, project.pk) not in WORKING_ROLES:
+    if not is_project_worker(user, project.pk):
         raise Refused(ErrorCode.FORBIDDEN, "Only members of a project see its secrets")
     return secrets_of(project)
 

@@ -46,7 +46,14 @@ def secret_set(*, actor: User, name: str, value: str, project: Project | None = 
         row.sealed = JOB_SECRET_SEAL.seal(value)
         row.author, row.set_at = actor.username, timezone.now()
         row.save()
-        _audit(AuditAction.SECRET_SET, row, actor, after={"name": name, "new": is_new})
+        audit_record(
+            actor=actor.username,
+            action=AuditAction.SECRET_SET,
+            noun="secret",
+            noun_id=row.name,
+            project=row.project,
+            after={"name": name, "new": is_new},
+        )
         # A job may have waited for it.
         ring_plan()
     return row
@@ -65,7 +72,14 @@ def secret_delete(*, actor: User, name: str, project: Project | None = None) -> 
         row = secrets_of(project or actor).filter(name=name).first()
         if row is None:
             raise Refused(ErrorCode.NOT_FOUND, "There is no secret with this name", "name")
-        _audit(AuditAction.SECRET_DELETE, row, actor, before={"name": name})
+        audit_record(
+            actor=actor.username,
+            action=AuditAction.SECRET_DELETE,
+            noun="secret",
+            noun_id=row.name,
+            project=row.project,
+            before={"name": name},
+        )
         row.delete()
         ring_plan()
 
@@ -117,21 +131,3 @@ def _is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _audit(
-    action: AuditAction,
-    row: JobSecret,
-    by: User,
-    before: dict[str, object] | None = None,
-    after: dict[str, object] | None = None,
-) -> None:
-    audit_record(
-        actor=by.username,
-        action=action,
-        noun="secret",
-        noun_id=row.name,
-        project=row.project,
-        before=before,
-        after=after,
-    )

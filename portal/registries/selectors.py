@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 
 from agents.contract.registries import RegistryCredential, registry_of
 from portal.accounts.models import Project, User
-from portal.accounts.selectors import WORKING_ROLES, role_in
+from portal.accounts.selectors import is_project_worker
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.registries.models import REGISTRY_SEAL, Registry
@@ -28,7 +28,7 @@ def registries_of(project: Project) -> QuerySet[Registry]:
 
 def visible_registries(user: User, project: Project) -> QuerySet[Registry]:
     """Of a project, for those whose jobs pull with them. Raises Refused(forbidden)."""
-    if not user.is_platform_admin and role_in(user, project.pk) not in WORKING_ROLES:
+    if not is_project_worker(user, project.pk):
         raise Refused(ErrorCode.FORBIDDEN, "Only members of a project see its registries")
     return registries_of(project)
 

@@ -53,7 +53,15 @@ def registry_set(
         row.user, row.sealed = user, REGISTRY_SEAL.seal(password)
         row.author, row.set_at = actor.username, timezone.now()
         row.save()
-        _audit(AuditAction.REGISTRY_SET, row, actor, before=before, after={"user": user})
+        audit_record(
+            actor=actor.username,
+            action=AuditAction.REGISTRY_SET,
+            noun="registry",
+            noun_id=row.address,
+            project=row.project,
+            before=before,
+            after={"user": user},
+        )
     return row
 
 
@@ -69,7 +77,14 @@ def registry_delete(*, actor: User, project: Project, address: str) -> None:
         if row is None:
             sentence = "The project has no credential for this registry"
             raise Refused(ErrorCode.NOT_FOUND, sentence, "registry")
-        _audit(AuditAction.REGISTRY_DELETE, row, actor, before={"user": row.user})
+        audit_record(
+            actor=actor.username,
+            action=AuditAction.REGISTRY_DELETE,
+            noun="registry",
+            noun_id=row.address,
+            project=row.project,
+            before={"user": row.user},
+        )
         row.delete()
 
 
@@ -119,21 +134,3 @@ def _require_password(password: str) -> None:
             n=MAX_PASSWORD_BYTES >> 10,
         )
         raise Refused(ErrorCode.REGISTRY_INVALID, sentence, "password")
-
-
-def _audit(
-    action: AuditAction,
-    row: Registry,
-    by: User,
-    before: dict[str, object] | None = None,
-    after: dict[str, object] | None = None,
-) -> None:
-    audit_record(
-        actor=by.username,
-        action=action,
-        noun="registry",
-        noun_id=row.address,
-        project=row.project,
-        before=before,
-        after=after,
-    )

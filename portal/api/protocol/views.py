@@ -7,7 +7,7 @@ from django.http import HttpRequest
 from rest_framework.views import APIView
 
 from portal.accounts.models import TokenScope
-from portal.api.protocol.permissions import RolePermission
+from portal.api.protocol.permissions import IsProjectAdmin, RolePermission, SeesProject
 from portal.api.protocol.requests import ApiRequest
 
 
@@ -39,3 +39,13 @@ class ApiView(APIView):
         """The role permissions of a method. HEAD runs the handler of GET."""
         method = "GET" if method == "HEAD" else method
         return [permission() for permission in self.permissions.get(method, ())]
+
+
+class ProjectCredentialView(ApiView):
+    """What admins of a project set and delete, and no response has."""
+
+    scopes = {"PUT": TokenScope.ADMIN, "DELETE": TokenScope.ADMIN}
+    permissions = {
+        "PUT": (SeesProject, IsProjectAdmin),
+        "DELETE": (SeesProject, IsProjectAdmin),
+    }

@@ -4,12 +4,11 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.response import Response
 
-from portal.accounts.models import TokenScope
 from portal.accounts.selectors import visible_project
 from portal.api.protocol.openapi import list_response
-from portal.api.protocol.permissions import IsProjectAdmin, SeesProject
+from portal.api.protocol.permissions import SeesProject
 from portal.api.protocol.requests import ApiRequest
-from portal.api.protocol.views import ApiView
+from portal.api.protocol.views import ApiView, ProjectCredentialView
 from portal.api.registries.serializers import RegistryRequestSerializer, RegistrySerializer
 from portal.registries.selectors import visible_registries
 from portal.registries.services import registry_delete, registry_set
@@ -26,13 +25,7 @@ class RegistryList(ApiView):
         return Response({"results": RegistrySerializer(rows, many=True).data})
 
 
-class RegistryDetail(ApiView):
-    scopes = {"PUT": TokenScope.ADMIN, "DELETE": TokenScope.ADMIN}
-    permissions = {
-        "PUT": (SeesProject, IsProjectAdmin),
-        "DELETE": (SeesProject, IsProjectAdmin),
-    }
-
+class RegistryDetail(ProjectCredentialView):
     @extend_schema(
         operation_id="registry_set", request=RegistryRequestSerializer, responses=RegistrySerializer
     )

@@ -4,12 +4,11 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.response import Response
 
-from portal.accounts.models import TokenScope
 from portal.accounts.selectors import visible_project
 from portal.api.protocol.openapi import list_response
-from portal.api.protocol.permissions import IsProjectAdmin, SeesProject
+from portal.api.protocol.permissions import SeesProject
 from portal.api.protocol.requests import ApiRequest
-from portal.api.protocol.views import ApiView
+from portal.api.protocol.views import ApiView, ProjectCredentialView
 from portal.api.secrets.serializers import SecretRequestSerializer, SecretSerializer
 from portal.job_secrets.selectors import secrets_of, visible_secrets
 from portal.job_secrets.services import secret_delete, secret_set
@@ -52,13 +51,7 @@ class ProjectSecretList(ApiView):
         return Response({"results": SecretSerializer(rows, many=True).data})
 
 
-class ProjectSecretDetail(ApiView):
-    scopes = {"PUT": TokenScope.ADMIN, "DELETE": TokenScope.ADMIN}
-    permissions = {
-        "PUT": (SeesProject, IsProjectAdmin),
-        "DELETE": (SeesProject, IsProjectAdmin),
-    }
-
+class ProjectSecretDetail(ProjectCredentialView):
     @extend_schema(
         operation_id="project_secret_set",
         request=SecretRequestSerializer,

@@ -19,10 +19,11 @@ from portal.errors import Refused
 from portal.planning.quota_effect import QuotaEffect, budget_effect
 from portal.quotas.budgets import MAX_UNIT_SECONDS, budget_add, budget_remove
 from portal.quotas.models import Budget
-from portal.web.console.access import platform_admins_only, project_or_404
+from portal.web.console.access import platform_admins_only
 from portal.web.console.amounts import GPU_HOUR
 from portal.web.console.form_fields import ActiveUserField, AmountField, MomentField
 from portal.web.http import AuthenticatedHttpRequest, refusals_as_messages
+from portal.web.project_access import project_or_404
 from portal.web.wording.messages import refusal_text
 
 

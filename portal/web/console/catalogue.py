@@ -32,8 +32,9 @@ from portal.catalogue.services import (
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.submission.limits import request_limits
-from portal.web.console.access import platform_admins_only, project_or_404
+from portal.web.console.access import platform_admins_only
 from portal.web.http import AuthenticatedHttpRequest, refusals_as_messages
+from portal.web.project_access import project_or_404
 from portal.web.wording.messages import refusal_text, request_errors_text
 from scheduler.core.request import InvalidRequest
 

@@ -31,10 +31,11 @@ from portal.idle.models import DEFAULT_THRESHOLD_PERCENT
 from portal.idle.selectors import policy_of
 from portal.idle.services import idle_policy_set
 from portal.jobs.models import Job
-from portal.web.console.access import platform_admins_only, project_or_404
+from portal.web.console.access import platform_admins_only
 from portal.web.console.amounts import GPU, GPU_HOUR, format_amount
 from portal.web.console.form_fields import AmountField
 from portal.web.http import AuthenticatedHttpRequest
+from portal.web.project_access import project_or_404
 from portal.web.wording.messages import refusal_text
 
 # Thresholds as they are typed: the column, and how many of its steps one of what is typed has.

@@ -25,10 +25,10 @@ from portal.quotas.figures import quota_figures
 from portal.quotas.models import Budget
 from portal.quotas.selectors import visible_quotas
 from portal.submission.approvals import jobs_to_approve
-from portal.web.console.access import administered_project_or_404, project_or_404
 from portal.web.console.budgets import budget_usages
 from portal.web.console.history import project_history
 from portal.web.http import AuthenticatedHttpRequest
+from portal.web.project_access import administered_project_or_404, project_or_404
 from portal.web.wording.messages import refusal_text
 
 ROLES = [str(role) for role in Role]

@@ -16,10 +16,10 @@ from portal.errors import Refused
 from portal.planning.quota_effect import QuotaEffect, quota_effect
 from portal.quotas.models import Quota
 from portal.quotas.services import MAX_LIMIT_UNITS, MODEL_PATTERN, quota_set
-from portal.web.console.access import administered_project_or_404
 from portal.web.console.amounts import GPU, format_amount
 from portal.web.console.form_fields import ActiveUserField, AmountField
 from portal.web.http import AuthenticatedHttpRequest
+from portal.web.project_access import administered_project_or_404
 from portal.web.wording.messages import refusal_text
 
 COLUMNS = {"limit": "limit_units", "borrow": "borrow_units", "lend": "lend_units"}

@@ -6,6 +6,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
@@ -39,5 +40,6 @@ def remove(request: AuthenticatedHttpRequest, ref: str, tree: UUID) -> HttpRespo
         else:
             messages.success(request, _("The files are removed"))
             return redirect("web:job_files", job.label)
-    context = {"job": job, "tree": row, "notice": notice}
+    address = reverse("web:job_files", args=[job.label])
+    context = {"job": job, "tree": row, "notice": notice, "address": address}
     return render(request, "web/job/file_removal.html", context, status=status)

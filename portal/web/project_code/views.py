@@ -1,14 +1,14 @@
 """The code of a project: which is there, where it is from, which jobs have it, and until when."""
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from portal.accounts.selectors import projects_of
 from portal.files.code_list import project_code, project_commits, stored_code
 from portal.files.limits import stored_limits
 from portal.web.http import AuthenticatedHttpRequest
+from portal.web.project_access import project_or_404
 
 # The newest; REST has all.
 MAX_TREES = 100
@@ -18,9 +18,7 @@ MAX_TREES = 100
 @require_safe
 def project_code_page(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
     """For everybody in the project."""
-    project = projects_of(request.user).filter(slug=slug).first()
-    if project is None:
-        raise Http404
+    project = project_or_404(request.user, slug)
     limits = stored_limits(project.pk)
     trees = list(project_code(project)[: MAX_TREES + 1])
     context = {

@@ -11,11 +11,12 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_http_methods
 
 from portal.accounts.models import Project
-from portal.accounts.selectors import is_project_admin, projects_of
+from portal.accounts.selectors import is_project_admin
 from portal.errors import Refused
-from portal.registries.selectors import registries_of, visible_registries
+from portal.registries.selectors import registries_of
 from portal.registries.services import registry_delete, registry_set
 from portal.web.http import AuthenticatedHttpRequest
+from portal.web.project_access import working_project_or_404
 from portal.web.registries.forms import RegistrySetForm
 from portal.web.wording.messages import refusal_text
 
@@ -27,7 +28,7 @@ from portal.web.wording.messages import refusal_text
 @login_required
 def registries(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
     """For the project's members; its admins change them."""
-    project = _project(request, slug)
+    project = working_project_or_404(request.user, slug)
     may_change = is_project_admin(request.user, project.pk)
     if request.method != "POST":
         return _page(request, project, RegistrySetForm(), may_change=may_change)
@@ -53,7 +54,7 @@ def registries(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
 @never_cache
 @login_required
 def delete(request: AuthenticatedHttpRequest, slug: str, registry: str) -> HttpResponse:
-    project = _project(request, slug)
+    project = working_project_or_404(request.user, slug)
     row = registries_of(project).filter(address=registry).first()
     if row is None or not is_project_admin(request.user, project.pk):
         raise Http404
@@ -80,15 +81,3 @@ def _page(
         "may_change": may_change,
     }
     return render(request, "web/registries/list.html", context, status=status)
-
-
-def _project(request: AuthenticatedHttpRequest, slug: str) -> Project:
-    """One whose registries the reader's jobs use; 404 for any other."""
-    row = projects_of(request.user).filter(slug=slug).first()
-    if row is None:
-        raise Http404
-    try:
-        visible_registries(request.user, row)
-    except Refused as refused:
-        raise Http404 from refused
-    return row

@@ -14,11 +14,12 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_http_methods
 
 from portal.accounts.models import Project
-from portal.accounts.selectors import is_project_admin, projects_of
+from portal.accounts.selectors import is_project_admin
 from portal.errors import Refused
-from portal.job_secrets.selectors import secrets_of, visible_secrets
+from portal.job_secrets.selectors import secrets_of
 from portal.job_secrets.services import secret_delete, secret_set
 from portal.web.http import AuthenticatedHttpRequest
+from portal.web.project_access import working_project_or_404
 from portal.web.secrets.forms import SecretSetForm
 from portal.web.wording.messages import refusal_text
 
@@ -38,7 +39,7 @@ def secrets(request: AuthenticatedHttpRequest) -> HttpResponse:
 @login_required
 def project_secrets(request: AuthenticatedHttpRequest, slug: str) -> HttpResponse:
     """Those of a project, for its members; its admins change them."""
-    return _secrets(request, _project(request, slug))
+    return _secrets(request, working_project_or_404(request.user, slug))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -52,7 +53,7 @@ def delete(request: AuthenticatedHttpRequest, secret: str) -> HttpResponse:
 @never_cache
 @login_required
 def project_delete(request: AuthenticatedHttpRequest, slug: str, secret: str) -> HttpResponse:
-    project = _project(request, slug)
+    project = working_project_or_404(request.user, slug)
     if not is_project_admin(request.user, project.pk):
         raise Http404
     return _delete(request, project, secret)
@@ -107,18 +108,6 @@ def _page(
         "now": timezone.now(),
     }
     return render(request, "web/secrets/list.html", context, status=status)
-
-
-def _project(request: AuthenticatedHttpRequest, slug: str) -> Project:
-    """One whose secrets the reader may use; 404 for any other."""
-    row = projects_of(request.user).filter(slug=slug).first()
-    if row is None:
-        raise Http404
-    try:
-        visible_secrets(request.user, row)
-    except Refused as refused:
-        raise Http404 from refused
-    return row
 
 
 def _address(project: Project | None) -> str:
