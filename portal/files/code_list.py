@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, F, Max, Min, QuerySet, Window
-from django.db.models.fields.json import KT
+from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import DenseRank, RowNumber
 
 from portal.accounts.models import Project
@@ -89,7 +89,7 @@ def project_commits(project: Project) -> list[CommitCode]:
     ran = (
         Replica.objects.filter(rank=0, attempt__job__in=jobs.values("pk"))
         .exclude(code_commit="")
-        .annotate(source=KT("attempt__job__request__code"), job=F("attempt__job"))
+        .annotate(source=KeyTextTransform("code", "attempt__job__request"), job=F("attempt__job"))
     )
     columns = ("source", "code_commit")
     groups = ran.values(*columns).annotate(

@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from portal.accounts.models import Role
 from portal.files.code_list import NAMED_JOBS, project_code, project_commits, stored_code
 from portal.files.limits import stored_limits
 from portal.files.models import ProjectFiles, Tree
@@ -95,7 +96,7 @@ def test_nothing_of_another_project_and_nothing_that_was_removed_is_listed(alice
 
 def test_commits_are_listed_with_their_repository_and_the_jobs_that_ran_them(alice, vision):
     bob = a_user("bob")
-    vision.memberships.create(user=bob)
+    vision.memberships.create(user=bob, role=Role.MEMBER)
     first = a_git_job(bob, vision, [FIRST, FIRST])
     other = a_git_job(alice, vision, [SECOND])
     again = [a_git_job(alice, vision, [FIRST]) for _ in range(NAMED_JOBS)]
@@ -157,9 +158,7 @@ def test_the_page_shows_both_and_says_where_there_is_none(client, alice, vision)
     assert MAIN in page and FIRST[:12] in page
     assert "folder, by tessera submit --sync" in page
     assert "&lt;b&gt;eve" in page and "<b>eve" not in page
-    assert (
-        'href="/projects/vision/code/"' in client.get("/projects/vision/").content.decode()
-    )
+    assert 'href="/projects/vision/code/"' in client.get("/projects/vision/").content.decode()
 
 
 def test_the_number_of_queries_does_not_grow(client, alice, vision, django_assert_max_num_queries):
