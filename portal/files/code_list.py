@@ -127,11 +127,9 @@ def _uses(trees: Iterable[Tree]) -> dict[str, CodeUse]:
     uses: defaultdict[str, CodeUse] = defaultdict(CodeUse)
     if not projects:
         return uses
-    with_them = Job.objects.with_any_code().filter(
-        project__in=set(projects.values()), code_key__in=list(projects)
-    )
+    with_any = Job.objects.with_any_code().filter(project__in=set(projects.values()))
+    with_them = with_any.annotate(code=CODE_OF_REQUEST).filter(code__in=list(projects))
     rows = with_them.annotate(
-        code=CODE_OF_REQUEST,
         place=Window(RowNumber(), partition_by="code", order_by="-pk"),
         uses=Window(Count("pk"), partition_by="code"),
     )

@@ -15,7 +15,6 @@ from agents.contract.file_transfer import (
     TreeKind,
 )
 from portal.api.protocol.moments import UtcDateTimeField, UtcModelSerializer
-from portal.files.code_list import CommitCode, StoredCode
 from portal.files.limits import MAX_KEPT_DAYS, MAX_STORED_GIB, StoredLimits
 from portal.files.models import CodeOrigin, Tree
 from portal.files.removal import removal_at
@@ -49,7 +48,9 @@ class TreeSerializer(UtcModelSerializer[Tree]):
         return UtcDateTimeField().to_representation(at) if at else None
 
 
-class ProjectCodeSerializer(serializers.Serializer[StoredCode]):
+class ProjectCodeSerializer(serializers.Serializer[Any]):
+    """Of a `StoredCode`."""
+
     id = serializers.CharField(source="tree.pk", help_text="what requests name as code")
     origin = serializers.ChoiceField(
         source="tree.origin",
@@ -76,7 +77,9 @@ class ProjectCodeSerializer(serializers.Serializer[StoredCode]):
     )
 
 
-class ProjectCommitSerializer(serializers.Serializer[CommitCode]):
+class ProjectCommitSerializer(serializers.Serializer[Any]):
+    """Of a `CommitCode`."""
+
     repository = serializers.CharField(help_text="as requests name it, with the branch or tag")
     commit = serializers.CharField()
     creator = serializers.CharField(help_text="whose job was the first with it")
