@@ -56,6 +56,7 @@ class AccelerateLauncher(Launcher):
 
     name = LauncherName.ACCELERATE
     summary = "Hugging Face Accelerate, one process per GPU"
+    joins_replicas = True
     programs = frozenset(("accelerate launch", "accelerate-launch", MODULE))
     sets = WORKER_VARIABLES
 

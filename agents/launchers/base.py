@@ -113,6 +113,9 @@ class Launcher(ABC):
     chooses_devices: ClassVar[bool] = False
     """Whether its program gives processes their devices by number: only in a container these are
     the replica's own."""
+    joins_replicas: ClassVar[bool] = False
+    """Whether replicas on one node can be one, with the processes of all: each finds its GPU by
+    LOCAL_RANK, and nothing but the numbers of the world tells the two apart."""
     shares_key: ClassVar[bool] = False
     """Whether the replicas of a gang prove to each other that they belong together: each then has
     the secret GANG_KEY of its attempt."""

@@ -47,6 +47,7 @@ OF_PROGRAM = frozenset(("module", "no-python"))
 class DeepSpeedLauncher(Launcher):
     name = LauncherName.DEEPSPEED
     summary = "DeepSpeed, one process per GPU"
+    joins_replicas = True
     chooses_devices = True
     programs = frozenset(("deepspeed", MODULE))
     sets = frozenset(

@@ -39,6 +39,7 @@ SHARED_MACHINE = {"OMPI_MCA_btl": "self,tcp", "OMPI_MCA_coll": "^acoll,han,sm,xh
 class OpenMpiLauncher(Launcher):
     name = LauncherName.OPENMPI
     summary = "Open MPI's mpirun, one process per GPU"
+    joins_replicas = True
     shares_key = True
     programs = frozenset(("mpiexec", "mpirun", "orterun", "prterun"))
     variables = frozenset(

@@ -44,6 +44,7 @@ class TorchrunLauncher(Launcher):
 
     name = LauncherName.TORCHRUN
     summary = "PyTorch's launcher, one process per GPU"
+    joins_replicas = True
     programs = frozenset(("torchrun", MODULE, "torch.distributed.launch"))
     sets = WORKER_VARIABLES
 

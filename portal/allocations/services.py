@@ -52,8 +52,11 @@ class GangOrder:
 
     job: Job
     replicas: tuple[ReplicaPlacement, ...]
+    """Its containers."""
     processes: int
     """Of each replica: the clients of its MPS shares."""
+    joined_replicas: int = 1
+    """How many of the job's replicas each container runs."""
 
 
 def gangs_allocate(
@@ -71,7 +74,7 @@ def gangs_allocate(
     meanwhile.
     """
     gpu_by_id = {str(gpu.pk): gpu for gpu in gpus}
-    attempts = _attempts_create([gang.job for gang in gangs], at)
+    attempts = _attempts_create(gangs, at)
     replicas = [
         (gang, placed, _replica(attempt, placed, is_gang=len(gang.replicas) > 1))
         for gang, attempt in zip(gangs, attempts, strict=True)
@@ -91,9 +94,9 @@ def gangs_allocate(
             project=gang.job.project,
             user=gang.job.owner,
             units=device.units,
-            # The first device of a replica carries all of its CPU and memory.
-            cpu_milli=0 if index else gang.job.cpu_milli,
-            memory_mib=0 if index else gang.job.memory_mib,
+            # The first device of a container carries all of its CPU and memory.
+            cpu_milli=0 if index else gang.job.cpu_milli * gang.joined_replicas,
+            memory_mib=0 if index else gang.job.memory_mib * gang.joined_replicas,
             reserved_at=at,
         )
         for (gang, row, index, device), own_slice in zip(devices, own, strict=True)
@@ -128,11 +131,21 @@ def _slices(
     return [idle_by_id.get(device.slice) or next(made) for _, device in devices]
 
 
-def _attempts_create(jobs: Sequence[Job], at: datetime) -> list[Attempt]:
-    earlier = Attempt.objects.filter(job__in=jobs).order_by().values_list("job")
+def _attempts_create(gangs: Sequence[GangOrder], at: datetime) -> list[Attempt]:
+    earlier = (
+        Attempt.objects.filter(job__in=[gang.job for gang in gangs]).order_by().values_list("job")
+    )
     counts: dict[int, int] = dict(earlier.annotate(Count("pk")))
     return Attempt.objects.bulk_create(
-        [Attempt(job=job, number=counts.get(job.pk, 0) + 1, created_at=at) for job in jobs]
+        [
+            Attempt(
+                job=gang.job,
+                number=counts.get(gang.job.pk, 0) + 1,
+                joined_replicas=gang.joined_replicas,
+                created_at=at,
+            )
+            for gang in gangs
+        ]
     )
 
 

@@ -45,6 +45,8 @@ def launch_facts(answer: DryRun) -> Iterator[tuple[str, object]]:
     portal does not tell."""
     launch = answer.get("launch") or {}
     replicas = launch.get("replicas") or []
+    if sharing := launch.get("sharing"):
+        yield "Containers", sharing
     yield "Starts as", _command(launch)
     for number, variable in enumerate(_variables(launch)):
         yield "" if number else "Environment", variable
@@ -52,12 +54,13 @@ def launch_facts(answer: DryRun) -> Iterator[tuple[str, object]]:
         yield "" if number else "Files", path
     if len(replicas) < 2:
         return
+    noun = "Container" if launch.get("joined_replicas", 1) > 1 else "Replica"
     for replica in replicas[:MAX_LISTED_REPLICAS]:
         words = (_command(replica), *_variables(replica), *(replica.get("files") or []))
-        yield f"Replica {replica.get('rank')}", " ".join(filter(None, words))
+        yield f"{noun} {replica.get('rank')}", " ".join(filter(None, words))
     omitted = launch.get("omitted_replicas", 0) + max(0, len(replicas) - MAX_LISTED_REPLICAS)
     if omitted:
-        yield "", f"and {omitted} more replicas"
+        yield "", f"and {omitted} more {noun.lower()}s"
 
 
 def _command(started: DryRun) -> str:

@@ -50,7 +50,7 @@ _COLUMNS = (
     *("slice_id", "replica_id"),
     *(_REPLICA + name for name in ("node_id", "rank", "desired_state", "address", "port")),
     *(_REPLICA + name for name in ("attempt_id", "gone_revision", "stop_revision")),
-    *(_ATTEMPT + "number", _ATTEMPT + "job_id"),
+    *(_ATTEMPT + "number", _ATTEMPT + "job_id", _ATTEMPT + "joined_replicas"),
     *(_NETWORK + name for name in ("attempt_id", "number", "subnet", "kind", "mtu")),
     *(_JOB + name for name in ("uid", "name", "image", "request", "replica_count", "project_id")),
     _JOB + "resumes_id",
@@ -108,10 +108,7 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
         replica = rows[0].replica
         replicas[replica.node_id].append(replica)
     ranks = gang_ranks(
-        row.attempt_id
-        for rows in replicas.values()
-        for row in rows
-        if row.attempt.job.replica_count > 1
+        row.attempt_id for rows in replicas.values() for row in rows if row.attempt.world > 1
     )
     rendezvous = _rendezvous((row for rows in replicas.values() for row in rows), ranks)
     saved = _jobs_with_checkpoint(row for rows in replicas.values() for row in rows)
@@ -244,14 +241,14 @@ def _replica(
     with_rdma: Collection[int],
     commit: str,
 ) -> DesiredReplica:
-    job = row.attempt.job
+    job, joined = row.attempt.job, row.attempt.joined_replicas
     request = parse_stored_request(job.request)
     return DesiredReplica(
         id=str(row.pk),
         job=str(job.uid),
         attempt=row.attempt.number,
         rank=row.rank,
-        world=job.replica_count,
+        world=row.attempt.world,
         fence=row.attempt.fence,
         wish=DesiredReplicaState(row.desired_state),
         project=job.project.slug,
@@ -261,16 +258,16 @@ def _replica(
         command=tuple(request.command),
         launcher=request.launcher,
         env=dict(request.env),
-        cpu_milli=job.cpu_milli,
-        memory_mib=job.memory_mib,
-        shm_mib=request.shm_mib,
+        cpu_milli=job.cpu_milli * joined,
+        memory_mib=job.memory_mib * joined,
+        shm_mib=request.shm_mib * joined,
         devices=tuple(map(device_of, devices)),
-        processes=request.processes,
+        processes=request.processes * joined,
         backend=request.backend,
         grace_seconds=request.grace_seconds,
         time_limit_seconds=seconds_left(job),
         rendezvous=meet,
-        disk_mib=job.disk_mib,
+        disk_mib=job.disk_mib * joined,
         code_tree=request.code_tree,
         code_git=desired_git(request, commit),
         has_checkpoint=job.pk in saved,

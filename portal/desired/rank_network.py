@@ -42,7 +42,7 @@ def rank_networks(user: User, job: Job, attempt: Attempt) -> tuple[RanksNetwork,
     placed = {row: tuple(row.allocations.all()) for row in attempt.replicas.all()}
     placed = {row: devices for row, devices in placed.items() if row.node and devices}
     request = parse_stored_request(readable_request(user, job))
-    ranks = gang_ranks([attempt.pk] if placed and job.replica_count > 1 else [])
+    ranks = gang_ranks([attempt.pk] if placed and attempt.world > 1 else [])
     with_rdma = attempt.pk in attempts_with_rdma(placed.values(), ranks)
     found: dict[str, RanksNetwork] = {}
     for row, devices in placed.items():
@@ -50,9 +50,9 @@ def rank_networks(user: User, job: Job, attempt: Attempt) -> tuple[RanksNetwork,
             id=str(row.pk),
             job=str(job.uid),
             rank=row.rank,
-            world=job.replica_count,
+            world=attempt.world,
             devices=tuple(map(device_of, devices)),
-            processes=request.processes,
+            processes=request.processes * attempt.joined_replicas,
             backend=request.backend,
             env=dict(request.env),
             rdma=with_rdma,

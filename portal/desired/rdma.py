@@ -30,9 +30,10 @@ def _is_offered_alike(ranks: Iterable[GangRank]) -> bool:
 
 def _rdma_use(devices: Sequence[Allocation]) -> RdmaUse:
     """Of a replica with these devices; off where no collective library would use RDMA."""
-    job = devices[0].replica.attempt.job
+    attempt = devices[0].replica.attempt
+    job = attempt.job
     is_gloo = job.request.get("backend") == CollectiveBackend.GLOO
     is_whole = all(row.own_slice.kind == SliceKind.GPU for row in devices)
-    if job.replica_count < 2 or is_gloo or not is_whole:
+    if attempt.world < 2 or is_gloo or not is_whole:
         return RdmaUse.OFF
     return RdmaUse(job.request.get("rdma", RdmaUse.AUTO))

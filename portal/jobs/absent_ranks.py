@@ -52,17 +52,19 @@ def _stop(
     with transaction.atomic():
         open_one = Attempt.objects.open().filter(pk=attempt_id).values("job")
         for job in Job.objects.filter(pk__in=open_one, status__in=statuses).lock_rows():
-            ranks = Replica.objects.filter(attempt=attempt_id).select_related("node", "attempt")
+            ranks = Replica.objects.filter(attempt=attempt_id).select_related(
+                "node", "attempt__job"
+            )
             late = next((r for r in ranks if ReplicaStatus(r.status) in absent), None)
             if late is None and code is GangFailure.NEVER_JOINED:
                 return
             # A gang whose ranks are all ready, but not with the same image, waits for rank 0.
             late = late or ranks[0]
-            message = _message(code, late, job, limit_seconds)
+            message = _message(code, late, limit_seconds)
             faulty_gang_stop(job=job, rank=late, code=code, message=message)
 
 
-def _message(code: GangFailure, late: Replica, job: Job, limit_seconds: int) -> Message:
+def _message(code: GangFailure, late: Replica, limit_seconds: int) -> Message:
     if code is GangFailure.NEVER_JOINED:
         return Message(
             "rank %(rank)s on %(node)s did not start within %(seconds)s s after the first rank",
@@ -70,7 +72,7 @@ def _message(code: GangFailure, late: Replica, job: Job, limit_seconds: int) -> 
             node=late.location,
             seconds=limit_seconds,
         )
-    if job.replica_count == 1:
+    if late.attempt.world == 1:
         return Message(
             "it was not ready on %(node)s within %(seconds)s s",
             node=late.location,

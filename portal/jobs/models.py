@@ -10,6 +10,7 @@ from django.db.models import F, Q
 from portal.accounts.models import Project
 from portal.choices import choices_from_enum, enum_check
 from portal.inventory.models import Node
+from portal.jobs.desired_states import DesiredState as DesiredState
 from portal.jobs.querysets import (
     CODE_OF_REQUEST,
     AttemptQuerySet,
@@ -219,6 +220,8 @@ class Attempt(models.Model):
     """The name of the site that carries it out."""
     silent_since = models.DateTimeField(null=True, blank=True, editable=False)
     """Since when its site, or a node of it, has not answered; null while all do."""
+    joined_replicas = models.PositiveSmallIntegerField(default=1, db_default=1, editable=False)
+    """How many of the job's replicas each of its own, a container, runs."""
     created_at = models.DateTimeField()
     saved_at = models.DateTimeField(null=True, blank=True, editable=False)
     """When its last checkpoint arrived: what it ran until then is not lost. Null without one."""
@@ -252,6 +255,11 @@ class Attempt(models.Model):
         return self.pk
 
     @property
+    def world(self) -> int:
+        """How many replicas, that is containers, it has."""
+        return self.job.replica_count // self.joined_replicas
+
+    @property
     def is_open(self) -> bool:
         """Its job has not ended, and was not queued again, since it began."""
         return self.ended_at is None
@@ -276,15 +284,6 @@ class StopReason(StrEnum):
     REFUSED = "refused"
     # A job that had to succeed first did not.
     DEPENDENCY = "dependency"
-
-
-class DesiredState(models.TextChoices):
-    """What the portal wants of a replica; `gone` ones are left out of the desired document."""
-
-    PREPARE = "prepare"
-    RUN = "run"
-    STOP = "stop"
-    GONE = "gone"
 
 
 class Replica(models.Model):

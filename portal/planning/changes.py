@@ -98,6 +98,9 @@ def make_triggers(using: str = "default", **_: Any) -> None:
         return  # migrated back to before there were any
     with database.cursor() as cursor:
         for table, work, events in watched_tables(database):
+            described = database.introspection.get_table_description(cursor, table.name)
+            if not set(table.columns) <= {column.name for column in described}:
+                continue  # migrated back to before it had them all
             for statement in trigger_statements(database, "replans", table, work, events):
                 cursor.execute(statement)
 
@@ -184,7 +187,7 @@ def watched_tables(
 
     by_hand = {
         Job: ("cpu_milli", "memory_mib", "disk_mib"),
-        Attempt: ("job_id",),
+        Attempt: ("job_id", "joined_replicas"),
         Project: ("slug",),
         User: ("username",),
     }

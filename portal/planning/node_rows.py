@@ -57,7 +57,12 @@ def _allocated_sums(live: _Rows) -> _Rows:
         Replica.objects.filter(pk__in=live.values("pk"))
         .order_by()
         .values("node_id")
-        .annotate(**{f"all_{name}": Sum(f"attempt__job__{name}") for name in amounts})
+        .annotate(
+            **{
+                f"all_{name}": Sum(F(f"attempt__job__{name}") * F("attempt__joined_replicas"))
+                for name in amounts
+            }
+        )
         .values_list("node_id", *(f"all_{name}" for name in amounts))
     )
 

@@ -22,6 +22,7 @@ from portal.planning.requests import (
 from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.snapshot import RunningJob
 from scheduler.core.model.states import JobStatus
+from scheduler.core.placement.joined_replicas import separate_replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class LiveAllocation:
     job: int
     attempt: int
     rank: int
+    joined: int
+    """How many of the job's replicas its container runs."""
     node: UUID
     gpu_node: UUID
     """The node of its GPU: the same."""
@@ -57,6 +60,7 @@ def live_allocations(nodes: Collection[UUID] | None = None) -> list[LiveAllocati
         "replica__attempt__job_id",
         "replica__attempt_id",
         "replica__rank",
+        "replica__attempt__joined_replicas",
         "replica__node_id",
         "slice__gpu__node_id",
         "project__slug",
@@ -78,7 +82,7 @@ def live_allocations(nodes: Collection[UUID] | None = None) -> list[LiveAllocati
 
 
 def _live_allocation(row: tuple[Any, ...]) -> LiveAllocation:
-    pk, job, attempt, rank, node, gpu_node, *rest = row
+    pk, job, attempt, rank, joined, node, gpu_node, *rest = row
     project, user, cpu, memory, bound_at, units, *device = rest
     slice_id, gpu, kind, profile, start, size, mib, threads = device
     place = DevicePlacement(
@@ -93,7 +97,8 @@ def _live_allocation(row: tuple[Any, ...]) -> LiveAllocation:
         threads=threads,
     )
     return LiveAllocation(
-        pk, job, attempt, rank, node, gpu_node, place, project, user, cpu, memory, bound_at
+        *(pk, job, attempt, rank, joined, node, gpu_node, place),
+        *(project, user, cpu, memory, bound_at),
     )
 
 
@@ -149,6 +154,10 @@ def _replicas(live: list[LiveAllocation]) -> tuple[ReplicaPlacement, ...]:
         if row.attempt == last:
             by_rank[row.rank].append(row)
     return tuple(
-        ReplicaPlacement(rank, str(rows[0].node), tuple(row.place for row in rows))
+        replica
         for rank, rows in sorted(by_rank.items())
+        for replica in separate_replicas(
+            ReplicaPlacement(rank, str(rows[0].node), tuple(row.place for row in rows)),
+            rows[0].joined,
+        )
     )

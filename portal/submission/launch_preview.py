@@ -10,9 +10,13 @@ from dataclasses import dataclass
 
 from agents.contract.documents import DesiredReplica, Device, SliceKind
 from agents.contract.job_secrets import SecretForm
+from agents.contract.message import NO_MESSAGE, Message
 from agents.launchers.preview import assumed_devices, assumed_rendezvous, gang_starts
+from scheduler.core.model.snapshot import SINGLE_NODE
+from scheduler.core.placement.joined_replicas import container_ranks, joined_count, may_join
 from scheduler.core.request import JobRequest
 from scheduler.core.request.secrets import desired_secrets
+from scheduler.core.request.values import ContainerSharing
 from scheduler.core.request.warnings import looks_secret
 
 # Replicas that are told one by one: each may name all others, as in TF_CONFIG.
@@ -44,9 +48,13 @@ class LaunchPreview:
     files: Mapping[str, str]
     """Texts by path in the container."""
     replicas: tuple[LaunchedReplica, ...]
-    """The first ones, in rank order."""
+    """The first ones, in rank order: containers of the attempt."""
     omitted_replicas: int
     """How many more there are."""
+    joined_replicas: int = 1
+    """How many replicas of the request each of these runs."""
+    sharing: Message = NO_MESSAGE
+    """How replicas on one node share a container; empty where they do not."""
 
     @property
     def is_image_program(self) -> bool:
@@ -56,7 +64,11 @@ class LaunchPreview:
 
 def launch_preview(request: JobRequest, nodes: Mapping[int, str]) -> LaunchPreview:
     """`nodes`: by rank, where it would start at once."""
-    replica = requested_replica(request)
+    placed = [nodes[rank] for rank in range(request.replicas) if rank in nodes]
+    places = placed if len(placed) == request.replicas else []
+    joined = _joined(request, places)
+    container_nodes = [places[ranks[0]] for ranks in container_ranks(places, joined)]
+    replica = requested_replica(request, joined)
     devices = assumed_devices(replica, MAX_REPLICAS)
     starts = gang_starts(replica, assumed_rendezvous(replica.world), devices)
     of_secrets = {
@@ -75,7 +87,7 @@ def launch_preview(request: JobRequest, nodes: Mapping[int, str]) -> LaunchPrevi
         replicas=tuple(
             LaunchedReplica(
                 rank=start.rank,
-                node=nodes.get(start.rank, ""),
+                node=container_nodes[start.rank] if container_nodes else "",
                 command=() if is_same else tuple(start.command),
                 environment=_own(environment, common_env),
                 files=_own(start.files, common_files),
@@ -83,32 +95,63 @@ def launch_preview(request: JobRequest, nodes: Mapping[int, str]) -> LaunchPrevi
             for start, environment in zip(starts, environments, strict=True)
         ),
         omitted_replicas=replica.world - len(starts),
+        joined_replicas=joined,
+        sharing=_sharing(request, joined, is_placed=bool(places)),
     )
 
 
-def requested_replica(request: JobRequest) -> DesiredReplica:
-    """Rank 0 as a node would get it, before anything is placed."""
+def _may_share(request: JobRequest) -> bool:
+    return request.containers is ContainerSharing.PER_NODE and may_join(request)
+
+
+def _joined(request: JobRequest, places: Sequence[str]) -> int:
+    """How many replicas each container runs, as far as that is known: `places` is empty where it is
+    not known on which nodes they would be."""
+    if not places and request.topology in SINGLE_NODE:
+        places = [""] * request.replicas
+    return joined_count(request, places) if places and _may_share(request) else 1
+
+
+def _sharing(request: JobRequest, joined: int, *, is_placed: bool) -> Message:
+    if joined > 1:
+        return Message(
+            "Each container runs %(joined)s of the %(replicas)s replicas, with the GPUs and the "
+            "processes of all of them.",
+            joined=joined,
+            replicas=request.replicas,
+        )
+    if is_placed or not _may_share(request):
+        return NO_MESSAGE
+    return Message(
+        "Replicas that come to one node share a container there, as far as all containers of the "
+        "job then have equally many."
+    )
+
+
+def requested_replica(request: JobRequest, joined: int = 1) -> DesiredReplica:
+    """Rank 0 as a node would get it, before anything is placed. `joined`: how many replicas run as
+    one."""
     return DesiredReplica(
         id="replica-0",
         job="job",
-        world=request.replicas,
+        world=request.replicas // joined,
         project=request.project,
         name=request.name,
         image=request.image,
         command=request.command,
         launcher=request.launcher,
         env={name: HIDDEN if looks_secret(name) else text for name, text in request.env.items()},
-        devices=_devices(request),
-        processes=request.processes,
+        devices=_devices(request, joined),
+        processes=request.processes * joined,
         backend=request.backend,
     )
 
 
-def _devices(request: JobRequest) -> tuple[Device, ...]:
+def _devices(request: JobRequest, joined: int) -> tuple[Device, ...]:
     """An amount of memory counts as a slice, as in the check of a request."""
     device = request.device
     if device.gpus:
-        return tuple(Device(f"a-{n}", f"s-{n}") for n in range(device.gpus))
+        return tuple(Device(f"a-{n}", f"s-{n}") for n in range(device.gpus * joined))
     if device.mps_threads:
         return (Device("a-0", "s-0", SliceKind.MPS, threads=device.mps_threads),)
     return (Device("a-0", "s-0", SliceKind.MIG, profile=device.mig),)

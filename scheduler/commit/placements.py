@@ -24,9 +24,12 @@ from portal.planning.requests import waiting_jobs_from_rows
 from portal.planning.snapshot import cluster_snapshot
 from portal.quotas.models import Quota
 from scheduler.core.model.decisions import JobPlacement
+from scheduler.core.model.snapshot import WaitingJob
 from scheduler.core.model.states import JobStatus
+from scheduler.core.placement.joined_replicas import joined_count, joined_placement
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.placement.legality import needs_network, reserve_if_legal
+from scheduler.core.request.values import ContainerSharing
 
 log = logging.getLogger(__name__)
 
@@ -133,6 +136,7 @@ def _legal(
         own = waiting[placement.job]
         if own.after or own.begin_at > now.timestamp() or room.is_full(job):
             continue
+        order = _gang_order(job, own, placement)
         mark = ledger.mark()
         if reason := reserve_if_legal(placement, own, ledger):
             log.info("placing %s is stale: %s: %s", job.label, reason.code, reason.sentence)
@@ -140,13 +144,21 @@ def _legal(
         subnet = None
         if needs_network(placement, ledger):
             subnets = subnets or subnets_now()
-            subnet = subnets.take(own.replicas, turn=int(now.timestamp()))
+            subnet = subnets.take(len(order.replicas), turn=int(now.timestamp()))
             if subnet is None:
                 ledger.rollback(mark)
                 log.info("placing %s is stale: no addresses are free for its network", job.label)
                 continue
         room.enter(job)
-        yield placement, GangOrder(job, placement.replicas, own.processes), subnet
+        yield placement, order, subnet
+
+
+def _gang_order(job: Job, own: WaitingJob, placement: JobPlacement) -> GangOrder:
+    """Replicas on one node share a container where they can, and where the request lets them."""
+    joined, nodes = 1, [replica.node for replica in placement.replicas]
+    if job.request.get("containers") != ContainerSharing.PER_REPLICA:
+        joined = joined_count(own, nodes)
+    return GangOrder(job, joined_placement(placement.replicas, joined), own.processes, joined)
 
 
 def _network_orders(

@@ -281,6 +281,7 @@ def test_page_and_rest_show_the_same_start(client, alice, vision):
         **{"project": "vision", "name": "probe", "image": "tessera-example:latest"},
         **{"command": "python train.py", "amount": "gpus", "gpus": "1", "replicas": "2"},
         **{"launcher": "torchrun", "env": "HF_TOKEN=hf_123", "key": "once"},
+        "containers": "per-replica",
     }
     text = client.post("/request/preview", form).content.decode()
     assert "What runs" in text and "torch.distributed.run train.py" in text
@@ -289,6 +290,7 @@ def test_page_and_rest_show_the_same_start(client, alice, vision):
     api.force_authenticate(alice)
     body = a_request(vision, device={"gpus": 1}, replicas=2, launcher="torchrun")
     body |= {"command": ["python", "train.py"], "env": {"HF_TOKEN": "hf_123"}}
+    body |= {"containers": "per-replica"}
     launch = api.post("/api/v1/jobs?dry_run=true", body, format="json").json()["launch"]
     assert launch["command"] == ["python", "-m", "torch.distributed.run", "train.py"]
     assert [(each["rank"], each["node"]) for each in launch["replicas"]] == [(0, "n1"), (1, "n1")]

@@ -21,11 +21,13 @@ def stack(tmp_path_factory):
         yield running
 
 
-def results(stack, job, count):
+def results(stack, job, count, containers=2):
     """The last line of each rank, once all are there."""
 
+    ranks = range(containers)
+
     def read():
-        logs = (stack.call("GET", f"/jobs/{job}/logs", params={"rank": rank}) for rank in (0, 1))
+        logs = (stack.call("GET", f"/jobs/{job}/logs", params={"rank": rank}) for rank in ranks)
         lines = [line for log in logs for line in log.splitlines() if line.startswith("{")]
         ends = [end for end in map(json.loads, lines) if end["event"] == "result"]
         return ends if len(ends) == count else None
@@ -47,6 +49,26 @@ def test_the_ranks_of_two_nodes_are_one_world_under_every_launcher(stack, launch
     found = results(stack, job, ranks)
     assert {end["rank"] for end in found} == set(range(ranks))
     assert all(end["allreduce_ok"] and end["world"] == ranks for end in found)
+
+
+@pytest.mark.parametrize(("containers", "count"), [("per-node", 1), ("per-replica", 2)])
+def test_replicas_of_one_node_are_the_same_world_in_one_container_or_two(stack, containers, count):
+    job = stack.submit(
+        [sys.executable, *PROGRAM],
+        launcher="torchrun",
+        device={"gpus": 1},
+        replicas=2,
+        topology="same-node",
+        containers=containers,
+        env={"PYTHONPATH": STAND_IN},
+    )
+    seen = stack.until_status(job, "succeeded", "failed")
+    assert seen["status"] == "succeeded"
+    (attempt,) = seen["attempts"]
+    assert (len(attempt["replicas"]), attempt["joined_replicas"]) == (count, 2 // count)
+    found = results(stack, job, 2, containers=count)
+    assert {end["rank"] for end in found} == {0, 1}
+    assert all(end["allreduce_ok"] and end["world"] == 2 for end in found)
 
 
 def test_the_ranks_have_the_variables_that_rest_lists(stack):

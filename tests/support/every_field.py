@@ -19,6 +19,7 @@ EVERY_FIELD: dict[str, Any] = {
     "topology": "any",
     "backend": "gloo",
     "rdma": "off",
+    "containers": "per-replica",
     "retries": {"infrastructure": 1, "user": 2},
     "grace": "2m",
     "env": {"A": "1", "B": "x=y"},

@@ -69,3 +69,43 @@ def test_a_preview_grows_no_faster_than_its_gang():
         return len(str(dataclasses.asdict(launch_preview(request, {}))))
 
     assert size(1_000) < 11 * size(100)
+
+
+ONE_EACH = {"device": {"gpus": 1}, "launcher": "torchrun", "replicas": 4}
+
+
+def test_replicas_of_one_node_are_shown_in_the_container_that_they_share():
+    _, preview = a_preview({0: "n1", 1: "n1", 2: "n2", 3: "n2"}, **ONE_EACH)
+    assert preview.joined_replicas == 2
+    assert preview.sharing.text.startswith("Each container runs 2 of the 4 replicas")
+    assert [(each.rank, each.node) for each in preview.replicas] == [(0, "n1"), (1, "n2")]
+    sizes = [preview.environment[name] for name in ("PET_NNODES", "PET_NPROC_PER_NODE")]
+    assert sizes == ["2", "2"]
+    assert preview.replicas[1].environment["TESSERA_DEVICES"] == "GPU-1-0,GPU-1-1"
+    panel = launch_panel(preview)
+    titles = ["Every container", "Container 0 on n1", "Container 1 on n2"]
+    assert [part.title for part in panel.parts] == titles
+    assert panel.sharing == preview.sharing.text
+
+
+def test_before_a_gang_is_placed_its_topology_says_whether_one_container_has_it_all():
+    _, anywhere = a_preview(**ONE_EACH)
+    assert (anywhere.joined_replicas, len(anywhere.replicas)) == (1, 4)
+    assert anywhere.sharing.text.startswith("Replicas that come to one node share a container")
+    _, together = a_preview(**ONE_EACH, topology="same-node")
+    assert (together.joined_replicas, len(together.replicas)) == (4, 1)
+    assert together.environment["PET_NPROC_PER_NODE"] == "4"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"containers": "per-replica", "topology": "same-node"},
+        {"launcher": "none"},
+        {"device": {"mig": "2g.35gb"}},
+    ],
+)
+def test_where_each_replica_has_its_own_container_nothing_is_said(fields):
+    _, preview = a_preview(dict.fromkeys(range(4), "n1"), **ONE_EACH | fields)
+    assert (preview.joined_replicas, len(preview.replicas)) == (1, 4)
+    assert not preview.sharing.text

@@ -93,7 +93,10 @@ class ReplicaSerializer(UtcModelSerializer[Replica]):
 
 
 class AttemptSerializer(UtcModelSerializer[Attempt]):
-    replicas = ReplicaSerializer(many=True)
+    replicas = ReplicaSerializer(many=True, help_text="its containers")
+    joined_replicas = serializers.IntegerField(
+        read_only=True, help_text="how many of the job's replicas each of these runs"
+    )
     finding = serializers.SerializerMethodField(
         help_text="why it failed; null until that is known, and for other attempts"
     )
@@ -117,6 +120,7 @@ class AttemptSerializer(UtcModelSerializer[Attempt]):
             "code_commit",
             "first_failure",
             "finding",
+            "joined_replicas",
             "replicas",
         ]
 

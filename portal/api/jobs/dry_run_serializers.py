@@ -20,6 +20,7 @@ from portal.api.protocol.moments import UtcDateTimeField
 from portal.planning.estimates import estimate_as_dict, no_estimate_for_code
 from portal.quotas.limits import LimitEffect
 from portal.submission.dry_run import DryRunResult, DryRunVerdict, PlannedDevice
+from portal.submission.launch_preview import LaunchPreview
 from scheduler.core.request import request_as_dict
 from scheduler.core.request.values import FieldWarning
 
@@ -109,8 +110,16 @@ class LaunchSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(allow_blank=True),
         help_text="of every replica: texts by path in the container",
     )
-    replicas = LaunchedReplicaSerializer(many=True, help_text="the first ones, at most 8")
+    replicas = LaunchedReplicaSerializer(
+        many=True, help_text="the first ones, at most 8: the containers"
+    )
     omitted_replicas = serializers.IntegerField(help_text="how many more there are")
+    joined_replicas = serializers.IntegerField(
+        help_text="how many replicas of the request each of these containers runs"
+    )
+    sharing = serializers.CharField(
+        allow_blank=True, help_text="how replicas on one node share a container; empty if not"
+    )
 
 
 class DryRunSerializer(serializers.Serializer[Any]):
@@ -175,8 +184,12 @@ class DryRunSerializer(serializers.Serializer[Any]):
             "alternatives": [alternative.as_dict() for alternative in result.alternatives],
             "warnings": warnings_data(result.warnings),
             "request": request_as_dict(result.request),
-            "launch": asdict(result.launch()),
+            "launch": _launch_data(result.launch()),
         }
+
+
+def _launch_data(preview: LaunchPreview) -> dict[str, Any]:
+    return asdict(preview) | {"sharing": preview.sharing.text}
 
 
 def _device_data(device: PlannedDevice) -> dict[str, Any]:

@@ -93,6 +93,8 @@ DRY_RUN_EXAMPLE = OpenApiExample(
             "replicas": [
                 {"rank": 0, "node": "gpu-a1", "command": [], "environment": {}, "files": {}}
             ],
+            "joined_replicas": 1,
+            "sharing": "",
         },
     },
     response_only=True,

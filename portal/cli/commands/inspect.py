@@ -142,7 +142,9 @@ def show(
     attempts = row["attempts"] if output is OutputFormat.WIDE else row["attempts"][-1:]
     for attempt in attempts:
         outcome = f", {attempt['outcome']}" if attempt["outcome"] else ""
-        typer.echo(f"\nAttempt {attempt['number']}{outcome}")
+        joined = attempt.get("joined_replicas", 1)
+        shared = f", {joined} replicas in each container" if joined > 1 else ""
+        typer.echo(f"\nAttempt {attempt['number']}{outcome}{shared}")
         if finding := finding_text(attempt):
             typer.echo(finding)
         screen.print(rows_table(attempt["replicas"], REPLICA_COLUMNS))

@@ -12,6 +12,7 @@ from agents.launchers.base import Launcher
 from agents.launchers.registry import LAUNCHERS
 from scheduler.core.model.snapshot import Isolation, Priority, Topology
 from scheduler.core.request.choices import choices_of
+from scheduler.core.request.values import ContainerSharing
 from scheduler.core.request_fields import RequestField
 
 
@@ -36,6 +37,10 @@ CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
         RdmaUse.AUTO: gettext_lazy("auto: where all of its nodes offer it"),
         RdmaUse.ON: gettext_lazy("on: only on nodes that offer it"),
         RdmaUse.OFF: gettext_lazy("off: sockets"),
+    },
+    "containers": {
+        ContainerSharing.PER_NODE: gettext_lazy("per node, where they can share one"),
+        ContainerSharing.PER_REPLICA: gettext_lazy("per replica"),
     },
     "device.isolation": {
         Isolation.HARDWARE: gettext_lazy("hardware: a slice or a whole GPU"),

@@ -8,6 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from portal.submission.launch_preview import LaunchedReplica, LaunchPreview
+from portal.web.wording.messages import message_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +30,28 @@ class LaunchPanel:
     parts: list[LaunchPart]
     more: str
     """How many replicas are left out; empty if none."""
+    sharing: str = ""
+    """How replicas on one node share a container; empty where they do not."""
 
 
 def launch_panel(preview: LaunchPreview) -> LaunchPanel:
+    title = _container_title if preview.joined_replicas > 1 else _replica_title
+    sharing = message_text(preview.sharing)
     if len(preview.replicas) == 1:
         (only,) = preview.replicas
-        return LaunchPanel([_part(_replica_title(only), preview)], "")
-    parts = [_part(_("Every replica"), preview)]
-    parts += [_part(_replica_title(each), each) for each in preview.replicas]
+        return LaunchPanel([_part(title(only), preview)], "", sharing)
+    every = _("Every container") if preview.joined_replicas > 1 else _("Every replica")
+    parts = [_part(every, preview)]
+    parts += [_part(title(each), each) for each in preview.replicas]
     more = preview.omitted_replicas
     text = ngettext("and %(n)s more replica", "and %(n)s more replicas", more)
-    return LaunchPanel(parts, text % {"n": more} if more > 0 else "")
+    return LaunchPanel(parts, text % {"n": more} if more > 0 else "", sharing)
+
+
+def _container_title(replica: LaunchedReplica) -> str:
+    if not replica.node:
+        return _("Container %(rank)s") % {"rank": replica.rank}
+    return _("Container %(rank)s on %(node)s") % {"rank": replica.rank, "node": replica.node}
 
 
 def _replica_title(replica: LaunchedReplica) -> str:

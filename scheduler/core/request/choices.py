@@ -7,7 +7,7 @@ from agents.contract.documents import CollectiveBackend
 from agents.contract.launcher_names import LauncherName
 from agents.contract.rank_network import RdmaUse
 from scheduler.core.model.snapshot import Isolation, Priority, Topology
-from scheduler.core.request.values import JobKind
+from scheduler.core.request.values import ContainerSharing, JobKind
 from scheduler.core.request_fields import RequestField
 
 CHOICES: Mapping[str, type[StrEnum]] = {
@@ -17,6 +17,7 @@ CHOICES: Mapping[str, type[StrEnum]] = {
     "topology": Topology,
     "backend": CollectiveBackend,
     "rdma": RdmaUse,
+    "containers": ContainerSharing,
     "device.isolation": Isolation,
 }
 

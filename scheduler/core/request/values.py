@@ -20,6 +20,13 @@ class JobKind(StrEnum):
     SERVICE = "service"
 
 
+class ContainerSharing(StrEnum):
+    """Whether replicas on one node run as one, where they can."""
+
+    PER_NODE = "per-node"
+    PER_REPLICA = "per-replica"
+
+
 class ProblemCode(StrEnum):
     """What can be wrong with a field."""
 
@@ -159,6 +166,7 @@ class JobRequest:
     topology: Topology = Topology.BEST
     backend: CollectiveBackend = CollectiveBackend.AUTO
     rdma: RdmaUse = RdmaUse.AUTO
+    containers: ContainerSharing = ContainerSharing.PER_NODE
     infrastructure_retries: int = 3
     user_retries: int = 0
     grace_seconds: int = 30

@@ -218,6 +218,16 @@ FIELDS: tuple[RequestField, ...] = (
         is_optional_in_storage=True,
     ),
     RequestField(
+        *("containers", _CHOICE, _WHERE, "Containers"),
+        "Replicas on one node can share a container, so that NCCL uses NVLink and shared memory "
+        "between them: those with one process for each whole GPU.",
+        default="per-node",
+        attribute="containers",
+        choices=("per-node", "per-replica"),
+        flags=("--containers",),
+        is_optional_in_storage=True,
+    ),
+    RequestField(
         *("retries.infrastructure", _COUNT, _WHEN, "Retries after a node failure"),
         "At most 10.",
         default=3,

@@ -90,6 +90,7 @@ bodies = st.fixed_dictionaries(
         "topology": st.sampled_from(list(Topology)).map(str),
         "backend": st.sampled_from(["auto", "gloo"]),
         "rdma": st.sampled_from(["auto", "off"]),
+        "containers": st.sampled_from(["per-node", "per-replica"]),
         "retries": st.fixed_dictionaries({}, optional={"user": st.integers(0, 10)}),
         "grace": st.integers(1, 3_600).map(write_seconds),
         "env": st.dictionaries(env_names, texts, max_size=3),
