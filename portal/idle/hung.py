@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 
 from agents.contract.message import Message
 from portal.audit.codes import EventCode
@@ -47,12 +48,13 @@ class _Gang:
 
 
 def hung_gangs_sweep(*, now: datetime, limits: HungLimits) -> None:
-    """One round. Nothing is asked without a limit; else two statements, and one that writes."""
+    """One round. Nothing is asked without a limit; else two statements, and one that writes. The
+    events of warnings are committed with it."""
     if not limits.warn_minutes:
         return
     gangs = _running_gangs()
     known = {row.job_id: row for row in GangProgress.objects.all()}
-    rows = []
+    rows, changed = [], []
     for job, gang in gangs.items():
         row = known.pop(job, None)
         if row is None or row.attempt != gang.attempt:
@@ -61,29 +63,38 @@ def hung_gangs_sweep(*, now: datetime, limits: HungLimits) -> None:
         after = (
             before.with_silent_nodes(now) if gang.is_silent else before.with_marks(gang.marks, now)
         )
-        row.progress = after
-        _judge(row, after, now, limits)
+        row.progress, warned_at = after, row.warned_at
+        warning = _judge(row, after, now, limits)
+        if row.warned_at != warned_at:
+            changed.append((row, warning))
         rows.append(row)
-    if known:
-        GangProgress.objects.filter(pk__in=list(known)).delete()
-    GangProgress.objects.bulk_create(
-        rows, update_conflicts=True, unique_fields=["job"], update_fields=GangProgress.COLUMNS
-    )
+    with transaction.atomic():
+        if known:
+            GangProgress.objects.filter(pk__in=list(known)).delete()
+        GangProgress.objects.bulk_create(
+            rows, update_conflicts=True, unique_fields=["job"], update_fields=GangProgress.COLUMNS
+        )
+        for row, warning in changed:
+            if warning:
+                _warning_record(row, warning)
+            ring(f"job:{row.job_id}")
 
 
 def _running_gangs() -> dict[int, _Gang]:
     """By job, but those that are exempt. One query."""
     open_one = {"attempt__ended_at": None, "attempt__job__status": JobStatus.RUNNING}
     ranks = Replica.objects.filter(**open_one, attempt__job__replica_count__gt=1)
+    # Most requests do not name it. It is compared in the database: a request may be large.
+    flag = "attempt__job__request__idle_stop"
+    ranks = ranks.filter(Q(**{f"{flag}__isnull": True}) | Q(**{flag: True}))
     columns = ("attempt__job_id", "attempt_id", "attempt__silent_since", "rank", "log_bytes")
-    request, metrics = "attempt__job__request", "metrics_position__updated_at"
-    found = ranks.order_by("attempt_id", "rank").values_list(*columns, metrics, request)
+    found = ranks.order_by("attempt_id", "rank").values_list(
+        *columns, "metrics_position__updated_at"
+    )
     gangs = {}
-    for (job, attempt, silent), group in groupby(found, key=lambda row: row[:3]):
-        rows = list(group)
-        if rows[0][-1].get("idle_stop", True):
-            marks = {rank: _mark(size, at) for _, _, _, rank, size, at, _ in rows}
-            gangs[job] = _Gang(attempt, marks, silent is not None)
+    for (job, attempt, silent), rows in groupby(found, key=lambda row: row[:3]):
+        marks = {rank: _mark(size, at) for _, _, _, rank, size, at in rows}
+        gangs[job] = _Gang(attempt, marks, silent is not None)
     return gangs
 
 
@@ -91,18 +102,19 @@ def _mark(log_bytes: int, metrics_at: Any) -> str:
     return f"{log_bytes} {metrics_at or ''}" if log_bytes or metrics_at else ""
 
 
-def _judge(row: GangProgress, progress: Progress, now: datetime, limits: HungLimits) -> None:
+def _judge(
+    row: GangProgress, progress: Progress, now: datetime, limits: HungLimits
+) -> Message | None:
+    """The warning that it gets now."""
     silent = progress.silence(now, timedelta(minutes=limits.warn_minutes))
     if silent is None:
-        has_recovered = row.warned_at is not None
         row.warned_at = row.stops_at = None
-        if has_recovered:
-            ring(f"job:{row.job_id}")
     elif row.warned_at is None:
         row.warned_at, row.stops_at = now, limits.stops_at(now)
-        _warn(row, silent, progress.first_silent_rank)
+        return _message(silent, progress.first_silent_rank)
     elif row.stops_at is not None and now >= row.stops_at:
         _stop(row, silent, progress.first_silent_rank)
+    return None
 
 
 def _message(silent: timedelta, rank: int) -> Message:
@@ -114,11 +126,9 @@ def _message(silent: timedelta, rank: int) -> Message:
     )
 
 
-def _warn(row: GangProgress, silent: timedelta, rank: int) -> None:
+def _warning_record(row: GangProgress, warning: Message) -> None:
     data = {"stops_at": row.stops_at.isoformat() if row.stops_at else ""}
-    job = Job.objects.get(pk=row.job_id)
-    event_record(job, EventCode.JOB_HUNG, _message(silent, rank), data=data)
-    ring(f"job:{row.job_id}")
+    event_record(row.job, EventCode.JOB_HUNG, warning, data=data)
 
 
 def _stop(row: GangProgress, silent: timedelta, rank: int) -> None:

@@ -4,6 +4,8 @@ with a cause of their own that names a rank."""
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django.utils.translation import override
 
@@ -114,6 +116,29 @@ def test_a_line_in_time_ends_the_warning(job):
     assert GangProgress.objects.get().warned_at is None
     job.refresh_from_db()
     assert job.status == "running"
+
+
+def test_a_round_that_breaks_off_warns_in_the_next_one_and_only_once(job, monkeypatch):
+    silent(59)
+
+    def breaks_off(*_, **__):
+        raise RuntimeError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(type(GangProgress.objects), "bulk_create", breaks_off)
+        with pytest.raises(RuntimeError):
+            look(61)
+    assert "job_hung" not in codes(job)
+    look(62)
+    look(63)
+    assert codes(job).count("job_hung") == 1
+
+
+def test_a_round_does_not_read_the_request_of_each_rank(job):
+    with CaptureQueriesContext(connection) as queries:
+        look(0)
+    read = [query["sql"].partition(" FROM ")[0] for query in queries]
+    assert not [columns for columns in read if '"request"' in columns]
 
 
 def test_single_jobs_and_jobs_that_asked_for_it_are_left_alone(olga, team, node):
