@@ -28,6 +28,8 @@ def stack(tmp_path_factory):
 
 def submit(stack, module, program, *arguments, **fields):
     usual = {"topology": "any", "memory": "2GiB", "cpu": "1", "env": {"JAX_PLATFORMS": "cpu"}}
+    # Each rank has a log of its own, also where two come to one node.
+    usual["containers"] = "per-replica"
     command = [python_with(module), str(EXAMPLES / program), *arguments]
     return stack.submit(command, **usual | fields)
 
