@@ -111,6 +111,7 @@ class Hardware:
             git_hosts=offered_hosts(policy.git_hosts),
             address=address,
             overlay=runtime.overlay(),
+            limits_egress=runtime.limits_egress,
         )
         self.gpus: list[GpuFacts] = []
         self.instances: list[InstanceFacts] = []

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from agents.contract.caches import MAX_CACHES, OfferedCache
 from agents.contract.codec import decode, encode, omitted_by_default, rule
+from agents.contract.egress import EgressPolicy
 from agents.contract.gang_network import MAX_ADDRESS, GangNetwork, NodeOverlay
 from agents.contract.git_source import MAX_GIT_HOSTS, DesiredGitCode, GitCommit, GitHost
 from agents.contract.image_digest import MAX_DIGEST_LENGTH
@@ -192,6 +193,7 @@ class DesiredReplica:
     gang_network: GangNetwork | None = field(default=None, metadata=omitted_by_default())
     # Its ranks reach those of other nodes by RDMA, as all nodes of the gang offer it.
     rdma: bool = field(default=False, metadata=omitted_by_default())
+    egress: EgressPolicy = field(default=EgressPolicy.ALL, metadata=omitted_by_default())
     # What the agent could not read of it (`newer_documents`); the portal never sends it.
     unreadable: str = field(default="", metadata=omitted_by_default(max_length=512))
 
@@ -350,7 +352,6 @@ class NodeFacts:
     caches: tuple[OfferedCache, ...] = field(
         default=(), metadata=omitted_by_default(max_length=MAX_CACHES)
     )
-    # From which it fetches the code of jobs.
     git_hosts: tuple[GitHost, ...] = field(
         default=(), metadata=omitted_by_default(max_length=MAX_GIT_HOSTS)
     )
@@ -358,6 +359,7 @@ class NodeFacts:
     address: str = field(default="", metadata=omitted_by_default(max_length=MAX_ADDRESS))
     # None if the gangs on it stay on its engine.
     overlay: NodeOverlay | None = field(default=None, metadata=omitted_by_default())
+    limits_egress: bool = field(default=False, metadata=omitted_by_default())
     rank_network: RankNetwork | None = field(default=None, metadata=omitted_by_default())
 
 

@@ -7,7 +7,8 @@ gateway of the replicas on every node; each rank has one of the others, which th
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agents.contract.codec import rule
+from agents.contract.codec import omitted_by_default, rule
+from agents.contract.egress import EgressPolicy
 
 # Of a VXLAN: 24 bits.
 MAX_NETWORK_ID = (1 << 24) - 1
@@ -70,3 +71,5 @@ class GangNetwork:
     mtu: int = field(metadata=rule(minimum=MIN_MTU, maximum=MAX_MTU))
     # All ranks, the replica's own with them.
     peers: tuple[GangPeer, ...] = field(default=(), metadata=rule(max_length=4_096))
+    # As `DesiredReplica.egress`.
+    egress: EgressPolicy = field(default=EgressPolicy.ALL, metadata=omitted_by_default())

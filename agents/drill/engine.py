@@ -55,6 +55,8 @@ class MemoryEngine:
     def fabric(self) -> str:
         return "memory"
 
+    limits_egress = False
+
     def overlay(self) -> None:
         """It has one engine."""
 

@@ -6,11 +6,18 @@ The table is replaced whole, in one transaction, and is there while there is a g
 it drops is dropped, whatever other tables say. Pure, but for the three functions that call `nft`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from agents.contract.egress import EgressPolicy
 from agents.overlay.commands import NFT, network_command, try_network_command
+from agents.overlay.egress import (
+    beyond_rules,
+    metadata_dropped,
+    names_accepted,
+    to_node_rules,
+)
 from agents.overlay.links import TUNNELLED_PORT
 from agents.overlay.names import BRIDGE_PREFIX, TUNNEL_PREFIX
 
@@ -19,7 +26,9 @@ TABLE = "tessera_gangs"
 VNI_BITS = "96,24"
 # Before Docker's chains, which have 0.
 PRIORITY = -10
-LINK_LOCAL_4, LINK_LOCAL_6 = "169.254.0.0/16", "{ fe80::/10, fd00:ec2::254 }"
+FROM_GANGS = f'iifname "{BRIDGE_PREFIX}*"'
+
+_EgressRules = Callable[[EgressPolicy, str, Iterable[str]], Iterator[str]]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,14 +54,15 @@ class GangFirewall:
     nodes: tuple[str, ...] = ()
     # Where this node asks for names, and so do its replicas.
     resolvers: tuple[str, ...] = ()
+    # Bridges of gangs that may not reach everything.
+    limited: tuple[tuple[str, EgressPolicy], ...] = ()
 
 
 def firewall_text(firewall: GangFirewall) -> str:
     """For `nft -f`: the table instead of the one that is there, if any."""
-    blocks = [
-        _chain("to_node", "input", [*_links_in(firewall), *_services(firewall)]),
-        _chain("beyond", "forward", [*_links_out(firewall), *_apart(firewall.bridges)]),
-    ]
+    to_node = [*_links_in(firewall), *_limits(firewall, to_node_rules), *_services(firewall)]
+    beyond = [*_limits(firewall, beyond_rules), *_links_out(firewall), *_apart(firewall.bridges)]
+    blocks = [_chain("to_node", "input", to_node), _chain("beyond", "forward", beyond)]
     return f"{_removal()}table inet {TABLE} {{\n{''.join(blocks)}}}\n"
 
 
@@ -110,19 +120,8 @@ def _links_open(links: Iterable[LinkSources], port: int) -> Iterator[str]:
 
 
 def _services(firewall: GangFirewall) -> list[str]:
-    from_gangs = f'iifname "{BRIDGE_PREFIX}*"'
-    answers = f"{from_gangs} ct state established,related accept"
-    return [answers, *_names(firewall), f"{from_gangs} drop"]
-
-
-def _names(firewall: GangFirewall) -> Iterator[str]:
-    """Those of clouds have link-local addresses, too."""
-    for resolver in sorted(firewall.resolvers):
-        family = "ip" if ip_address(resolver).version == 4 else "ip6"
-        yield (
-            f'iifname "{BRIDGE_PREFIX}*" {family} daddr {resolver} '
-            "meta l4proto { tcp, udp } th dport 53 accept"
-        )
+    answers = f"{FROM_GANGS} ct state established,related accept"
+    return [answers, *names_accepted(FROM_GANGS, firewall.resolvers), f"{FROM_GANGS} drop"]
 
 
 def _links_out(firewall: GangFirewall) -> list[str]:
@@ -134,9 +133,9 @@ def _links_out(firewall: GangFirewall) -> list[str]:
         f'oifname != "{BRIDGE_PREFIX}*" {link} drop',
         f'iifname "{TUNNEL_PREFIX}*" drop',
         f'oifname "{TUNNEL_PREFIX}*" drop',
-        *_names(firewall),
-        f'iifname "{BRIDGE_PREFIX}*" ip daddr {LINK_LOCAL_4} drop',
-        f'iifname "{BRIDGE_PREFIX}*" ip6 daddr {LINK_LOCAL_6} drop',
+        # Before the metadata: those of clouds have link-local addresses, too.
+        *names_accepted(FROM_GANGS, firewall.resolvers),
+        *metadata_dropped(FROM_GANGS),
         *_nodes_shut(firewall.nodes),
     ]
 
@@ -145,7 +144,7 @@ def _nodes_shut(nodes: Iterable[str]) -> Iterator[str]:
     """The services of the other nodes are as shut as those of this one."""
     for node in sorted(nodes):
         family = "ip" if ip_address(node).version == 4 else "ip6"
-        yield f'iifname "{BRIDGE_PREFIX}*" {family} daddr {node} drop'
+        yield f"{FROM_GANGS} {family} daddr {node} drop"
 
 
 def _apart(bridges: Iterable[str]) -> list[str]:
@@ -153,4 +152,12 @@ def _apart(bridges: Iterable[str]) -> list[str]:
     return [
         f'oifname "{bridge}" iifname != "{bridge}" ct state != {{ established, related }} drop'
         for bridge in sorted(bridges)
+    ]
+
+
+def _limits(firewall: GangFirewall, rules_of: _EgressRules) -> list[str]:
+    return [
+        rule
+        for bridge, policy in firewall.limited
+        for rule in rules_of(policy, f'"{bridge}"', firewall.resolvers)
     ]

@@ -6,12 +6,11 @@ document, so an agent that starts anew makes the same again.
 Not thread-safe, but for `fresh`: the runtime calls it under its own lock.
 """
 
-import contextlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from ipaddress import ip_address
 from pathlib import Path
 
+from agents.contract.egress import EgressPolicy
 from agents.contract.gang_network import GangNetwork, GangPeer, NodeOverlay, OverlayKind
 from agents.overlay.commands import ip_objects
 from agents.overlay.firewall import (
@@ -33,10 +32,8 @@ from agents.overlay.links import (
 )
 from agents.overlay.names import bridge_name, link_name, tunnel_address, tunnel_name
 from agents.overlay.offer import KEY_FILE, VXLAN_BYTES
+from agents.overlay.resolvers import read_resolvers
 from agents.overlay.tunnel import TunnelPeer, tunnel_create, tunnel_remove
-
-# Docker reads the second one where the first one names systemd's resolver on loopback.
-RESOLV_CONFS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +143,11 @@ class GangLinks:
             links=tuple(self._sources(each) for _, each in sorted(self._networks.items())),
             nodes=tuple(sorted(nodes)),
             resolvers=read_resolvers(),
+            limited=tuple(
+                (bridge_name(each.id), each.egress)
+                for _, each in sorted(self._networks.items())
+                if each.egress is not EgressPolicy.ALL
+            ),
         )
 
     def _sources(self, network: GangNetwork) -> LinkSources:
@@ -173,25 +175,6 @@ class GangLinks:
             address = tunnel_address(overlay.public_key)
             return LinkEnd(address, TUNNELLED_PORT, overlay.mtu, self.owner)
         return LinkEnd(self.end.address, overlay.port, overlay.mtu, self.owner)
-
-
-def read_resolvers(resolv_confs: Iterable[Path] = RESOLV_CONFS) -> tuple[str, ...]:
-    """The addresses, other than loopback, at which this machine asks for names."""
-    lines = [line.split() for path in resolv_confs for line in _text(path).splitlines()]
-    found = set()
-    for words in lines:
-        if words[:1] == ["nameserver"] and words[1:]:
-            with contextlib.suppress(ValueError):
-                address = ip_address(words[1].partition("%")[0])
-                found |= set() if address.is_loopback else {str(address)}
-    return tuple(sorted(found))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def _of_gang(network: GangNetwork) -> GangNetwork:

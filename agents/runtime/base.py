@@ -104,6 +104,9 @@ class Runtime(Protocol):
     def fabric(self) -> str:
         """Names the network that the runtime's replicas share."""
 
+    limits_egress: bool
+    """Whether it carries out every `EgressPolicy`."""
+
     def overlay(self) -> NodeOverlay | None:
         """What it offers gangs over several engines; None if they stay on this one."""
 

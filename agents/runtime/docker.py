@@ -95,6 +95,7 @@ class DockerRuntime:
         on_host = policy.network == HOST
         self.gangs = None if on_host else gang_networks(engine, end)
         self._networks = Networks(self.client, node, on_host=on_host, gangs=self.gangs)
+        self.limits_egress = self._networks.limits_egress
         self._ports = PortOffers("")
         self._serving = ServingSince(self.client)
         # By container id, the state of those that have ended.
@@ -120,6 +121,7 @@ class DockerRuntime:
         return self.gangs.links.end.overlay if self.gangs else None
 
     def connect(self, replicas: Iterable[DesiredReplica]) -> None:
+        self._networks.keep_egress()
         if self.gangs:
             self.gangs.connect(replicas)
 
@@ -284,7 +286,7 @@ class DockerRuntime:
         image: ChosenImage,
     ) -> dict[str, Any]:
         options = self._recipe.options(replica, devices, meeting, image)
-        options |= {"network": self._networks.network_for(replica)}
+        options |= self._networks.options_for(replica)
         if replica.gang_network and self.gangs:
             options |= self.gangs.endpoint(replica.gang_network, self.api.used)
         return options

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+from typing import Any
 
 from docker import DockerClient
 from docker.errors import APIError, NotFound
@@ -9,7 +10,16 @@ from docker.models.containers import Container
 from docker.models.networks import Network
 
 from agents.contract.documents import DesiredReplica
-from agents.runtime.docker_gang_networks import NODE, GangNetworks
+from agents.contract.egress import EgressPolicy
+from agents.overlay.commands import NetworkRefused
+from agents.overlay.egress import EgressTable, bridge_device
+from agents.runtime.base import RuntimeFailure
+from agents.runtime.docker_gang_networks import (
+    BRIDGE_OPTION,
+    NODE,
+    GangNetworks,
+    has_engine_bridge,
+)
 from agents.runtime.former_gang_networks import FormerGangNetworks
 
 HOST = "host"
@@ -17,6 +27,9 @@ HOST = "host"
 JOB, LANE = "tessera.job", "tessera.lane"
 # The engine's answers to a start without the network, and with two of its name.
 NO_ONE_NETWORK = (404, 400)
+# Nobody answers there for names of elsewhere. Without it, an engine whose machine asks on loopback
+# would ask for the job; names of the job's own gang are the engine's in any case.
+NO_RESOLVER = "127.0.0.1"
 
 
 class Networks:
@@ -43,15 +56,31 @@ class Networks:
         self.on_host = on_host
         self.gangs = gangs
         self._swept_gangs = gangs or FormerGangNetworks(client, node)
+        # None if the engine's bridges are elsewhere, or not used.
+        self._egress = None if on_host else _egress_table(client)
+        self.limits_egress = self.keep_egress()
         self._lanes: set[str] = set()
 
+    def keep_egress(self) -> bool:
+        """Whether this node keeps jobs from what their projects do not allow; see `EgressTable`."""
+        return self._egress is not None and self._egress.keep()
+
+    def options_for(self, replica: DesiredReplica) -> dict[str, Any]:
+        """Of its container. Raises RuntimeFailure as `network_for`."""
+        options: dict[str, Any] = {"network": self.network_for(replica)}
+        return options | ({"dns": [NO_RESOLVER]} if replica.egress is EgressPolicy.NONE else {})
+
     def network_for(self, replica: DesiredReplica) -> str:
-        """The name of the replica's network, which is created if it does not exist."""
+        """The name of the replica's network, which is created if it does not exist. Raises
+        RuntimeFailure where this node cannot keep it from what its project does not allow."""
+        if replica.egress is not EgressPolicy.ALL and not self.keep_egress():
+            why = "this node cannot limit what jobs reach: it needs root, nft and its own engine"
+            raise RuntimeFailure("egress", why)
         if self.on_host:
             return HOST
         if replica.gang_network and self.gangs:
             return self.gangs.network_for(replica.gang_network)
-        return self._of_job(replica.job) if replica.world > 1 else self._lane()
+        return self._of_job(replica) if replica.world > 1 else self._lane(replica.egress)
 
     def start(self, container: Container, replica: DesiredReplica) -> None:
         """Start the container. Its network is created again if it is gone, for instance because it
@@ -83,7 +112,7 @@ class Networks:
         if replica.world > 1:
             self.network_for(replica)
         else:
-            self._lane_create(container.attrs["HostConfig"]["NetworkMode"])
+            self._lane_create(container.attrs["HostConfig"]["NetworkMode"], replica.egress)
 
     def sweep(self) -> None:
         """Remove the networks of gangs without any container.
@@ -108,36 +137,53 @@ class Networks:
                 lane.remove()
         self._lanes.clear()
 
-    def _lane(self) -> str:
+    def _lane(self, egress: EgressPolicy) -> str:
         own = self.client.api.containers(all=True, filters={"label": f"{NODE}={self.node}"})
         taken = {container["HostConfig"]["NetworkMode"] for container in own}
-        names = (f"tessera-{self.node[:13]}-{number}" for number in itertools.count())
+        prefix = f"tessera-{self.node[:13]}{_suffix(egress)}"
+        names = (f"{prefix}-{number}" for number in itertools.count())
         name = next(name for name in names if name not in taken)
         if name not in self._lanes:
-            self._lane_create(name)
+            self._lane_create(name, egress)
         return name
 
-    def _lane_create(self, name: str) -> None:
+    def _lane_create(self, name: str, egress: EgressPolicy) -> None:
         names = [f"^{name}$"]
         found = self.client.networks.list(names=names)
+        for old in [each for each in found if not self._has_device(each, egress)]:
+            # Of an agent that limited nothing. No job of ours is on it: its lane would be taken.
+            with contextlib.suppress(APIError):
+                old.remove()
+                found.remove(old)
         if not found:
-            self._make(name, {LANE: self.node})
+            self._make(name, {LANE: self.node}, egress)
             found = self.client.networks.list(names=names)
         _keep_oldest(found)
         self._lanes.add(name)
 
-    def _of_job(self, job: str) -> str:
+    def _of_job(self, replica: DesiredReplica) -> str:
         """Created if it is missing. Two agents may create it at once, under one name: the oldest
         stays."""
-        name = f"tessera-job-{job[:13]}"
-        if not self._labelled(f"{JOB}={job}"):
-            self._make(name, {JOB: job})
-        _keep_oldest(self._labelled(f"{JOB}={job}"))
+        job, egress = replica.job, replica.egress
+        name = f"tessera-job-{job[:13]}{_suffix(egress)}"
+        names = [f"^{name}$"]
+        if not self.client.networks.list(names=names):
+            self._make(name, {JOB: job}, egress)
+        _keep_oldest(self.client.networks.list(names=names))
         return name
 
-    def _make(self, name: str, labels: dict[str, str]) -> None:
+    def _make(self, name: str, labels: dict[str, str], egress: EgressPolicy) -> None:
         """Does not inspect it: another agent on the engine may have removed it already."""
-        self.client.api.create_network(name, driver="bridge", labels=labels)
+        options = {BRIDGE_OPTION: self._device(name, egress)} if self.limits_egress else {}
+        self.client.api.create_network(name, driver="bridge", labels=labels, options=options)
+
+    def _device(self, name: str, egress: EgressPolicy) -> str:
+        """Depends on the node: agents on one engine may make a network twice, but no device."""
+        return bridge_device(egress, f"{name} of {self.node}")
+
+    def _has_device(self, network: Network, egress: EgressPolicy) -> bool:
+        device = (network.attrs["Options"] or {}).get(BRIDGE_OPTION)
+        return not self.limits_egress or device == self._device(network.name or "", egress)
 
     def _labelled(self, label: str) -> list[Network]:
         return list(self.client.networks.list(filters={"label": label}))
@@ -149,3 +195,15 @@ def _keep_oldest(networks: list[Network]) -> None:
     for duplicate in sorted(networks, key=lambda n: (n.attrs["Created"], n.id))[1:]:
         with contextlib.suppress(APIError):
             duplicate.remove()
+
+
+def _suffix(egress: EgressPolicy) -> str:
+    """Of a network's name: a project's next job, or attempt, may reach less than the one before."""
+    return "" if egress is EgressPolicy.ALL else f"-{egress}"
+
+
+def _egress_table(client: DockerClient) -> EgressTable | None:
+    try:
+        return EgressTable() if has_engine_bridge(client) else None
+    except NetworkRefused:
+        return None

@@ -79,6 +79,8 @@ class ProcessRuntime:
         name = machine.read_text("utf-8").strip() if machine.exists() else os.uname().nodename
         return f"process:{name}"
 
+    limits_egress = False
+
     def overlay(self) -> None:
         """Processes have the network of their machine."""
 

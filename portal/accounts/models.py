@@ -7,7 +7,8 @@ from django.core.validators import RegexValidator
 from django.db import models
 from knox.models import AbstractAuthToken
 
-from portal.choices import choices_from_enum, enum_check
+from agents.contract.egress import EgressPolicy
+from portal.choices import choices_from_enum, enum_check, enum_column
 
 
 class Role(StrEnum):
@@ -62,6 +63,8 @@ class Project(models.Model):
     approval_unit_seconds = models.PositiveBigIntegerField(null=True, blank=True)
     # Jobs of high priority wait for an approval as well.
     approval_high = models.BooleanField(default=False)
+    # What its jobs reach beyond their gang: attempts that are placed from now on.
+    egress = enum_column(EgressPolicy, EgressPolicy.ALL, db_default=str(EgressPolicy.ALL))
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db import transaction
 
+from agents.contract.egress import EgressPolicy
 from agents.contract.message import Message
 from agents.contract.units import UNITS_PER_GPU
 from portal.accounts.models import ApiToken, Membership, Project, Role, TokenScope, User
@@ -43,6 +44,21 @@ def project_update(*, project: Project, name: str, archived: bool, actor: str) -
         row.name, row.archived = name, archived
         row.save(update_fields=["name", "archived"])
         _audit(actor, AuditAction.PROJECT_CHANGE, row, before, {"name": name, "archived": archived})
+    return row
+
+
+def project_egress_set(*, project: Project, egress: str, actor: str) -> Project:
+    """What attempts that are placed from now on reach. Raises Refused(share_invalid)."""
+    if egress not in set(EgressPolicy):
+        raise Refused(ErrorCode.SHARE_INVALID, "Choose all, internet or none", "egress")
+    with transaction.atomic():
+        row = Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+        before, row.egress = row.egress, egress
+        if before != egress:
+            row.save(update_fields=["egress"])
+            changed = ({"egress": str(before)}, {"egress": str(egress)})
+            _audit(actor, AuditAction.PROJECT_EGRESS_SET, row, *changed)
+            ring_plan()
     return row
 
 

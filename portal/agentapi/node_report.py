@@ -31,7 +31,7 @@ from scheduler.core.model.states import ReplicaStatus
 ELIGIBILITY = (
     *("launchers", "share_clients", "blocks", "volume_roots", "rdma"),
     *("cuda_version", "driver_version", "architecture"),
-    *("overlay", "git_hosts"),
+    *("overlay", "git_hosts", "limits_egress"),
 )
 # Facts that the documents of other nodes of its gangs depend on.
 GANG_FACTS = ("address", "overlay", "rdma")
@@ -124,6 +124,7 @@ def _facts_columns(observed: ObservedDocument) -> dict[str, Any]:
         "disk_free_mib": facts.disk_free_mib,
         "on_lease_end": facts.on_lease_end,
         "pins_images": facts.pins_images,
+        "limits_egress": facts.limits_egress,
         "problems": list(facts.problems),
         "blocks": list(facts.blocks),
         "slice_problems": [

@@ -141,6 +141,7 @@ def _attempts_create(gangs: Sequence[GangOrder], at: datetime) -> list[Attempt]:
             Attempt(
                 job=gang.job,
                 number=counts.get(gang.job.pk, 0) + 1,
+                egress=gang.job.project.egress,
                 joined_replicas=gang.joined_replicas,
                 created_at=at,
             )

@@ -187,6 +187,7 @@ urlpatterns = [
         projects.ProjectMember.as_view(),
         name="project-member",
     ),
+    path("projects/<str:project>/egress", projects.ProjectEgress.as_view(), name="project-egress"),
     path("projects/<str:project>/storage", files.ProjectStorage.as_view(), name="project-storage"),
     path(
         "projects/<str:project>/files/have",

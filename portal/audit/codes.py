@@ -53,6 +53,7 @@ class AuditAction(StrEnum):
     POLICY_SET = "policy_set"
     PROJECT_CHANGE = "project_change"
     PROJECT_CREATE = "project_create"
+    PROJECT_EGRESS_SET = "project_egress_set"
     PROJECT_SHARE = "project_share"
     PROJECT_STORAGE_SET = "project_storage_set"
     QUOTA_SET = "quota_set"
@@ -203,6 +204,7 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.POLICY_SET: "Scheduling policy changed",
     AuditAction.PROJECT_CHANGE: "Project changed",
     AuditAction.PROJECT_CREATE: "Project created",
+    AuditAction.PROJECT_EGRESS_SET: "Egress of a project set",
     AuditAction.PROJECT_SHARE: "Share of a project set",
     AuditAction.PROJECT_STORAGE_SET: "Storage of a project set",
     AuditAction.QUOTA_SET: "Quota set",

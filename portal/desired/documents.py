@@ -23,6 +23,7 @@ from agents.contract.documents import (
     Rendezvous,
     SliceKind,
 )
+from agents.contract.egress import EgressPolicy
 from agents.contract.gang_network import GangNetwork
 from agents.contract.volumes import DesiredVolume
 from portal.allocations.models import Allocation
@@ -50,7 +51,7 @@ _COLUMNS = (
     *("slice_id", "replica_id"),
     *(_REPLICA + name for name in ("node_id", "rank", "desired_state", "address", "port")),
     *(_REPLICA + name for name in ("attempt_id", "gone_revision", "stop_revision")),
-    *(_ATTEMPT + "number", _ATTEMPT + "job_id", _ATTEMPT + "joined_replicas"),
+    *(_ATTEMPT + name for name in ("number", "egress", "job_id", "joined_replicas")),
     *(_NETWORK + name for name in ("attempt_id", "number", "subnet", "kind", "mtu")),
     *(_JOB + name for name in ("uid", "name", "image", "request", "replica_count", "project_id")),
     _JOB + "resumes_id",
@@ -276,4 +277,5 @@ def _replica(
         image_digest=digest,
         gang_network=network,
         rdma=row.attempt_id in with_rdma,
+        egress=EgressPolicy(row.attempt.egress),
     )

@@ -42,6 +42,7 @@ NODE_CODES: dict[str, FailureCause] = {
     "name_taken": FailureCause.ENGINE,
     "cdi_failed": FailureCause.ENGINE,
     "gang_network": FailureCause.NODE_FAULT,
+    "egress": FailureCause.NODE_FAULT,
     "policy": FailureCause.NODE_REFUSAL,
     "image_differs": FailureCause.NODE_REFUSAL,
     "image_env": FailureCause.NODE_REFUSAL,

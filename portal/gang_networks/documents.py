@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from agents.contract.container_names import container_name
+from agents.contract.egress import EgressPolicy
 from agents.contract.gang_network import GangNetwork, GangPeer, OverlayKind
 from portal.gang_networks.models import AttemptNetwork
 from portal.gang_networks.ranks import GangRank
@@ -26,6 +27,7 @@ def desired_networks(
             address=network.rank_address(row.rank),
             mtu=network.mtu,
             peers=peers[row.attempt_id],
+            egress=EgressPolicy(row.attempt.egress),
         )
         for row, network in joined
     }

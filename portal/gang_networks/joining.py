@@ -13,13 +13,12 @@ from django.conf import settings
 
 from agents.contract.codec import encode
 from agents.contract.documents import NodeFacts
+from agents.contract.egress import METADATA_ADDRESSES
 from agents.contract.gang_network import NodeOverlay, OverlayKind
 from agents.contract.message import Message
 from portal.inventory.models import Node
 from scheduler.core.model.states import NodeStatus
 
-# What clouds answer about a machine, secrets included, other than below 169.254.0.0/16.
-METADATA = ("100.100.100.200", "fd00:ec2::254")
 KEY_BYTES = 32
 
 
@@ -63,7 +62,7 @@ def address_problem(text: str) -> Message | None:
         or plain.is_unspecified
         or plain.is_link_local
         or plain.is_reserved
-        or str(plain) in METADATA
+        or any(plain in each for each in METADATA_ADDRESSES)
         or getattr(address, "scope_id", None)
     ):
         return Message("%(address)s is no address at which other nodes reach it", address=text)

@@ -7,8 +7,9 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
+from agents.contract.egress import EgressPolicy
 from portal.accounts.models import Project
-from portal.choices import choices_from_enum, enum_check
+from portal.choices import choices_from_enum, enum_check, enum_column
 from portal.inventory.models import Node
 from portal.jobs.desired_states import DesiredState as DesiredState
 from portal.jobs.querysets import (
@@ -54,12 +55,7 @@ class Job(models.Model):
     )
     infrastructure_retries_left = models.PositiveSmallIntegerField(default=0)
     user_retries_left = models.PositiveSmallIntegerField(default=0)
-    status = models.CharField(
-        max_length=20,
-        choices=choices_from_enum(JobStatus),
-        default=JobStatus.SUBMITTED,
-        editable=False,
-    )
+    status = enum_column(JobStatus, JobStatus.SUBMITTED, max_length=20)
     reason = models.JSONField(null=True, blank=True, editable=False)
     """The one reason object while it waits; afterwards, why it ended."""
     position = models.PositiveIntegerField(null=True, blank=True, editable=False)
@@ -222,6 +218,8 @@ class Attempt(models.Model):
     """Since when its site, or a node of it, has not answered; null while all do."""
     joined_replicas = models.PositiveSmallIntegerField(default=1, db_default=1, editable=False)
     """How many of the job's replicas each of its own, a container, runs."""
+    egress = enum_column(EgressPolicy, EgressPolicy.ALL, db_default=str(EgressPolicy.ALL))
+    """What it reaches beyond its gang: as its project said when it was placed."""
     created_at = models.DateTimeField()
     saved_at = models.DateTimeField(null=True, blank=True, editable=False)
     """When its last checkpoint arrived: what it ran until then is not lost. Null without one."""

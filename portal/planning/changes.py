@@ -46,7 +46,7 @@ EVERY_NODE = "SELECT CAST(NULL AS uuid) AS node_id"
 NODE_FACTS = (
     *("launchers", "agent_version", "share_clients", "blocks", "volume_roots", "rdma"),
     *("cuda_version", "driver_version", "architecture"),
-    *("overlay", "git_hosts"),
+    *("overlay", "git_hosts", "limits_egress"),
 )
 
 

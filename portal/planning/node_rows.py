@@ -21,8 +21,7 @@ NODE_COLUMNS = (
     *("id", "name", "status", "schedulable", "cordon_reason", "holding_since", "restored_at"),
     *("fabric", "cpu_milli", "memory_mib", "disk_mib", "labels", "taints"),
     *("facts__blocks", "facts__launchers", "facts__share_clients", "facts__volume_roots"),
-    "facts__overlay",
-    *("facts__rdma", "facts__git_hosts"),
+    *("facts__overlay", "facts__rdma", "facts__git_hosts", "facts__limits_egress"),
 )
 # JSON as text: a version that looks like a number stays a string.
 TEXTS = (

@@ -84,6 +84,7 @@ def _record(
     pk, name, status, schedulable, cordon_reason, holding_since, restored_at, *rest = row
     fabric, cpu_milli, memory_mib, disk_mib, labels, taints, blocks, *rest = rest
     launchers, share_clients, volume_access, overlay, rdma, git_hosts, *rest = rest
+    limits_egress, *rest = rest
     agent_version, topology, *fit = rest
     takes_work = status == NodeStatus.ONLINE and schedulable and holding_since is None
     join = str(overlay["kind"]) if overlay else ""
@@ -118,6 +119,7 @@ def _record(
         git_hosts=tuple(git_hosts or ()),
         fit=NodeFit(*(text or "" for text in fit)),
         overlay=join,
+        limits_egress=bool(limits_egress),
         labels=tuple(labels),
         taints=tuple(taints),
         links=_links(topology),

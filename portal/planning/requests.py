@@ -20,6 +20,7 @@ from django.db.models import F, QuerySet
 
 from agents.combinations.commands import CommandTraits, command_traits
 from agents.contract.documents import CollectiveBackend
+from agents.contract.egress import EgressPolicy
 from agents.contract.git_source import is_git_source
 from agents.contract.image_needs import ImageNeeds
 from agents.contract.launcher_names import LauncherName
@@ -69,6 +70,7 @@ COLUMNS = (
     "disk_mib",
     "array_id",
     "array_cap",
+    "project__egress",
 )
 SELECTED = tuple(SECONDS[column](column) if column in SECONDS else F(column) for column in COLUMNS)
 """For `values_list`: what `waiting_job_from_columns` takes."""
@@ -230,11 +232,18 @@ def _waiting_job(
         array_cap=value["array_cap"],
         volume_access=spec.volume_access,
         image_needs=needs,
+        egress=EgressPolicy(value["project__egress"]),
     )
 
 
 def waiting_job_from_request(
-    request: JobRequest, *, id: str, project: str, user: str, queued_at: int
+    request: JobRequest,
+    *,
+    id: str,
+    project: str,
+    user: str,
+    queued_at: int,
+    egress: str = EgressPolicy.ALL,
 ) -> WaitingJob:
     """A request as if it were queued now; a begin delay counts from then."""
     spec = _spec(request)
@@ -268,6 +277,7 @@ def waiting_job_from_request(
         git_host=spec.git_host,
         volume_access=access_of_request(request) if request.volumes else (),
         image_needs=needs_of(request.image),
+        egress=EgressPolicy(egress),
     )
 
 

@@ -109,6 +109,7 @@ class Admission:
             project=project.slug,
             user=self.user.username,
             queued_at=int(timezone.now().timestamp()),
+            egress=project.egress,
         )
         units, board = cheapest(request, self.capacity.boards)
         # An array is approved as a whole: what may run at once, for as long as that takes.

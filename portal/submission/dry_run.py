@@ -140,6 +140,7 @@ def dry_run(*, user: User, request: JobRequest) -> DryRunResult:
             project=request.project,
             user=user.username,
             queued_at=cached.snapshot.now,
+            egress=check.project.egress,
         )
         trial = None if check.infeasible else cached.trial.try_job(job)
         reason = trial.reason if trial else check.infeasible

@@ -36,6 +36,6 @@ def _hardware(node: NodeView) -> object:
     gpus = [(g.id, g.index, g.board, g.product_name, g.memory_mib, g.profiles) for g in node.gpus]
     host = (node.cpu_total_milli, node.memory_total_mib, node.disk_total_mib, node.share_clients)
     facts = (node.id, node.name, node.available, node.fabric, node.labels, node.taints, node.links)
-    network = (node.overlay, node.rdma, node.git_hosts)
+    network = (node.overlay, node.rdma, node.git_hosts, node.limits_egress)
     agent = (node.launchers, node.agent_version, node.volume_access, node.fit, network)
     return (facts, host, agent, gpus)

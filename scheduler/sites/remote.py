@@ -16,6 +16,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from agents.contract.boards import known_boards
+from agents.contract.egress import EgressPolicy
 from agents.contract.message import Message
 from portal.allocations.models import Allocation
 from portal.allocations.services import attempt_allocations_mark_releasing, gang_reserve
@@ -155,8 +156,9 @@ class RemoteSite:
         return True
 
     def _option(self, waiting: WaitingJob) -> DeviceOption | None:
-        """The device that a replica gets here; None if the site does not offer it."""
-        if waiting.replicas > self.offer.max_replicas:
+        """The device that a replica gets here; None if the site does not offer it. What jobs reach
+        from there is the cluster's own affair: those that may not reach everything stay away."""
+        if waiting.replicas > self.offer.max_replicas or waiting.egress is not EgressPolicy.ALL:
             return None
         boards = [board for key, board in known_boards().items() if key in self.offer.boards]
         options = device_options(waiting.device, boards)

@@ -14,6 +14,7 @@ from agents.admission.policy import NodePolicy
 from agents.contract.container_names import container_name
 from agents.contract.documents import DesiredReplica
 from agents.contract.gang_network import GangNetwork, GangPeer, OverlayKind
+from agents.overlay.firewall import TABLE as FIREWALL
 from agents.overlay.gang_links import NodeEnd
 from agents.overlay.offer import OverlayRules, overlay_offer
 from agents.runtime.docker import DockerRuntime
@@ -38,6 +39,8 @@ class EngineMachine:
     home: Path
     # The last one's agent runs, the others have ended.
     runtimes: list[DockerRuntime] = field(default_factory=list)
+    # Addresses that a test tries, by name.
+    places: dict[str, str] = field(default_factory=dict)
 
     @property
     def enter(self) -> tuple[str, ...]:
@@ -95,8 +98,9 @@ class EngineMachine:
         return {
             "networks": networks,
             "containers": containers,
-            "links": [name for name in links if name.startswith("ts")],
-            "tables": [t for t in self.run("nft", "list", "tables").splitlines() if "tessera" in t],
+            "links": [name for name in links if name.startswith(("tsb-", "tsv-", "tsw-"))],
+            # That of egress stays with the agent: no rule of it depends on a job.
+            "tables": [t for t in self.run("nft", "list", "tables").split() if t == FIREWALL],
         }
 
 

@@ -109,6 +109,7 @@ class HonestNode:
     git_hosts: tuple[str, ...] = ()
     # What branches mean here; a rank without a commit waits.
     commit: str = ""
+    limits_egress: bool = False
 
     def uuid(self, index: int) -> str:
         return f"GPU-{self.row.name}-{index}"
@@ -141,6 +142,7 @@ class HonestNode:
                 overlay=self.overlay,
                 rank_network=self.rank_network,
                 git_hosts=self.git_hosts,
+                limits_egress=self.limits_egress,
             ),
             gpus=tuple(
                 ObservedGpu(

@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from agents.contract.egress import EgressPolicy
 from portal.accounts.models import Membership, Project, Role
 from portal.accounts.services import (
     APPROVAL_BOUNDS,
@@ -33,12 +34,17 @@ class ProjectSerializer(UtcModelSerializer[Project]):
             "members",
             *APPROVAL_BOUNDS,
             *BOOLEAN_BOUNDS,
+            "egress",
         )
 
 
 class ProjectRequestSerializer(serializers.Serializer[Any]):
     slug = serializers.CharField(max_length=40)
     name = serializers.CharField(max_length=100, required=False, default="")
+
+
+class EgressRequestSerializer(serializers.Serializer[Any]):
+    egress = serializers.ChoiceField(choices=[(str(each), str(each)) for each in EgressPolicy])
 
 
 class MemberRequestSerializer(serializers.Serializer[Any]):

@@ -6,8 +6,9 @@ from rest_framework.response import Response
 
 from portal.accounts.models import Role, TokenScope
 from portal.accounts.selectors import active_user, projects_of, visible_project
-from portal.accounts.services import membership_remove, membership_set
+from portal.accounts.services import membership_remove, membership_set, project_egress_set
 from portal.api.projects.serializers import (
+    EgressRequestSerializer,
     MemberRequestSerializer,
     MemberSerializer,
     ProjectRequestSerializer,
@@ -48,6 +49,24 @@ class ProjectDetail(ApiView):
     @extend_schema(operation_id="project_show", responses=ProjectSerializer)
     def get(self, request: ApiRequest, project: str) -> Response:
         """One project with its members."""
+        return Response(ProjectSerializer(visible_project(request.caller, project)).data)
+
+
+class ProjectEgress(ApiView):
+    scopes = {"PUT": TokenScope.ADMIN}
+    permissions = {"PUT": (IsPlatformAdmin,)}
+
+    @extend_schema(
+        operation_id="project_egress_set",
+        request=EgressRequestSerializer,
+        responses=ProjectSerializer,
+    )
+    def put(self, request: ApiRequest, project: str) -> Response:
+        """Set what the project's jobs reach beyond their gang: attempts that are placed from now
+        on. Those that run keep what they reach."""
+        row = visible_project(request.caller, project)
+        body = request.validated_data(EgressRequestSerializer)
+        project_egress_set(project=row, egress=body["egress"], actor=request.caller.username)
         return Response(ProjectSerializer(visible_project(request.caller, project)).data)
 
 

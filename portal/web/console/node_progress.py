@@ -152,6 +152,10 @@ def node_facts(node: Node, gpus: list[Gpu]) -> list[tuple[str, str]]:
         (_("Agent"), facts.get("agent_version") or ""),
         (_("Address for other nodes"), facts.get("address") or ""),
         (_("Gangs over several nodes"), _overlay_words(facts.get("overlay"))),
+        (
+            _("Egress of jobs"),
+            _("limited by project") if facts.get("limits_egress") else _("not limited"),
+        ),
         (_("Fabric"), node.fabric),
         (_("Driver is simulated"), _("yes") if facts.get("simulated") else ""),
     )

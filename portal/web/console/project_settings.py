@@ -11,11 +11,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST
 
+from agents.contract.egress import EgressPolicy
 from agents.contract.units import SECONDS_PER_HOUR
 from portal.accounts.models import Project
 from portal.accounts.services import (
     APPROVAL_BOUNDS,
     MEMBER_SHARE_BOUNDS,
+    project_egress_set,
     project_share_set,
     project_update,
 )
@@ -47,6 +49,11 @@ THRESHOLDS = {
 STORAGE = ("stored_gib", "kept_days")
 
 
+EGRESS_LABELS = {
+    EgressPolicy.ALL: gettext_lazy("Everything"),
+    EgressPolicy.INTERNET: gettext_lazy("The Internet, no private networks"),
+    EgressPolicy.NONE: gettext_lazy("Nothing but their own gang"),
+}
 IDLE_FIELDS = ("idle_threshold_percent", "idle_warn_minutes", "idle_stop_minutes")
 
 
@@ -86,6 +93,9 @@ class ProjectSettingsForm(forms.Form):
     idle_stop_minutes = forms.IntegerField(required=False)
     stored_gib = forms.IntegerField(min_value=0, max_value=MAX_STORED_GIB, required=False)
     kept_days = forms.IntegerField(min_value=0, max_value=MAX_KEPT_DAYS, required=False)
+    egress = forms.ChoiceField(
+        choices=[(str(policy), policy) for policy in EgressPolicy], required=False
+    )
 
 
 @platform_admins_only
@@ -129,12 +139,15 @@ def _save(project: Project, values: dict[str, Any], *, actor: str) -> None:
     idle = {field.removeprefix("idle_"): values.pop(field) for field in IDLE_FIELDS}
     idle["threshold_percent"] = idle["threshold_percent"] or DEFAULT_THRESHOLD_PERCENT
     storage = {field: values.pop(field) for field in STORAGE}
+    egress = values.pop("egress") or project.egress
     changed = {field: value for field, value in values.items() if getattr(project, field) != value}
     with transaction.atomic():
         if name != project.name:
             project_update(project=project, name=name, archived=project.archived, actor=actor)
         if changed:
             project_share_set(project=project, actor=actor, **changed)
+        if egress != project.egress:
+            project_egress_set(project=project, egress=egress, actor=actor)
         idle_policy_set(project=project, actor=actor, **idle)
         if storage != _storage(project):
             stored_limits_set(project=project, actor=actor, **storage)
@@ -172,6 +185,7 @@ def _page(
         "form": form,
         "running": jobs.allocated().count(),
         "waiting": jobs.waiting().count(),
+        "egress_policies": EGRESS_LABELS.items(),
         "default_gib": limits_of_row(None).stored_gib,
         "default_days": limits_of_row(None).kept_days,
     }

@@ -20,6 +20,7 @@ NODE_MESSAGES: dict[str, Promise] = {
     "disk_full": gettext_lazy("It wrote more than its disk holds, and was stopped"),
     "docker": gettext_lazy("The container engine refused"),
     "drained": gettext_lazy("Drained with its node"),
+    "egress": gettext_lazy("The node cannot limit what the job reaches"),
     "engine_restarted": gettext_lazy("Its node's container engine was restarted"),
     "fence_stale": gettext_lazy("A newer attempt has taken over"),
     "files_absent": gettext_lazy("The node cannot fetch the files of the job"),

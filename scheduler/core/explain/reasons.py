@@ -15,6 +15,7 @@ from scheduler.core.model.snapshot import SINGLE_NODE, RunningJob, WaitingJob
 from scheduler.core.placement.ledger import GpuSpace, Ledger, NodeSpace
 from scheduler.core.placement.node_eligibility import (
     IMAGE_UNFIT,
+    NO_EGRESS,
     NO_GIT,
     NO_LAUNCHER,
     NO_RDMA,
@@ -297,6 +298,8 @@ def _unavailable(why: dict[str, Message], job: WaitingJob) -> Reason:
         unblocks = make_message("unblocks.rdma")
     elif any(message.key == NO_GIT for message in why.values()):
         unblocks = make_message("unblocks.git", host=job.git_host)
+    elif any(message.key == NO_EGRESS for message in why.values()):
+        unblocks = make_message("unblocks.egress")
     return Reason(ReasonCode.NODE_UNAVAILABLE, message, evidence, unblocks)
 
 

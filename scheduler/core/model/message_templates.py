@@ -84,6 +84,9 @@ _REASONS = {
     "node.no_launcher": MessageTemplate(
         "The agent of %(node)s (version %(version)s) has no launcher %(launcher)s"
     ),
+    "node.no_egress": MessageTemplate(
+        "%(node)s cannot limit what jobs reach, as their project requires (%(policy)s)"
+    ),
     "node.no_volume": MessageTemplate("%(node)s offers no volumes below %(root)s"),
     "node.volume_read_only": MessageTemplate("%(node)s offers %(root)s for reading only"),
     "node.image_unfit": MessageTemplate("%(node)s has %(has)s, and the image needs %(need)s"),
@@ -196,6 +199,9 @@ _UNBLOCKS = {
     "unblocks.git": MessageTemplate(
         "Send the folder instead of naming its repository, or ask the owner of a node to allow "
         "%(host)s"
+    ),
+    "unblocks.egress": MessageTemplate(
+        "An admin has to add a node that can limit what jobs reach, or update its agent"
     ),
     "unblocks.launcher": MessageTemplate(
         "An admin has to update the agents to a version with launcher %(launcher)s"

@@ -11,6 +11,7 @@ from agents.combinations.commands import NO_TRAITS, CommandTraits
 from agents.contract.boards import Profile
 from agents.contract.codec import omitted_by_default
 from agents.contract.documents import CollectiveBackend, GpuMode, SliceKind
+from agents.contract.egress import EgressPolicy
 from agents.contract.image_needs import NO_FIT, NO_NEEDS, ImageNeeds, NodeFit
 from agents.contract.launcher_names import FIRST_LAUNCHERS, LauncherName
 from scheduler.core.model.decisions import ReplicaPlacement
@@ -148,6 +149,8 @@ class NodeView:
     """What images may need: its driver and its architecture."""
     overlay: str = ""
     """How it joins gangs over several nodes, if these need a network of their own there."""
+    limits_egress: bool = field(default=False, metadata=omitted_by_default())
+    """Whether it keeps jobs from what their project may not reach."""
 
     @property
     def leaf(self) -> str:
@@ -264,6 +267,8 @@ class WaitingJob:
     """What is recognised in its command."""
     only_nodes: tuple[str, ...] = field(default=(), metadata=omitted_by_default())
     """Names of the nodes that it measures: it runs on no other one. Empty for every other job."""
+    egress: EgressPolicy = field(default=EgressPolicy.ALL, metadata=omitted_by_default())
+    """Of its project."""
 
     @property
     def awaits_people(self) -> bool:

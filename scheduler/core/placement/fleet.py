@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from agents.contract.documents import SliceKind
+from agents.contract.egress import EgressPolicy
 from agents.contract.launcher_names import LauncherName
 from agents.contract.layouts import layout_table
 from agents.contract.units import UNITS_PER_GPU
@@ -225,6 +226,7 @@ class Fleet:
         """Nodes for which the job is eligible; None means all."""
         places = job.needs or job.only_nodes or job.volume_access
         asks = places or job.needs_rdma or job.image_needs or job.git_host
+        asks = asks or job.egress is not EgressPolicy.ALL
         if not asks and not self._has_taints and job.launcher in self._launchers:
             return None
         key = eligibility_key(job)

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 
+from agents.contract.egress import EgressPolicy
 from agents.contract.image_needs import meets, unmet_need
 from agents.contract.message import Message, verbatim
 from scheduler.core.model.message_templates import make_message
@@ -11,6 +12,7 @@ from scheduler.core.model.snapshot import NodeView, WaitingJob
 NO_LAUNCHER = "node.no_launcher"
 NO_RDMA = "node.no_rdma"
 NO_GIT = "node.no_git"
+NO_EGRESS = "node.no_egress"
 IMAGE_UNFIT = "node.image_unfit"
 NO_VOLUME = ("node.no_volume", "node.volume_read_only")
 
@@ -35,6 +37,8 @@ def exclusion_message(node: NodeView, job: WaitingJob) -> Message | None:
         return _no_volume(node, access)
     if job.git_host and job.git_host not in node.git_hosts:
         return make_message(NO_GIT, node=node.name, host=job.git_host)
+    if not _limits_egress(node, job):
+        return make_message(NO_EGRESS, node=node.name, policy=str(job.egress))
     if need := unmet_need(job.image_needs, node.fit):
         has = _driver_words(node)
         return make_message(IMAGE_UNFIT, node=node.name, has=has, need=need)
@@ -49,9 +53,9 @@ def exclusion_code(message: Message) -> ReasonCode:
 
 
 def is_eligible(node: NodeView, job: WaitingJob) -> bool:
-    """Whether the labels and taints of the node allow the job, its agent can launch it, the node
-    offers its volumes and the RDMA that it needs, its image runs there, and the job does not
-    measure other nodes."""
+    """Whether the labels and taints of the node allow the job, its agent can launch it and keep it
+    from what it may not reach, the node offers its volumes and the RDMA that it needs, its image
+    runs there, and the job does not measure other nodes."""
     if job.only_nodes and node.name not in job.only_nodes:
         return False
     is_allowed = allows(node.labels, node.taints, needs=job.needs, tolerates=job.tolerates)
@@ -59,14 +63,14 @@ def is_eligible(node: NodeView, job: WaitingJob) -> bool:
     is_joined = bool(node.rdma) or not job.needs_rdma
     can_fetch = not job.git_host or job.git_host in node.git_hosts
     is_fit = is_joined and can_fetch and meets(node.fit, job.image_needs)
-    return is_allowed and can_launch and is_fit
+    return is_allowed and can_launch and is_fit and _limits_egress(node, job)
 
 
 def eligibility_key(job: WaitingJob) -> Hashable:
     """Jobs with equal keys are eligible for the same nodes."""
     own = (job.needs, job.tolerates, job.launcher, job.needs_rdma)
     places = (job.volume_access, job.image_needs, job.git_host, job.only_nodes)
-    return *own, *places
+    return *own, *places, job.egress is EgressPolicy.ALL
 
 
 def network_of(node: NodeView, job: WaitingJob) -> Hashable:
@@ -98,6 +102,10 @@ def _unavailability(node: NodeView) -> Message:
 def _missing_label(node: NodeView, job: WaitingJob) -> str:
     """A label that the job requires and the node lacks; "" if there is none."""
     return next((label for label in job.needs if not _has(node.labels, label)), "")
+
+
+def _limits_egress(node: NodeView, job: WaitingJob) -> bool:
+    return node.limits_egress or job.egress is EgressPolicy.ALL
 
 
 def _missing_volume(node: NodeView, job: WaitingJob) -> str:

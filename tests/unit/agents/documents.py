@@ -20,6 +20,7 @@ from agents.contract.documents import (
     SliceKind,
     SliceProblem,
 )
+from agents.contract.egress import EgressPolicy
 from agents.contract.gang_network import GangNetwork, GangPeer, NodeOverlay, OverlayKind
 from agents.contract.git_source import DesiredGitCode
 from agents.contract.image_needs import ImageNeeds
@@ -90,7 +91,7 @@ def a_desired(**fields):
         "gpus": (DesiredGpu(GPU, GpuMode.MIG),),
         "slices": (DesiredSlice(id="s-1", **PLACE),),
         "replicas": (
-            a_replica(gang_network=NETWORK),
+            a_replica(gang_network=NETWORK, egress=EgressPolicy.INTERNET),
             a_replica(
                 id="r-2", rank=0, rendezvous=None, devices=(), secrets=SECRETS, volumes=VOLUMES
             ),
@@ -119,6 +120,7 @@ def an_observed(**fields):
             git_hosts=("github.com", "git.example:8443"),
             address="192.0.2.2",
             overlay=NodeOverlay("wireguard", 14_789, KEY, 1_350),
+            limits_egress=True,
             rank_network=RankNetwork("bond0", "InfiniBand", peermem=True, gdr_level="PXB"),
         ),
         "gpus": (ObservedGpu(GPU, 0, "NVIDIA H200", "H200-141GB", 143_771, GpuMode.MIG),),

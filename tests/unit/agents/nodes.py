@@ -52,6 +52,8 @@ class MemoryRuntime:
     def version(self):
         return "1"
 
+    limits_egress = False
+
     def overlay(self):
         return None
 

@@ -8,7 +8,6 @@ from agents.contract.gang_network import OverlayKind
 from agents.host.programs import ProgramResult
 from agents.overlay import offer
 from agents.overlay.firewall import GangFirewall, LinkSources, firewall_text
-from agents.overlay.gang_links import read_resolvers
 from agents.overlay.interfaces import address_towards
 from agents.overlay.key import public_key_of
 from agents.overlay.links import remote_replicas
@@ -22,6 +21,7 @@ from agents.overlay.names import (
     tunnel_name,
 )
 from agents.overlay.offer import OverlayRules, OverlayUnavailable, inner_mtu, overlay_offer
+from agents.overlay.resolvers import read_resolvers
 from agents.overlay.tunnel import TunnelPeer, tunnel_configuration
 from tests.unit.agents.documents import KEY, NETWORK
 
@@ -105,7 +105,7 @@ def test_resolvers_are_open_for_names_wherever_they_are():
     names = [
         f"ip daddr {each} meta l4proto {{ tcp, udp }} th dport 53 accept" for each in resolvers
     ]
-    for chain, shut in ((to_node, 'iifname "tsb-*" drop'), (beyond, "ip daddr 169.254.0.0/16")):
+    for chain, shut in ((to_node, 'iifname "tsb-*" drop'), (beyond, "ip daddr { 169.254.0.0/16")):
         assert max(map(chain.index, names)) < chain.index(shut)
     assert beyond.index(names[1]) < beyond.index("ip daddr 192.0.2.1 drop")
 
