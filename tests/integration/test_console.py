@@ -120,7 +120,7 @@ def test_what_needs_attention_is_read_in_few_queries(
     a_node()
     for _ in range(5):
         a_job(alice, vision)
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(13):
         active_alerts(boss)
 
 
