@@ -19,6 +19,7 @@ from scheduler.core.request import (
     request_as_dict,
     request_as_yaml,
 )
+from scheduler.core.request.values import ContainerSharing
 
 LEAST = {
     "project": "vision",
@@ -46,6 +47,7 @@ FULL = {
     "topology": "same-node",
     "backend": "nccl",
     "rdma": "on",
+    "containers": "per-replica",
     "retries": {"infrastructure": 0, "user": 10},
     "grace": "1h",
     "env": {"BATCH": "64", "EMPTY": "", "YES": "no", "TEXT": "a: {b}\n"},
@@ -87,6 +89,7 @@ def test_the_words_of_a_request_become_amounts_with_units():
         topology=Topology.SAME_NODE,
         backend=CollectiveBackend.NCCL,
         rdma=RdmaUse.ON,
+        containers=ContainerSharing.PER_REPLICA,
         infrastructure_retries=0,
         user_retries=10,
         grace_seconds=3_600,
