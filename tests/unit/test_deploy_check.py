@@ -24,7 +24,7 @@ OF_ENV_FILE = {
 
 
 def web_environment(tmp_path: Path, **environ: str) -> dict[str, str]:
-    """What compose makes of .env; the folder is of this machine."""
+    """What compose makes of .env; the folders are of this machine."""
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
     set_there = OF_ENV_FILE | environ
 
@@ -34,6 +34,7 @@ def web_environment(tmp_path: Path, **environ: str) -> dict[str, str]:
     passed = compose["services"]["web"]["environment"]
     return {name: NAME_AND_DEFAULT.sub(value, text) for name, text in passed.items()} | {
         "TESSERA_VAR": str(tmp_path),
+        "TESSERA_SPOOL_FOLDER": str(tmp_path),
         "PATH": os.environ["PATH"],
     }
 
