@@ -225,7 +225,7 @@ class Fleet:
     def _mask(self, job: WaitingJob) -> Bools | None:
         """Nodes for which the job is eligible; None means all."""
         places = job.needs or job.only_nodes or job.volume_access
-        asks = places or job.needs_rdma or job.image_needs or job.git_host
+        asks = bool(places or job.needs_rdma or job.image_needs or job.git_host)
         asks = asks or job.egress is not EgressPolicy.ALL
         if not asks and not self._has_taints and job.launcher in self._launchers:
             return None
