@@ -189,6 +189,7 @@ def test_a_log_fills_the_window_and_its_look_goes_along_on_every_way(signed_in, 
     expect(page).to_have_url(re.compile(r"/logs\?rank=0&wrap=0&times=0$"))
 
 
+@pytest.mark.slow
 def test_a_project_admin_reads_why_it_failed_and_how_to_run_it_again(signed_in, stack):
     page = signed_in("ada")
     page.goto(f"{stack.url}/jobs/{stack.seeded['fell']}/")
@@ -202,6 +203,7 @@ def test_a_project_admin_reads_why_it_failed_and_how_to_run_it_again(signed_in, 
     expect(page.get_by_label("Name", exact=True)).to_have_value("fell")
 
 
+@pytest.mark.slow
 def test_a_foreign_member_finds_nothing(signed_in, stack):
     page = signed_in("eve")
     for tab in ("", *TABS, "log", "stream"):
@@ -226,6 +228,7 @@ def test_every_part_stands_on_a_phone_in_both_languages_without_findings(signed_
         page.get_by_role("button", name=re.compile("中文|English")).click()
 
 
+@pytest.mark.slow
 def test_without_javascript_a_log_is_read_page_by_page(browser, stack):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

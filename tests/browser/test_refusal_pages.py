@@ -21,6 +21,7 @@ def refusal(page, web, name):
     return answer.status, answer.text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["404", "413"])
 def test_a_refusal_is_accessible_in_both_themes_and_widths(browser, seeded_pages, name):
     page = signed_in(browser, seeded_pages, "alice", reduced_motion="reduce")

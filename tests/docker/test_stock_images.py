@@ -30,6 +30,7 @@ def stock(docker_engine):
         client.images.remove(name, force=True)
 
 
+@pytest.mark.slow
 def test_a_stock_image_runs_as_it_is(docker_node, stock):
     """Its user, home and working directory are root's, and the job is not root."""
     runtime = docker_node.runtime()

@@ -54,6 +54,7 @@ def told(seeds=range(4)) -> str:
     return next((walk.violations[0] for walk in map(walked, seeds) if walk.violations), "")
 
 
+@pytest.mark.slow
 def test_a_walk_tells_of_a_rank_that_starts_before_the_others_are_ready(monkeypatch):
     def hasty(replicas):
         states = list(replicas)

@@ -35,6 +35,7 @@ def results(stack, job, count, containers=2):
     return until(read, what=f"{count} results")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("launcher", "ranks"), [("none", 2), ("torchrun", 4)])
 def test_the_ranks_of_two_nodes_are_one_world_under_every_launcher(stack, launcher, ranks):
     job = stack.submit(

@@ -206,6 +206,7 @@ def test_nothing_moves_unless_moves_are_allowed_and_then_once_a_placement_at_mos
     assert 0 < one.moves <= one.accepted
 
 
+@pytest.mark.slow
 def test_a_policy_without_a_table_of_its_own_moves_where_nothing_fits():
     drawn = weights(HERE, "small")
     stream = churn(HERE, drawn, 5, 1.0, 1)
