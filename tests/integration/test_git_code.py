@@ -182,3 +182,6 @@ def test_the_form_takes_a_repository_beside_its_list(client):
     assert "not both" in client.post("/request/", values | both).content.decode()
     page = client.post("/request/", values | {"code_repository": "https://h.example/a"})
     assert "git+https://h.example/a" in page.content.decode()
+    page = client.post("/request/", values | {"code_repository": "train"}).content.decode()
+    field = page[page.index('id="code_repository"') :].partition(">")[0]
+    assert 'value="train"' in field and "aria-invalid" in field, "it stays where it was typed"

@@ -15,12 +15,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from agents.contract.file_transfer import MAX_TREE_ENTRIES
-from agents.contract.git_source import is_git_source
 from portal.accounts.models import Project
 from portal.cli.code_folder import ALWAYS_IGNORED
 from portal.errors import Refused
 from portal.files.models import Tree
-from portal.files.selectors import code_trees
+from portal.files.selectors import code_trees, is_tree_id
 from portal.files.uploads.parts import MAX_UPLOAD_BYTES, MIB, BytesMissing
 from portal.files.uploads.services import code_upload, too_large
 from portal.jobs.selectors import RecentJob
@@ -93,7 +92,8 @@ def code_input(
     choices = [
         CodeChoice(each, _job_words(jobs[each], trees[each])) for each in named if each in trees
     ]
-    repository = code if is_git_source(code) else ""
+    # Also what names none: it stays where it was typed.
+    repository = "" if is_tree_id(code) else code
     if code and not repository and code not in named:
         words = _tree_words(trees[code]) if code in trees else code
         choices.insert(0, CodeChoice(code, words))
