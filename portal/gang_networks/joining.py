@@ -5,6 +5,7 @@ report cannot be used keeps its gangs to itself, and its page says why.
 """
 
 from base64 import b64decode
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
 from typing import Any
@@ -47,6 +48,12 @@ def node_joining(node: Node, facts: NodeFacts) -> Joining:
         return Joining(facts.fabric, seen)
     alone = facts.fabric if facts.overlay is None else f"alone:{node.pk}"
     return Joining(alone, seen | {"joining_problem": problem.as_dict()})
+
+
+def network_of_node(fabric: str, overlay: Mapping[str, Any] | None) -> str:
+    """Nodes with an equal one reach each other's replicas: whatever a node reports, it is on one
+    network only with nodes that join gangs as it does."""
+    return f"{overlay['kind'] if overlay else ''} {fabric}"
 
 
 def address_problem(text: str) -> Message | None:

@@ -22,6 +22,7 @@ from agents.contract.errors import ContractError
 from agents.contract.image_needs import NodeFit
 from agents.contract.launcher_names import FIRST_LAUNCHERS
 from agents.contract.topology import NodeTopology
+from portal.gang_networks.joining import network_of_node
 from portal.inventory.boards import profiles_of
 from portal.planning.node_rows import read_gpus, read_nodes, read_slices, read_sums
 from portal.planning.requests import epoch_seconds
@@ -87,7 +88,6 @@ def _record(
     limits_egress, *rest = rest
     agent_version, topology, *fit = rest
     takes_work = status == NodeStatus.ONLINE and schedulable and holding_since is None
-    join = str(overlay["kind"]) if overlay else ""
     key, reason = "", ""
     if status != NodeStatus.ONLINE:
         key = f"node.{status}"
@@ -102,8 +102,7 @@ def _record(
         id=str(pk),
         name=name,
         available=not key,
-        # Whatever it reports, it is on one network only with nodes that join gangs as it does.
-        fabric=f"{join} {fabric}",
+        fabric=network_of_node(fabric, overlay),
         cpu_free_milli=cpu_milli - allocated[0],
         memory_free_mib=memory_mib - allocated[1],
         cpu_total_milli=cpu_milli,
@@ -118,7 +117,7 @@ def _record(
         rdma=rdma or "",
         git_hosts=tuple(git_hosts or ()),
         fit=NodeFit(*(text or "" for text in fit)),
-        overlay=join,
+        overlay=str(overlay["kind"]) if overlay else "",
         limits_egress=bool(limits_egress),
         labels=tuple(labels),
         taints=tuple(taints),

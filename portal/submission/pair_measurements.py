@@ -11,6 +11,7 @@ from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
+from portal.gang_networks.joining import network_of_node
 from portal.inventory.models import Gpu, Node
 from portal.live.bell import ring
 from portal.node_pairs.judgement import Expectation, ExpectationSource, expectation_of, node_link
@@ -104,7 +105,8 @@ def _nodes(names: tuple[str, str]) -> tuple[Node, Node]:
             sentence = Message("There is no node %(node)s", node=repr(name[:64]))
             raise Refused(ErrorCode.PAIR_INVALID, sentence, "nodes")
     first, second = (found[name] for name in sorted(names))
-    if _network(first) != _network(second):
+    networks = {network_of_node(node.fabric, node.facts.get("overlay")) for node in (first, second)}
+    if len(networks) > 1:
         sentence = Message(
             "%(first)s and %(second)s are on networks that do not reach each other",
             first=first.name,
@@ -112,12 +114,6 @@ def _nodes(names: tuple[str, str]) -> tuple[Node, Node]:
         )
         raise Refused(ErrorCode.PAIR_INVALID, sentence, "nodes")
     return first, second
-
-
-def _network(node: Node) -> tuple[str, str]:
-    """Nodes with equal ones reach each other, as the planner sees it."""
-    overlay = node.facts.get("overlay") or {}
-    return str(overlay.get("kind", "")), node.fabric
 
 
 def _devices(first: Node, second: Node) -> PairDevices:
