@@ -6,6 +6,7 @@ with the distributed optimizer. What is slower than the best says which part of 
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
+from itertools import product
 from typing import Any
 
 from scheduler.advisor.errors import UnknownInput
@@ -18,6 +19,7 @@ from scheduler.advisor.transformer import Recompute, Shape
 # CUDA's context, NCCL's buffers, fragments of the allocator.
 RESERVE_BYTES = 5 * 2**30
 MOST_GPUS = 65_536
+MOST_CONTEXT, MOST_MICRO_BATCH = 16, 8
 PARTS = {
     "compute": "unequal stages",
     "recompute": "activations computed again",
@@ -80,28 +82,28 @@ def search(shape: Shape, gpu: GpuFigures, gpus: int, global_batch: int) -> list[
 
 
 def _divisions(shape: Shape, gpus: int, global_batch: int) -> Iterator[Parallelism]:
-    for t in _powers_of_two(min(GPUS_PER_NODE, gpus)):
-        if shape.heads % t:
+    """Those whose sizes divide."""
+    sizes = product(
+        _powers_of_two(min(GPUS_PER_NODE, gpus)),
+        _pipeline_sizes(shape.layers, gpus),
+        _powers_of_two(MOST_CONTEXT),
+        _powers_of_two(MOST_MICRO_BATCH),
+    )
+    for t, p, c, micro_batch in sizes:
+        replicas, rest = divmod(gpus, t * p * c)
+        if rest or shape.heads % t or shape.sequence % c or global_batch % (replicas * micro_batch):
             continue
-        for p in _pipeline_sizes(shape.layers, gpus // t):
-            for c in _powers_of_two(16):
-                if gpus % (t * p * c) or shape.sequence % c:
-                    continue
-                replicas = gpus // (t * p * c)
-                for micro_batch in _powers_of_two(8):
-                    if global_batch % (replicas * micro_batch):
-                        continue
-                    for recompute in (Recompute.NONE, Recompute.FULL):
-                        yield Parallelism(
-                            gpus=gpus,
-                            tensor_parallel=t,
-                            pipeline_parallel=p,
-                            context_parallel=c,
-                            global_batch=global_batch,
-                            micro_batch=micro_batch,
-                            recompute=recompute,
-                            sequence_parallel=True,
-                        )
+        for recompute in (Recompute.NONE, Recompute.FULL):
+            yield Parallelism(
+                gpus=gpus,
+                tensor_parallel=t,
+                pipeline_parallel=p,
+                context_parallel=c,
+                global_batch=global_batch,
+                micro_batch=micro_batch,
+                recompute=recompute,
+                sequence_parallel=True,
+            )
 
 
 def _powers_of_two(most: int) -> list[int]:

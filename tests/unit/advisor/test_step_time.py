@@ -20,7 +20,7 @@ def test_a_published_step_takes_what_was_measured_within_fifteen_percent(name):
     assert abs(errors()[name]) < 0.15
 
 
-def test_on_average_it_is_as_close_as_the_best_model_of_the_field():
+def test_the_mean_error_of_all_rows_is_below_that_of_calculon():
     found = [abs(error) for error in errors().values()]
     assert sum(found) / len(found) < 0.0365, "Calculon's mean on Korthikanti's rows is 3.65 %"
 
