@@ -47,10 +47,8 @@ def project_update(*, project: Project, name: str, archived: bool, actor: str) -
     return row
 
 
-def project_egress_set(*, project: Project, egress: str, actor: str) -> Project:
-    """What attempts that are placed from now on reach. Raises Refused(share_invalid)."""
-    if egress not in set(EgressPolicy):
-        raise Refused(ErrorCode.SHARE_INVALID, "Choose all, internet or none", "egress")
+def project_egress_set(*, project: Project, egress: EgressPolicy, actor: str) -> Project:
+    """What attempts that are placed from now on reach."""
     with transaction.atomic():
         row = Project.objects.select_for_update(no_key=True).get(pk=project.pk)
         before, row.egress = row.egress, egress

@@ -4,6 +4,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.response import Response
 
+from agents.contract.egress import EgressPolicy
 from portal.accounts.models import Role, TokenScope
 from portal.accounts.selectors import active_user, projects_of, visible_project
 from portal.accounts.services import membership_remove, membership_set, project_egress_set
@@ -66,7 +67,8 @@ class ProjectEgress(ApiView):
         on. Those that run keep what they reach."""
         row = visible_project(request.caller, project)
         body = request.validated_data(EgressRequestSerializer)
-        project_egress_set(project=row, egress=body["egress"], actor=request.caller.username)
+        egress = EgressPolicy(body["egress"])
+        project_egress_set(project=row, egress=egress, actor=request.caller.username)
         return Response(ProjectSerializer(visible_project(request.caller, project)).data)
 
 

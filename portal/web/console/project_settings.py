@@ -147,7 +147,7 @@ def _save(project: Project, values: dict[str, Any], *, actor: str) -> None:
         if changed:
             project_share_set(project=project, actor=actor, **changed)
         if egress != project.egress:
-            project_egress_set(project=project, egress=egress, actor=actor)
+            project_egress_set(project=project, egress=EgressPolicy(egress), actor=actor)
         idle_policy_set(project=project, actor=actor, **idle)
         if storage != _storage(project):
             stored_limits_set(project=project, actor=actor, **storage)
