@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,15 @@ def sign_in(page: Page, stack: Stack, name: str, path: str) -> None:
     expect(page).to_have_url(f"{stack.url}{path}")
     # The address is there before the scripts that listen to keys are.
     page.wait_for_load_state()
+
+
+def switch_language(page: Page) -> None:
+    """Press the button of the other language, and wait for its page: Chromium hangs if it is closed
+    while a page is on its way."""
+    language = page.locator("html").get_attribute("lang") or ""
+    buttons = page.get_by_role("banner").get_by_role("button", name=re.compile("^(中文|English)$"))
+    buttons.click()
+    expect(page.locator("html")).not_to_have_attribute("lang", language)
 
 
 def listen(page: Page, complaints: list[str]) -> Page:

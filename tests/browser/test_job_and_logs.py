@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.browser.people import NARROW, people, seeded_stack
+from tests.browser.people import NARROW, people, seeded_stack, switch_language
 from tests.services.stack import Stack
 
 pytestmark = pytest.mark.browser
@@ -225,7 +225,7 @@ def test_every_part_stands_on_a_phone_in_both_languages_without_findings(signed_
                 found = Axe().run(page).response["violations"]
                 bad = [v["id"] for v in found if v["impact"] in ("serious", "critical")]
                 assert bad == [], (job, tab, [v["nodes"][0]["html"] for v in found])
-        page.get_by_role("button", name=re.compile("中文|English")).click()
+        switch_language(page)
 
 
 @pytest.mark.slow

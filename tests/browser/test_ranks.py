@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.people import NARROW, people, seeded_stack
+from tests.browser.people import NARROW, people, seeded_stack, switch_language
 from tests.services.stack import Stack
 
 pytestmark = pytest.mark.browser
@@ -69,6 +69,4 @@ def test_ranks_stand_on_a_phone_in_both_languages_without_findings(signed_in, st
         found = Axe().run(page).response["violations"]
         bad = [v["id"] for v in found if v["impact"] in ("serious", "critical")]
         assert bad == [], [v["nodes"][0]["html"] for v in found]
-        page.get_by_role("button", name="中文").or_(
-            page.get_by_role("button", name="English")
-        ).click()
+        switch_language(page)
