@@ -13,6 +13,7 @@ import typer
 
 from portal.cli.client import Client
 from portal.cli.config import PortalAccess, load_access
+from portal.cli.exit_codes import CommandFailed, ExitCode
 from portal.cli.output import is_terminal
 
 
@@ -52,6 +53,16 @@ class CliContext:
         return Client(
             access, transport=self.transport, pause=self.pause, version=installed_version()
         )
+
+    def default_project(self) -> str:
+        """The saved project, or the caller's only one. Raises CommandFailed(usage)."""
+        if self.access.project:
+            return self.access.project
+        names = [str(row["slug"]) for row in self.client.rows("projects") if not row["archived"]]
+        if len(names) != 1:
+            hint = f"one of {', '.join(names)}" if names else "but you are in none: ask an admin"
+            raise CommandFailed("usage", f"Set --project, {hint}", "tessera whoami", ExitCode.USAGE)
+        return names[0]
 
     def is_interactive(self) -> bool:
         """Whether a person can be asked for input."""

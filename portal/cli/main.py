@@ -10,6 +10,7 @@ from portal.cli.commands import actions as change
 from portal.cli.commands import (
     admin,
     cluster,
+    code,
     files,
     inspect,
     logs,
@@ -91,6 +92,7 @@ def completion(
 MODULES = (session, submit, inspect, logs, ranks, metrics, files, change, cluster, volumes, people)
 for module in MODULES:
     module.add_to(app)
+app.add_typer(code.app, name="code")
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(registries.app, name="registries")
 app.add_typer(admin.app, name="admin")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, TextField, Value
@@ -35,7 +36,13 @@ def may_remove(user: User, tree: Tree) -> bool:
     """Of a job: its owner. Of code: who sent it. And admins of the project or of the platform."""
     if tree.job:
         return may_cancel(user, tree.job)
-    return tree.creator == user.username or is_project_admin(user, tree.project_id)
+    return tree.pk in removable_code(user, tree.project_id, [tree])
+
+
+def removable_code(user: User, project_id: int, trees: Iterable[Tree]) -> frozenset[UUID]:
+    """Of these trees of code of one project, those that the user may remove. One query."""
+    is_admin = is_project_admin(user, project_id)
+    return frozenset(tree.pk for tree in trees if is_admin or tree.creator == user.username)
 
 
 def tree_remove(*, tree: Tree, actor: User) -> None:

@@ -25,6 +25,7 @@ from portal.web.jobs import views as jobs_views
 from portal.web.jobs.stream import jobs_stream
 from portal.web.language import set_language
 from portal.web.project_choice import choose_project
+from portal.web.project_code import removal as project_code_removal
 from portal.web.project_code import views as project_code
 from portal.web.queue import export as queue_export
 from portal.web.queue import views as queue_views
@@ -64,6 +65,11 @@ urlpatterns = [
         name="project_secret_delete",
     ),
     path("projects/<slug:slug>/code/", project_code.project_code_page, name="project_code"),
+    path(
+        "projects/<slug:slug>/code/<uuid:tree>/remove",
+        project_code_removal.remove,
+        name="project_code_remove",
+    ),
     path("projects/<slug:slug>/registries/", registries.registries, name="registries"),
     path(
         "projects/<slug:slug>/registries/<path:registry>/delete",

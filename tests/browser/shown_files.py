@@ -39,8 +39,9 @@ def files_of(label: str) -> Tree:
     )
 
 
-def code_of(project: Project) -> None:
-    """Code that many jobs have, that one has, that none has yet; and two commits of a branch."""
+def code_of(project: Project) -> Tree:
+    """Code that many jobs have, that one has, that none has yet; and two commits of a branch. The
+    first of them."""
     rows = Job.objects.filter(project=project, array=None, attempts__isnull=False).distinct()
     jobs = list(rows.order_by("-pk")[:9])
     names = {"train.py": b"import torch\n" * 400, "model.py": b"class Net: ...\n" * 900}
@@ -52,6 +53,7 @@ def code_of(project: Project) -> None:
     for job, commit in zip(jobs, (COMMITS[0], COMMITS[0], COMMITS[1]), strict=True):
         _has_code(job, REPOSITORY)
         Replica.objects.filter(attempt__job=job).update(code_commit=commit)
+    return tree
 
 
 def _has_code(job: Job, code: str) -> None:

@@ -64,7 +64,7 @@ def shown(known: dict[str, str]) -> dict[str, tuple[str, str]]:
     waits = mine.filter(status=JobStatus.QUEUED)[0]
     _log(known["job"])
     saved = files_of(known["job"])
-    code_of(vision)
+    code = code_of(vision)
     _swept(known["array"])
     _registries(admin, vision)
     busy = _on_whole_gpus(alice)
@@ -91,6 +91,10 @@ def shown(known: dict[str, str]) -> dict[str, tuple[str, str]]:
         "job-file-removal": (
             "alice",
             reverse("web:tree_remove", args=[known["job"], saved.pk]),
+        ),
+        "project-code-removal": (
+            "admin",
+            reverse("web:project_code_remove", args=[vision.slug, code.pk]),
         ),
         "job-waiting": ("alice", reverse("web:job", args=[waits.label])),
         "job-failed": ("alice", reverse("web:job", args=[failed.label])),

@@ -261,6 +261,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:time_zone", "post"): (302, 302, 302, 302, 302, 302),
     ("web:project_code", "get"): (200, 200, 404, 200, 200, 302),
     ("web:project_code", "post"): (405, 405, 405, 405, 405, 302),
+    ("web:project_code_remove", "get"): (404, 200, 404, 200, 200, 302),
+    ("web:project_code_remove", "post"): (404, 302, 404, 302, 302, 302),
     ("web:registries", "get"): (404, 200, 404, 200, 200, 302),
     ("web:registries", "post"): (404, 404, 404, 400, 400, 302),
     ("web:registry_delete", "get"): (404, 404, 404, 200, 200, 302),

@@ -7,6 +7,7 @@ from django.test import Client
 from django.utils import timezone
 
 from portal.accounts.models import Role
+from portal.audit.models import AuditEntry
 from portal.files.code_list import NAMED_JOBS, project_code, project_commits, stored_code
 from portal.files.limits import stored_limits
 from portal.files.models import ProjectFiles, Tree
@@ -159,6 +160,39 @@ def test_the_page_shows_both_and_says_where_there_is_none(client, alice, vision)
     assert "folder, by tessera submit --sync" in page
     assert "&lt;b&gt;eve" in page and "<b>eve" not in page
     assert 'href="/projects/vision/code/"' in client.get("/projects/vision/").content.decode()
+
+
+def test_code_is_removed_there_after_a_question_and_not_while_a_job_needs_it(client, alice, vision):
+    vision.memberships.update(role=Role.ADMIN)
+    tree = a_tree(vision, "1", creator="eve")
+    job = a_job(alice, vision, code=str(tree.pk))
+    address = f"/projects/vision/code/{tree.pk}/remove"
+    page = client.get("/projects/vision/code/").content.decode()
+    assert f'href="{address}"' in page and f"Remove {tree.digest[:12]}" in page
+    question = client.get(address).content.decode()
+    assert "Remove code?" in question and tree.digest[:12] in question and "eve" in question
+    refused = client.post(address)
+    assert refused.status_code == 409 and job.label in refused.content.decode()
+    end(job)
+    assert client.post(address).headers["Location"] == "/projects/vision/code/"
+    (line,) = AuditEntry.objects.filter(action="files_remove", noun_id=str(tree.pk))
+    assert (line.actor, line.project_id, line.before["kind"]) == ("alice", vision.pk, "code")
+    assert "No code is stored." in client.get("/projects/vision/code/").content.decode()
+    assert "were removed" in client.post(address).content.decode()
+
+
+def test_a_member_removes_only_what_they_sent(alice, vision):
+    bob = a_user("bob")
+    vision.memberships.create(user=bob, role=Role.MEMBER)
+    own, other = a_tree(vision, "1", creator="bob"), a_tree(vision, "2")
+    client = Client()
+    client.force_login(bob)
+    page = client.get("/projects/vision/code/").content.decode()
+    assert f"/code/{own.pk}/remove" in page and f"/code/{other.pk}/remove" not in page
+    assert client.post(f"/projects/vision/code/{other.pk}/remove").status_code == 404
+    speech = a_project("speech", bob)
+    assert client.get(f"/projects/{speech.slug}/code/{own.pk}/remove").status_code == 404
+    assert client.post(f"/projects/vision/code/{own.pk}/remove").status_code == 302
 
 
 def test_the_number_of_queries_does_not_grow(client, alice, vision, django_assert_max_num_queries):

@@ -119,6 +119,7 @@ EXCUSED: dict[str, str] = {
     "web:secret_delete": "one that somebody set; test_secret_pages looks at it",
     "web:registry_delete": "one that somebody set; test_registries looks at it",
     "web:project_secret_delete": "one that somebody set; test_secret_pages looks at it",
+    "web:project_code_remove": "of code that somebody sent; test_project_code looks at it",
     "web:tree_remove": "of a job with files; test_job_files looks at it",
     "web:webhook_test": POSTED,
     "web:notices_test": POSTED,

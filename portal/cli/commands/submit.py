@@ -174,7 +174,7 @@ def _stream(file: str) -> list[dict[str, Any]]:
 def _completed(cli: CliContext, body: dict[str, Any]) -> dict[str, Any]:
     """The request with the defaults of the environment."""
     if "project" not in body:
-        body["project"] = _default_project(cli)
+        body["project"] = cli.default_project()
     if "image" not in body and (image := cli.env.get("TESSERA_IMAGE")):
         body["image"] = image
     if "name" not in body and body.get("image"):
@@ -216,17 +216,6 @@ def _read_text(path: str) -> str:
         raise CommandFailed(
             "file_unreadable", sentence, "tessera submit --help", ExitCode.USAGE
         ) from error
-
-
-def _default_project(cli: CliContext) -> str:
-    """The saved project, or the caller's only one. Raises CommandFailed(usage)."""
-    if cli.access.project:
-        return cli.access.project
-    names = [str(row["slug"]) for row in cli.client.rows("projects") if not row["archived"]]
-    if len(names) != 1:
-        hint = f"one of {', '.join(names)}" if names else "but you are in none yet: ask an admin"
-        raise CommandFailed("usage", f"Set --project, {hint}", "tessera whoami", ExitCode.USAGE)
-    return names[0]
 
 
 def _show_dry_run(cli: CliContext, body: dict[str, Any], output: OutputFormat) -> None:

@@ -1,1 +1,1 @@
-"""The page of a project's code: what was sent, and the commits that its jobs ran."""
+"""The page of a project's code: what was sent, and removed there; the commits that jobs ran."""

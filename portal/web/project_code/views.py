@@ -7,6 +7,7 @@ from django.views.decorators.http import require_safe
 
 from portal.files.code_list import project_code, project_commits, stored_code
 from portal.files.limits import stored_limits
+from portal.files.removal import removable_code
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.project_access import project_or_404
 
@@ -24,6 +25,7 @@ def project_code_page(request: AuthenticatedHttpRequest, slug: str) -> HttpRespo
     context = {
         "project": project,
         "stored": stored_code(trees[:MAX_TREES], limits),
+        "removable": removable_code(request.user, project.pk, trees),
         "is_cut": len(trees) > MAX_TREES,
         "commits": project_commits(project),
         "kept_days": limits.kept_days,
