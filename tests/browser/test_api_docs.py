@@ -50,6 +50,7 @@ def _answers(url: str) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_the_page_shows_every_noun_and_the_browser_has_nothing_to_say(url, chromium_path):
     complaints: list[str] = []
     asked: list[str] = []

@@ -53,6 +53,7 @@ def test_a_job_is_asked_for_found_in_the_list_and_cancelled(plain, stack):
     expect(page.get_by_role("heading", level=1)).to_contain_text("Cancelled")
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_a_request_stands_beside_what_was_typed(plain):
     page = plain("june")
     page.get_by_role("link", name="New request").first.click()
@@ -66,6 +67,7 @@ def test_what_is_wrong_with_a_request_stands_beside_what_was_typed(plain):
     expect(field).to_be_focused()
 
 
+@pytest.mark.slow
 def test_what_was_meant_is_filled_in_by_a_button(plain):
     page = plain("june")
     page.get_by_role("link", name="New request").first.click()
@@ -78,6 +80,7 @@ def test_what_was_meant_is_filled_in_by_a_button(plain):
     expect(page.get_by_role("heading", level=1)).to_have_text("New request")
 
 
+@pytest.mark.slow
 def test_a_project_admin_approves_what_waits_for_it(plain, stack):
     label = ask(plain("june"), "long-one", Time_limit="13h")
     assert stack.job(label)["status"] == "awaiting_approval"

@@ -67,6 +67,7 @@ def test_an_agent_that_ends_at_any_engine_call_finds_its_way_back(docker_engine)
     assert things(docker_engine) <= before
 
 
+@pytest.mark.slow
 def test_the_script_passes_every_kind_of_engine_call_before_and_after(tmp_path):
     outcome, points = run_docker_drill(tmp_path, "dcalls", IMAGE, None)
     assert outcome.converged, outcome.stuck
@@ -95,6 +96,7 @@ def test_the_drill_tells_of_a_container_that_is_gone_before_its_successor_is_the
     assert "vanished" in told.stuck
 
 
+@pytest.mark.slow
 def test_the_drill_tells_of_networks_that_nobody_takes_away(tmp_path, monkeypatch):
     monkeypatch.setattr(Networks, "sweep", lambda networks: None)
     told, _ = run_docker_drill(tmp_path, "dleft", IMAGE, None)
@@ -102,6 +104,7 @@ def test_the_drill_tells_of_networks_that_nobody_takes_away(tmp_path, monkeypatc
     assert told.stuck.startswith("give all back and leave: nothing, there are 1")
 
 
+@pytest.mark.slow
 def test_the_drill_tells_of_a_second_start(tmp_path, monkeypatch):
     plain = DockerRuntime.stop
 

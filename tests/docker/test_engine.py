@@ -95,10 +95,11 @@ def test_too_much_memory_ends_as_oom_killed(client, docker_image):
 
 def test_a_container_ends_on_sigterm_with_its_own_exit_code(client, docker_image):
     program = (
-        "import signal, sys, threading\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))\n"
+        "import signal, sys\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
         "print('ready')\n"
-        "threading.Event().wait()\n"
+        "signal.sigwait([signal.SIGTERM])\n"
+        "sys.exit(75)\n"
     )
     container = start(client, docker_image, "python3", "-c", program)
     lines = container.logs(stream=True)

@@ -147,6 +147,7 @@ def test_the_runtime_is_tried_as_a_job_on_a_gpu_and_on_a_slice(examine, plain_im
     )
 
 
+@pytest.mark.slow
 def test_the_ways_that_this_engine_lacks_are_not_tried(examine, plain_image):
     found = by_way(examine(image=plain_image))
     assert found["runtime", "slice"]["why"] == "no slice is carved"
@@ -156,6 +157,7 @@ def test_the_ways_that_this_engine_lacks_are_not_tried(examine, plain_image):
     assert found["nvidia", "slice"]["verdict"] == "untried"
 
 
+@pytest.mark.slow
 def test_an_image_with_python_calls_cuda_which_only_hardware_has(examine):
     whole = by_way(examine())["runtime", "whole GPU"]
     assert whole["verdict"] == "failed"
@@ -174,6 +176,7 @@ def test_a_container_on_another_device_fails(examine, engine, plain_image):
     )
 
 
+@pytest.mark.slow
 def test_the_policys_user_and_way_count(examine, plain_image):
     found = by_way(examine('user = 1000\ndevice_injection = "nvidia"\n', image=plain_image))
     assert found["", "no device"]["verdict"] == "ok"
@@ -197,6 +200,7 @@ def test_nothing_of_it_is_left_on_the_engine(examine, engine, plain_image):
         assert {network.name for network in client.networks.list()} == {"bridge", "host", "none"}
 
 
+@pytest.mark.slow
 def test_people_read_what_it_saw_and_what_a_simulation_cannot_show(examine, plain_image):
     text = examine(image=plain_image, json=False)
     assert "containers, run like those of jobs:" in text

@@ -13,13 +13,19 @@ from pathlib import Path
 from tests.environment import debian
 
 MAX_LINES = 400
-COMPILE = "from scheduler.jit_warmup import warm_up; warm_up()"
+# What all workers of the tests that follow need, and would wait for.
+PREPARATIONS = (
+    "from scheduler.jit_warmup import warm_up; warm_up()",
+    "from tests.environment.django_sqlite import migrated; migrated()",
+)
 
 
 def install(levels: list[str]) -> None:
     """Install missing packages if that is allowed, and print what will be skipped if not. Meanwhile
-    the planner is compiled, once for all workers of the tests that follow."""
-    with subprocess.Popen([sys.executable, "-c", COMPILE]):
+    the planner is compiled and a database migrated."""
+    with contextlib.ExitStack() as preparations:
+        for program in PREPARATIONS:
+            preparations.enter_context(subprocess.Popen([sys.executable, "-c", program]))
         _install(levels)
 
 

@@ -23,9 +23,14 @@ from tests.environment.kept import KEPT, REPOSITORY, kept
 FILLED = {"django_content_type", "auth_permission"}
 
 
+def migrated() -> Path:
+    """The file to copy. The first caller for this state of the code migrates; others wait."""
+    return kept("migrated", _migrate)
+
+
 def copy_migrated(to: Path) -> None:
-    """Write the file `to`. The first caller for this state of the code migrates; others wait."""
-    shutil.copyfile(kept("migrated", _migrate), to)
+    """Write the file `to`."""
+    shutil.copyfile(migrated(), to)
 
 
 def _migrate(to: Path) -> None:

@@ -205,6 +205,7 @@ def test_the_stream_sends_what_the_page_shows(client, page, olga, running, visio
         assert first and re.sub(r"\d+", "0", first[0]) in re.sub(r"\d+", "0", sent), name
 
 
+@pytest.mark.slow
 def test_home_costs_as_many_queries_with_ninety_jobs_as_with_nine(page, olga, vision):
     node = a_node("n1", gpus=8)
     first = a_job(olga, vision, device={"gpus": 2})

@@ -99,6 +99,7 @@ def test_no_field_of_any_page_lets_words_do_harm(world):
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
 def test_what_people_are_called_does_no_harm_either(world):
     """Rows that came from elsewhere: a directory, an older version."""
     for value in (HOSTILE["markup"], HOSTILE["turned around"]):

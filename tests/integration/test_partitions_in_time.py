@@ -22,6 +22,7 @@ from portal.jobs.models import Job
 from portal.quotas.policy import policy_set
 from scheduler.core.model.states import ALLOCATION_LIVE, JobStatus, SliceStatus
 from scheduler.tasks import plan_once
+from tests.support.examples import first_quick
 from tests.support.rows import HonestNode, a_job, a_node, a_project, a_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -193,6 +194,7 @@ def test_when_the_mix_turns_what_nobody_wants_goes_once_and_only_after_the_dwell
     assert not Slice.objects.filter(profile="4g.71gb", status=SliceStatus.DELETED).exists()
 
 
+@pytest.mark.slow
 def test_a_pinned_gpu_keeps_its_partitions_whatever_the_mix(world):
     policy_set(actor="admin", warm=True)
     world.nodes = [a_node()]
@@ -211,6 +213,7 @@ def test_a_pinned_gpu_keeps_its_partitions_whatever_the_mix(world):
     assert set(warm()) >= {"1g.18gb"}
 
 
+@pytest.mark.slow
 def test_a_busy_gpu_never_changes_its_mode_and_an_empty_one_once_for_each_kind(world):
     """One GPU, and jobs of two kinds that take turns behind each other, both waiting all along."""
     world.nodes = [a_node()]
@@ -236,7 +239,7 @@ def test_a_busy_gpu_never_changes_its_mode_and_an_empty_one_once_for_each_kind(w
         (GpuMode.MPS, {"mps": {"threads": 25, "memory": "8GiB"}}),
     ],
 )
-@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("index", first_quick(0, 1))
 def test_modes_stand_still_where_each_kind_has_a_gpu_of_its_mode(world, mode, part, index):
     """Two GPUs, a job of each kind at a time, four times, the later kind first in turn."""
     world.nodes = [a_node(gpus=2)]

@@ -47,6 +47,7 @@ def fingerprint() -> str:
     return hashlib.sha256(json.dumps(rows, default=str).encode()).hexdigest()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows_and_another_one_others():
     found = []
     for seed in (7, 7, 8):

@@ -154,6 +154,7 @@ def test_one_comes_back_to_the_page_before(client, olga, team):
     )
 
 
+@pytest.mark.slow
 def test_the_first_page_of_ten_thousand_jobs_asks_as_little_as_that_of_ten(client, olga, team):
     many(olga, team, 10)
     client.force_login(olga)

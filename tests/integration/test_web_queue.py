@@ -241,6 +241,7 @@ def test_what_an_admin_holds_only_an_admin_releases(client, full, olga, team):
     assert job.hold_owner == ""
 
 
+@pytest.mark.slow
 def test_a_queue_of_ten_thousand_asks_as_little_as_a_short_one_and_is_paged_whole(
     client, full, olga
 ):

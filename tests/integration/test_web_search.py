@@ -118,6 +118,7 @@ def test_an_old_job_is_found_by_how_its_name_begins(found, rows, monkeypatch):
     assert found("vit") == {}
 
 
+@pytest.mark.slow
 def test_ten_thousand_jobs_take_as_many_queries_as_three(found, rows):
     found("train")
     with CaptureQueriesContext(connection) as few:

@@ -18,7 +18,7 @@ from portal.settings.servers import REQUEST_CONNECTIONS
 from tests.environment.programs import free_port
 from tests.services.stack import Stack, until
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.slow]
 NODE = "node-a"
 REQUEST = "follow-me-4711"
 # Of the settings, as an operator would choose them.

@@ -5,6 +5,7 @@ anything around it begins with an underscore.
 """
 
 import ast
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -50,11 +51,14 @@ def is_banned(name: str) -> bool:
     return bool(BANNED_PARTS & set(words)) or words[-1] in BANNED_ENDS
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for top in TOP:
-        for path in sorted((ROOT / top).rglob("*.py")):
-            if "migrations" not in path.parts:
-                yield str(path.relative_to(ROOT)), ast.parse(path.read_text("utf-8"))
+@functools.cache
+def modules() -> list[tuple[str, ast.Module]]:
+    return [
+        (str(path.relative_to(ROOT)), ast.parse(path.read_text("utf-8")))
+        for top in TOP
+        for path in sorted((ROOT / top).rglob("*.py"))
+        if "migrations" not in path.parts
+    ]
 
 
 def public(body: list[ast.stmt], where: str) -> Iterator[tuple[str, str]]:

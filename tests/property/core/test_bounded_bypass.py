@@ -7,6 +7,7 @@ streams through the planner, pass by pass, and counts.
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,6 +108,7 @@ def test_under_every_order_backfill_and_preemption_later_jobs_overtake_only_so_o
     check_bound(play_stream(sizes, jobs, seconds, policy), jobs, policy)
 
 
+@pytest.mark.slow
 @some
 @given(stream=streams(projects=("p", "q")), policy=POLICIES, limit=st.sampled_from([4, 8]))
 def test_nor_does_a_quota_let_the_small_jobs_of_its_owners_pass_a_wide_one_for_ever(

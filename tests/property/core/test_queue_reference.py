@@ -6,6 +6,8 @@ The plan chooses the node; the reference says at every turn which nodes are righ
 
 import random
 
+import pytest
+
 from scheduler.core.model.policy import BackfillMode, OrderMode
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
 from tests.support.snapshots import NOW, plan_of
@@ -105,6 +107,7 @@ def agrees(number, backfill):
     return len(places), len(promised)
 
 
+@pytest.mark.slow
 def test_first_come_first_served_equals_the_slow_reference_on_a_thousand_worlds():
     started = [agrees(number, BackfillMode.NONE)[0] for number in range(WORLDS)]
     assert sum(started) > WORLDS // 2, "the worlds are not trivial"

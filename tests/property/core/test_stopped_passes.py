@@ -16,7 +16,14 @@ from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
 from tests.support.snapshots import as_bytes
 
 WORLDS = 60
-named = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+QUICK = ("default", "conservative")
+named = pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param(policy, id=name, marks=() if name in QUICK else pytest.mark.slow)
+        for name, policy in POLICIES.items()
+    ],
+)
 
 
 def after(count):

@@ -87,7 +87,12 @@ def test_what_encode_makes_is_valid(value):
     Draft202012Validator(schema(type(value))).validate(on_the_wire(value))
 
 
-@pytest.mark.parametrize("value", WHOLE, ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize(
+    "value",
+    # The documents are parts of what follows them here.
+    [pytest.param(v, marks=pytest.mark.slow if v in WHOLE[:2] else ()) for v in WHOLE],
+    ids=lambda v: type(v).__name__,
+)
 def test_schema_and_codec_agree_on_every_value_put_in_every_place(value):
     kind, data = type(value), on_the_wire(value)
     validator = Draft202012Validator(schema(kind))

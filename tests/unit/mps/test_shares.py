@@ -9,6 +9,7 @@ import pytest
 from agents.contract.documents import DesiredReplicaState, DesiredSlice, GpuMode, SliceKind
 from agents.mps.daemons import MpsDaemon
 from agents.mps.stop import stop_replica
+from tests.support.examples import first_quick
 from tests.unit.mps.stage import DIE, LIVE, SAY, a_client, a_share, is_gone, until
 
 RUNNING, ABSENT = ("running", ""), ("exited", "")
@@ -115,7 +116,7 @@ def test_the_next_agent_adopts_the_daemon_of_one_that_was_killed(stage):
     assert after.running_pid() == pid and set(after.record.holders) == {"r-1", "r-2"}
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", first_quick(False, True))
 def test_when_the_last_share_has_left_daemon_folder_and_compute_mode_are_as_before(stage, killed):
     stage.agent()
     one, two = (a_client(f"r-{n}", a_share(stage.gpu)) for n in (1, 2))
@@ -135,6 +136,7 @@ def test_when_the_last_share_has_left_daemon_folder_and_compute_mode_are_as_befo
     assert not stage.is_exclusive() and stage.server_processes() == []
 
 
+@pytest.mark.slow
 def test_the_gpu_goes_to_the_next_project_whole_or_shared_when_the_last_share_has_ended(stage):
     stage.agent()
     stage.obey(stage.document(a_client("r-1", a_share(stage.gpu), program="pass")))
@@ -181,7 +183,7 @@ def test_a_neighbour_that_dies_by_a_signal_puts_the_others_at_risk_once(stage):
     assert stage.states()["r-2"] == RUNNING
 
 
-@pytest.mark.parametrize(("fault", "told"), [(True, {"r-2"}), (False, set())])
+@pytest.mark.parametrize(("fault", "told"), first_quick((True, {"r-2"}), (False, set())))
 def test_a_plain_failure_puts_others_at_risk_only_where_the_server_has_a_fault(stage, fault, told):
     stage.agent()
     gate = stage.var / "gate"
@@ -201,6 +203,7 @@ def test_a_plain_failure_puts_others_at_risk_only_where_the_server_has_a_fault(s
     assert daemon.control.status(after[0]) == "ACTIVE"
 
 
+@pytest.mark.slow
 def test_a_server_with_a_fault_keeps_its_clients_until_they_have_gone(stage):
     stage.agent()
     stage.obey(stage.document(a_client("r-1", a_share(stage.gpu))))
@@ -238,6 +241,7 @@ def test_a_share_that_is_stopped_is_disconnected_before_a_signal_ends_it(stage):
     assert at_risk(stage) == {}
 
 
+@pytest.mark.slow
 def test_a_share_that_saves_its_work_is_disconnected_only_before_it_is_killed(stage, tmp_path):
     stage.agent()
     saved = tmp_path / "saved"
@@ -254,6 +258,7 @@ def test_a_share_that_saves_its_work_is_disconnected_only_before_it_is_killed(st
     assert at_risk(stage) == {}
 
 
+@pytest.mark.slow
 def test_a_share_that_was_dead_before_its_stop_puts_the_others_at_risk(stage):
     stage.agent()
     one, two = (a_client(f"r-{n}", a_share(stage.gpu)) for n in (1, 2))
@@ -266,6 +271,7 @@ def test_a_share_that_was_dead_before_its_stop_puts_the_others_at_risk(stage):
     assert set(at_risk(stage)) == {"r-2"}
 
 
+@pytest.mark.slow
 def test_a_share_that_dies_of_sigterm_while_it_is_connected_puts_the_others_at_risk(stage):
     stage.agent()
     pass_on = "signal.signal(15, signal.SIG_DFL), os.kill(os.getpid(), 15)"
@@ -290,6 +296,7 @@ def test_an_xid_on_the_gpu_puts_its_shares_at_risk(stage):
     assert at_risk(stage) == {"r-1": "GPU 0 reported XID 31: this share may be affected"}
 
 
+@pytest.mark.slow
 def test_shares_stand_on_a_mig_instance_with_a_daemon_that_sees_only_it(stage):
     stage.agent()
     places = {n: {"profile": "3g.71gb", "start": n, "size": 4} for n in (0, 4)}

@@ -35,6 +35,7 @@ def replayed(capsys, policy, *more):
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "theirs"), [("bestfit", "05-BestFit"), ("fgd", "06-FGD")])
 def test_a_published_policy_comes_to_its_published_figures(capsys, policy, theirs):
     one, mean = replayed(capsys, policy)
@@ -46,6 +47,7 @@ def test_a_published_policy_comes_to_its_published_figures(capsys, policy, their
             assert min(values) - ROOM <= one[key][load] <= max(values) + ROOM, (key, load)
 
 
+@pytest.mark.slow
 def test_tessera_leaves_less_unused_than_any_published_run(capsys):
     one, _ = replayed(capsys, "tessera")
 

@@ -13,6 +13,7 @@ from scheduler.replay.__main__ import main
 from scheduler.replay.openb_data import inflation_arrivals, read_cluster, read_pods
 from scheduler.replay.placement_events import churn
 from scheduler.replay.placement_record import OverbookedError, PlacementDecisions, replay_decisions
+from tests.support.examples import first_quick
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nb,32000,65536,4,T4\na,32000,65536,2,P100\n"
 PODS = (
@@ -38,7 +39,7 @@ def trace(files):
     return cluster, read_pods(Path(pods), cluster.models)
 
 
-@pytest.mark.parametrize("policy", ["tessera", "fgd", "bestfit", "packing", "random"])
+@pytest.mark.parametrize("policy", first_quick("tessera", "fgd", "bestfit", "packing", "random"))
 def test_every_seed_is_one_json_object_and_the_last_is_their_mean(files, capsys, policy):
     arguments = ["openb", *files(), "--seeds", "1-3", "--policy", policy, "--load", "50,130"]
     assert main([*arguments, "--json"]) == 0
@@ -142,6 +143,7 @@ def test_everyone_who_leaves_came_before_and_leaves_once(trace):
     assert 0 < counted < len(events)
 
 
+@pytest.mark.slow
 def test_with_churn_what_was_refused_is_told(files, capsys):
     many = PODS + "".join(f"q{i},100,1,1,1000,\n" for i in range(30))
     arguments = ["openb", *files(pods=many), "--seeds", "1", "--churn", "200", "--json"]

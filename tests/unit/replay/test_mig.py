@@ -27,6 +27,8 @@ from scheduler.replay.mig_moves import DEPTH, best_joint_plan, move_tables, next
 from scheduler.replay.mig_simulation import churn, inflation, run, sizes
 from tests.support.snapshots import a_cluster, a_gpu, a_job, a_node, a_slice, devices, plan_of
 
+pytestmark = pytest.mark.slow
+
 KEY = "H100-80GB"
 BOARD = known_boards()[KEY]
 HERE = layout_graph(BOARD)
