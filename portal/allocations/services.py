@@ -58,6 +58,11 @@ class GangOrder:
     joined_replicas: int = 1
     """How many of the job's replicas each container runs."""
 
+    @property
+    def replica_count(self) -> int:
+        """How many replicas of the job are placed."""
+        return len(self.replicas) * self.joined_replicas
+
 
 def gangs_allocate(
     *,
@@ -142,6 +147,7 @@ def _attempts_create(gangs: Sequence[GangOrder], at: datetime) -> list[Attempt]:
                 job=gang.job,
                 number=counts.get(gang.job.pk, 0) + 1,
                 egress=gang.job.project.egress,
+                replica_count=gang.replica_count,
                 joined_replicas=gang.joined_replicas,
                 created_at=at,
             )
@@ -159,10 +165,14 @@ def gang_reserve(
     Job and quotas are locked by the caller. Raises IntegrityError where a quota is taken meanwhile.
     """
     attempt = Attempt.objects.create(
-        job=job, site=site, number=job.attempts.count() + 1, created_at=at
+        job=job,
+        site=site,
+        number=job.attempts.count() + 1,
+        replica_count=job.replica_count,
+        created_at=at,
     )
     rows = []
-    for rank in range(job.replica_count):
+    for rank in range(attempt.world):
         # The site starts a gang together: there is no barrier here.
         replica = Replica.objects.create(attempt=attempt, rank=rank, desired_state=DesiredState.RUN)
         row = Allocation.objects.create(

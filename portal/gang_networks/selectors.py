@@ -11,6 +11,7 @@ from portal.gang_networks.models import AttemptNetwork, NetworkBlock
 from portal.gang_networks.subnets import FreeSubnets
 from portal.inventory.models import Node
 from portal.jobs.models import Attempt, Replica
+from portal.jobs.querysets import gang_filter
 from scheduler.core.model.states import NodeStatus
 
 
@@ -30,7 +31,7 @@ def network_of(attempt: Attempt) -> AttemptNetwork | None:
 def gang_neighbours(node: UUID) -> list[UUID]:
     """The nodes that share a gang with this one, itself included: their documents depend on what it
     reports. One query."""
-    gangs = allocated_replicas().filter(node=node, attempt__job__replica_count__gt=1)
+    gangs = allocated_replicas().filter(gang_filter("attempt__"), node=node)
     rows = Replica.objects.filter(attempt__in=gangs.values("attempt"), node__isnull=False)
     return sorted(set(rows.order_by().values_list("node_id", flat=True)))
 

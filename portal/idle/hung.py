@@ -18,6 +18,7 @@ from portal.idle.progress import Progress
 from portal.jobs.failure_causes import GangFailure
 from portal.jobs.gang_faults import faulty_gang_stop
 from portal.jobs.models import Attempt, Job, Replica
+from portal.jobs.querysets import gang_filter
 from portal.live.bell import ring
 from scheduler.core.model.states import JobStatus
 
@@ -83,7 +84,7 @@ def hung_gangs_sweep(*, now: datetime, limits: HungLimits) -> None:
 def _running_gangs() -> dict[int, _Gang]:
     """By job, but those that are exempt. One query."""
     open_one = {"attempt__ended_at": None, "attempt__job__status": JobStatus.RUNNING}
-    ranks = Replica.objects.filter(**open_one, attempt__job__replica_count__gt=1)
+    ranks = Replica.objects.filter(gang_filter("attempt__"), **open_one)
     # Most requests do not name it. It is compared in the database: a request may be large.
     flag = "attempt__job__request__idle_stop"
     ranks = ranks.filter(Q(**{f"{flag}__isnull": True}) | Q(**{flag: True}))

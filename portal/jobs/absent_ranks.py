@@ -10,7 +10,7 @@ from agents.contract.message import Message
 from portal.jobs.failure_causes import GangFailure
 from portal.jobs.gang_faults import faulty_gang_stop
 from portal.jobs.models import OWN_NODES, Attempt, DesiredState, Job, Replica
-from portal.jobs.querysets import values_of
+from portal.jobs.querysets import gang_filter, values_of
 from scheduler.core.model.states import JobStatus, ReplicaStatus
 
 EARLY = (JobStatus.PLACED, JobStatus.PREPARING)
@@ -30,9 +30,9 @@ def unready_gangs_stop(*, now: datetime, limit_seconds: int) -> None:
 def unjoined_gangs_stop(*, now: datetime, limit_seconds: int) -> None:
     """Of a gang that was told to start, the first rank waits for the others from its start on."""
     late = Attempt.objects.open().filter(
+        gang_filter(),
         site=OWN_NODES,
         job__status=JobStatus.RUNNING,
-        job__replica_count__gt=1,
         job__started_at__lt=now - timedelta(seconds=limit_seconds),
         replicas__status__in=values_of(UNSTARTED),
         replicas__desired_state=DesiredState.RUN,

@@ -25,7 +25,7 @@ def attempt_digest(attempt: Attempt) -> str:
 def digests_to_run(attempts: Iterable[Attempt]) -> Mapping[int, str]:
     """By attempt, the digest that its replicas are to have. Asks nothing for the first attempts of
     single replicas: whatever their node has will do."""
-    bound = {row.pk: row.job_id for row in attempts if row.number > 1 or row.job.replica_count > 1}
+    bound = {row.pk: row.job_id for row in attempts if row.number > 1 or row.world > 1}
     jobs = set(bound.values())
     if not jobs:
         return {}

@@ -216,6 +216,8 @@ class Attempt(models.Model):
     """The name of the site that carries it out."""
     silent_since = models.DateTimeField(null=True, blank=True, editable=False)
     """Since when its site, or a node of it, has not answered; null while all do."""
+    replica_count = models.PositiveSmallIntegerField(null=True, editable=False)
+    """How many of the job's replicas were placed; null of one placed before: as the job says."""
     joined_replicas = models.PositiveSmallIntegerField(default=1, db_default=1, editable=False)
     """How many of the job's replicas each of its own, a container, runs."""
     egress = enum_column(EgressPolicy, EgressPolicy.ALL, db_default=str(EgressPolicy.ALL))
@@ -255,7 +257,7 @@ class Attempt(models.Model):
     @property
     def world(self) -> int:
         """How many replicas, that is containers, it has."""
-        return self.job.replica_count // self.joined_replicas
+        return (self.replica_count or self.job.replica_count) // self.joined_replicas
 
     @property
     def is_open(self) -> bool:

@@ -124,6 +124,14 @@ class DependencyQuerySet(QuerySet[Row, Row]):
         return self.filter(requires_success=True, to_job__status__in=unsuccessful)
 
 
+def gang_filter(attempt: str = "") -> Q:
+    """Attempts of several replicas. `attempt`: the path to them, such as "attempt__"."""
+    placed = Q(**{f"{attempt}replica_count__gt": 1})
+    # Of an attempt that was placed before this was written.
+    unsaid = {f"{attempt}replica_count": None, f"{attempt}job__replica_count__gt": 1}
+    return placed | Q(**unsaid)
+
+
 class AttemptQuerySet(QuerySet[Row, Row]):
     def open(self) -> Self:
         return self.filter(ended_at__isnull=True)

@@ -7,7 +7,9 @@ from rest_framework.test import APIClient
 
 from agents.contract.documents import DesiredReplicaState
 from portal.allocations.models import Allocation
-from portal.jobs.models import Replica
+from portal.desired.documents import compile_desired
+from portal.jobs.models import Attempt, Job, Replica
+from portal.jobs.querysets import gang_filter
 from portal.planning.planner_input import planner_input
 from scheduler.core.model.policy import Policy
 from scheduler.core.model.states import JobStatus
@@ -121,6 +123,23 @@ def test_apart_where_the_request_wants_it_or_the_ranks_cannot_share(alice, visio
     assert {(each.world, each.processes) for each in node.hear().replicas} == {(4, 1)}
 
 
+def test_who_means_the_world_reads_what_was_placed(alice, vision):
+    """Not what the job asks for; but of an attempt of before that was written."""
+    node = node_of("n1", 4)
+    job = a_job(alice, vision, **GANG | {"containers": "per-replica"})
+    settle(node)
+    (attempt,) = job.attempts.all()
+    Job.objects.filter(pk=job.pk).update(replica_count=1)
+    job.refresh_from_db()
+    assert job.attempts.get().world == 4
+    assert Attempt.objects.filter(gang_filter()).exists()
+    assert {each.world for each in compile_desired(node.row).replicas} == {4}
+    Attempt.objects.filter(pk=attempt.pk).update(replica_count=None)
+    assert job.attempts.get().world == 1
+    assert not Attempt.objects.filter(gang_filter()).exists()
+    assert {each.world for each in compile_desired(node.row).replicas} == {1}
+
+
 def test_a_retry_is_joined_by_its_own_place(alice, vision):
     """The first attempt has one node; the second, after that is cordoned, two."""
     first = node_of("n1", 4)
@@ -131,7 +150,8 @@ def test_a_retry_is_joined_by_its_own_place(alice, vision):
     others = node_of("n2", 2), node_of("n3", 2)
     first.finish(exit_code=1)
     settle(first, *others)
-    assert list(job.attempts.values_list("joined_replicas", flat=True).order_by("number")) == [4, 2]
+    sizes = job.attempts.order_by("number").values_list("replica_count", "joined_replicas")
+    assert list(sizes) == [(4, 4), (4, 2)]
     assert Replica.objects.filter(attempt__job=job).count() == 3
 
 

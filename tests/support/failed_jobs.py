@@ -19,7 +19,7 @@ def a_failed_job(
     attempt = Attempt.objects.create(
         job=job, number=1, created_at=now, ended_at=now, outcome="failed", first_failure=failure
     )
-    for rank in range(job.replica_count):
+    for rank in range(attempt.world):
         Replica.objects.create(
             attempt=attempt,
             rank=rank,
