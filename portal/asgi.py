@@ -12,10 +12,13 @@ from portal.settings_choice import choose_settings
 choose_settings()
 django.setup(set_prefix=False)
 
-from portal.agentapi.endpoint import PREFIX, endpoint  # noqa: E402 - models need Django set up
-from portal.agentapi.http import Receive, Scope, Send, header  # noqa: E402
+from agents.contract.tunnel import TUNNEL_PATH  # noqa: E402
+from portal.agentapi.endpoint import NO_SUCH, PREFIX, endpoint  # noqa: E402 - models need Django set up
+from portal.agentapi.tunnel import tunnel_endpoint  # noqa: E402
+from portal.api.ports.endpoint import is_port_path, port_endpoint  # noqa: E402
 from portal.api.protocol.threads import PREFIX as REST  # noqa: E402
 from portal.api.protocol.threads import RestHandler  # noqa: E402
+from portal.asgi_scope import Receive, Scope, Send, header  # noqa: E402
 from portal.client_address import scope_address, set_client_address  # noqa: E402
 from portal.draining import Drain  # noqa: E402
 from portal.health import PROBES, probe  # noqa: E402
@@ -26,6 +29,9 @@ from portal.planning.snapshot_ahead import SnapshotAhead  # noqa: E402
 from portal.request_bodies import BoundedBodies, page_bytes, rest_bytes  # noqa: E402
 from portal.request_id import HEADER, set_request_id  # noqa: E402
 from portal.spooled_bodies import SpoolingHandler  # noqa: E402
+from portal.tunnel.asgi_socket import refuse_handshake  # noqa: E402
+from portal.tunnel.registry import close_registry  # noqa: E402
+from portal.tunnel.relay import RELAY_PATH, close_relays, relay_endpoint  # noqa: E402
 from scheduler.jit_warmup import warm_up  # noqa: E402
 
 rest = BoundedBodies(RestHandler(), rest_bytes)
@@ -35,6 +41,10 @@ pages = BoundedBodies(SpoolingHandler(), page_bytes)
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "lifespan":
         await _lifespan(scope, receive, send)
+    elif scope["type"] == "websocket":
+        set_client_address(scope_address(scope))
+        set_request_id(header(scope, HEADER))
+        await _socket(scope, receive, send)
     elif scope["type"] == "http" and scope["path"].startswith(PREFIX):
         # What Django's middleware does for all other calls.
         set_client_address(scope_address(scope))
@@ -51,6 +61,18 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await pages(scope, receive, send)
 
 
+async def _socket(scope: Scope, receive: Receive, send: Send) -> None:
+    """WebSockets: each path is an endpoint of its own, and Django has none."""
+    if scope["path"] == TUNNEL_PATH:
+        await tunnel_endpoint(scope, receive, send)
+    elif scope["path"] == RELAY_PATH:
+        await relay_endpoint(scope, receive, send)
+    elif is_port_path(scope["path"]):
+        await port_endpoint(scope, receive, send)
+    else:
+        await refuse_handshake(receive, send, 404, NO_SUCH)
+
+
 async def _lifespan(scope: Scope, receive: Receive, send: Send) -> None:
     await receive()
     _raise_open_files()
@@ -65,6 +87,8 @@ async def _lifespan(scope: Scope, receive: Receive, send: Send) -> None:
     with drain.on_signals(), ahead:
         await send({"type": "lifespan.startup.complete"})
         await receive()
+    await close_relays()
+    await close_registry()
     await ear.close()
     await send({"type": "lifespan.shutdown.complete"})
 

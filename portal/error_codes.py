@@ -57,6 +57,7 @@ class ErrorCode(StrEnum):
     NAME_TAKEN = "name_taken"
     NO_JOBS = "no_jobs"
     NO_TEST_IMAGE = "no_test_image"
+    NODE_AWAY = "node_away"
     NODE_BUSY = "node_busy"
     NODE_JOINED = "node_joined"
     NODE_NOT_FROZEN = "node_not_frozen"
@@ -77,6 +78,7 @@ class ErrorCode(StrEnum):
     PATTERN_INVALID = "pattern_invalid"
     PENDING_LIMIT = "pending_limit"
     POLICY_INVALID = "policy_invalid"
+    PORT_CLOSED = "port_closed"
     PROJECT_ONLY = "project_only"
     PROJECT_UNKNOWN = "project_unknown"
     RANGE_BEYOND_END = "range_beyond_end"
@@ -175,6 +177,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.NAME_TAKEN: ErrorKind(409, "Name taken"),
     ErrorCode.NO_JOBS: ErrorKind(400, "No recorded jobs"),
     ErrorCode.NO_TEST_IMAGE: ErrorKind(409, "No image with nccl-tests is set"),
+    ErrorCode.NODE_AWAY: ErrorKind(503, "The job's node is not connected"),
     ErrorCode.NODE_BUSY: ErrorKind(409, "The node has work"),
     ErrorCode.NODE_JOINED: ErrorKind(409, "The node has joined"),
     ErrorCode.NODE_NOT_FROZEN: ErrorKind(409, "The key is not frozen"),
@@ -195,6 +198,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.PATTERN_INVALID: ErrorKind(400, "Invalid pattern"),
     ErrorCode.PENDING_LIMIT: ErrorKind(409, "Too many waiting jobs"),
     ErrorCode.POLICY_INVALID: ErrorKind(400, "Invalid policy"),
+    ErrorCode.PORT_CLOSED: ErrorKind(409, "Nothing listens at the port"),
     ErrorCode.PROJECT_ONLY: ErrorKind(400, "For projects only"),
     ErrorCode.PROJECT_UNKNOWN: ErrorKind(400, "Unknown project"),
     ErrorCode.RANGE_BEYOND_END: ErrorKind(416, "Range not satisfiable"),

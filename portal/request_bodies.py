@@ -15,8 +15,9 @@ from django.urls import Resolver404, resolve
 
 from agents.contract.file_transfer import MAX_FILE_CHUNK_BYTES, MAX_TREE_BODY_BYTES
 from portal.accounts.sessions import is_signed_in
-from portal.agentapi.http import Receive, Scope, Send, announced_bytes, header
+from portal.agentapi.http import announced_bytes
 from portal.api.protocol.problems import CONTENT_TYPE, problem_body
+from portal.asgi_scope import Receive, Scope, Send, header
 from portal.error_codes import ErrorCode
 from portal.files.uploads.browser_files import MAX_MANIFEST_BYTES
 from portal.files.uploads.parts import MAX_UPLOAD_BYTES

@@ -65,6 +65,8 @@ from agents.telemetry.sampler import Sampler
 from agents.telemetry.service import Telemetry
 from agents.topology.reading import read_topology
 from agents.topology.wiring import WiringCache, topology_report
+from agents.tunnel.ports import replica_ports
+from agents.tunnel.service import AgentTunnel
 from agents.volumes.caches import SharedCaches
 from agents.volumes.grants import with_caches, with_volumes
 from agents.volumes.roots import VolumeRoots
@@ -200,6 +202,7 @@ async def run_agent(settings: AgentSettings) -> None:
     sending = [
         asyncio.create_task(telemetry.send_forever(client)),
         asyncio.create_task(job_metrics.ship_forever(client)),
+        asyncio.create_task(AgentTunnel(client, replica_ports(runtime)).run()),
     ]
     # An address that the node's owner chose is not ours to change.
     is_watched = not settings.address

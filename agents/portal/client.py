@@ -4,6 +4,7 @@ A call that gets no answer makes the next one go to the next address of the port
 stays the same: it is one with the portal, not with an address.
 """
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -88,11 +89,13 @@ class PortalClient:
         limits = httpx.Limits(max_connections=16, max_keepalive_connections=8)
         options = http_options(route) if transport is None else {"transport": transport}
         self._http = httpx.AsyncClient(timeout=TIMEOUT, limits=limits, **options)
-        self._route = route
+        self.route = route
         # The one that answered last, or that is tried next.
         self.address = route.addresses[0]
         self.epoch = 0
         self._token = ""
+        # The first hello was answered: calls carry a token from then on.
+        self.has_greeted = asyncio.Event()
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -103,6 +106,7 @@ class PortalClient:
     async def hello(self, request: HelloRequest) -> HelloResponse:
         answer = _read(HelloResponse, await self._post(HELLO_PATH, request))
         self.epoch, self._token = answer.epoch, answer.access_token
+        self.has_greeted.set()
         return answer
 
     async def sync(self, request: SyncRequest) -> SyncResponse:
@@ -176,14 +180,14 @@ class PortalClient:
         self, method: str, path: str, read: Callable[[httpx.Response], Any], **options: Any
     ) -> Any:
         """What `read` makes of the answer. Raises what it raises."""
-        address, headers = self.address, {EPOCH_HEADER: str(self.epoch)}
-        if self._token:
-            headers["Authorization"] = f"Agent {self._token}"
+        address = self.address
         try:
-            answer = await self._http.request(method, address + path, headers=headers, **options)
+            answer = await self._http.request(
+                method, address + path, headers=self.headers(), **options
+            )
         except httpx.HTTPError as error:
-            self._leave(address)
-            failure = failure_of(error, address, self._route)
+            self.leave(address)
+            failure = failure_of(error, address, self.route)
             kind = PortalBarred if failure.mend else PortalUnreachable
             raise kind(failure.sentence) from error
         try:
@@ -191,12 +195,19 @@ class PortalClient:
         except PortalOlder:
             raise
         except PortalUnreachable:
-            self._leave(address)
+            self.leave(address)
             raise
 
-    def _leave(self, address: str) -> None:
+    def headers(self) -> dict[str, str]:
+        """Who calls, for each call after the first hello."""
+        headers = {EPOCH_HEADER: str(self.epoch)}
+        if self._token:
+            headers["Authorization"] = f"Agent {self._token}"
+        return headers
+
+    def leave(self, address: str) -> None:
         """Go on to the next address, unless another call that failed has done so already."""
-        addresses = self._route.addresses
+        addresses = self.route.addresses
         if address == self.address and len(addresses) > 1:
             self.address = addresses[(addresses.index(address) + 1) % len(addresses)]
             log.info("portal_address", extra={"address": self.address, "left": address})

@@ -14,8 +14,9 @@ from functools import cache
 from uuid import UUID
 
 from agents.contract.errors import ContractError, ContractErrorCode
-from portal.agentapi.http import Scope, caller_address, header
+from portal.agentapi.http import caller_address
 from portal.agentapi.threads import RunInThread, run_in_thread
+from portal.asgi_scope import Scope, header
 from portal.inventory.credentials import bearer_authenticate, claimed_node_id, digest_of
 from portal.token_buckets import BucketRate, TokenBuckets
 
@@ -38,6 +39,8 @@ LOG_CHUNKS = BucketRate(burst=400, per_second=100)
 METRICS_CALLS = BucketRate(burst=20, per_second=2)
 # Calls with files of one node, of which each has at most 4 MiB: a folder of many small files.
 FILE_CALLS = BucketRate(burst=400, per_second=200)
+# Tunnels that one node opens. An agent whose portal comes and goes dials as often as it says hello.
+TUNNELS = BucketRate(burst=20, per_second=0.5)
 # Greetings and unknown tokens of one address that are looked at together. A thousand nodes behind
 # one address come back at once when the portal was restarted.
 MAX_CALLS_INSIDE = 1_000
@@ -62,6 +65,7 @@ class Door:
         self.log_chunks = TokenBuckets(LOG_CHUNKS, clock=clock)
         self.metrics_calls = TokenBuckets(METRICS_CALLS, clock=clock)
         self.file_calls = TokenBuckets(FILE_CALLS, clock=clock)
+        self.tunnels = TokenBuckets(TUNNELS, clock=clock)
         self._hellos = TokenBuckets(HELLOS, clock=clock)
         self._refused_tokens = TokenBuckets(REFUSED_TOKENS, clock=clock)
         self._refused_greetings = TokenBuckets(REFUSED_GREETINGS, clock=clock)

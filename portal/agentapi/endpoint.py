@@ -40,11 +40,7 @@ from portal.agentapi.door import door, too_frequent
 from portal.agentapi.file_calls import file_call, file_call_name
 from portal.agentapi.http import (
     Disconnected,
-    Receive,
-    Scope,
-    Send,
     announced_bytes,
-    header,
     read_body,
     read_json,
     read_whole_number,
@@ -64,6 +60,7 @@ from portal.agentapi.threads import (
     run_in_log_thread,
     run_in_thread,
 )
+from portal.asgi_scope import Receive, Scope, Send, header
 from portal.audit.codes import AuditAction
 from portal.live.listener import subscribe
 from portal.metrics import AGENT_CALLS, REPORT_SECONDS
@@ -105,7 +102,7 @@ async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
     except Disconnected:
         return
     except Exception as error:
-        refusal = _refusal(error)
+        refusal = refusal_of(error)
         if refusal is None:
             log.exception("agent call %s failed", scope["path"])
         elif refusal.code is ContractErrorCode.TOO_FREQUENT:
@@ -137,7 +134,7 @@ def _retry_after(refusal: ContractError) -> int:
     return refusal.retry_seconds
 
 
-def _refusal(error: Exception) -> ContractError | None:
+def refusal_of(error: Exception) -> ContractError | None:
     """The refusal that tells the caller what to do; None for a failure of ours."""
     match error:
         case ContractError():

@@ -29,16 +29,14 @@ from portal.agentapi.files import (
     tree_put,
 )
 from portal.agentapi.http import (
-    Receive,
-    Scope,
     announced_bytes,
-    header,
     read_body,
     read_body_into,
     read_json,
     read_whole_number,
 )
 from portal.agentapi.threads import run_in_decode_thread
+from portal.asgi_scope import Receive, Scope, header
 
 FILE = re.compile(rf"/agent/v1/files/(?P<sha256>{SHA256_PATTERN})")
 TREE = re.compile(r"/agent/v1/trees/(?P<tree>[0-9a-z-]{1,40})")

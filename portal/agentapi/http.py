@@ -1,36 +1,19 @@
 """HTTP for a handful of calls: bounded bodies in, JSON out. Knows nothing of nodes."""
 
-import ipaddress
 import json
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
-
-from django.conf import settings
 
 from agents.contract.codec import encode
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.node_limits import MAX_OBJECTS
 from agents.contract.protocol import PROTOCOL, check_protocol
+from portal.asgi_scope import Receive, Scope, Send, header, is_private
 from portal.client_address import address_network, scope_address
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 
 class Disconnected(Exception):
     """The caller hung up before its body was complete."""
-
-
-def header(scope: Scope, name: str) -> str:
-    """The first header of that name, or ""."""
-    wanted = name.lower().encode()
-    for key, value in scope["headers"]:
-        if key == wanted:
-            return str(value.decode("latin-1"))
-    return ""
 
 
 def caller_address(scope: Scope) -> str:
@@ -41,23 +24,10 @@ def caller_address(scope: Scope) -> str:
 def require_tls(scope: Scope) -> None:
     """Refuse plain HTTP where pages would be redirected to HTTPS, but for an agent on the portal's
     own machine. Raises ContractError(TLS_REQUIRED)."""
-    if not settings.SECURE_SSL_REDIRECT or scope.get("scheme") == "https":
-        return
-    name, https = settings.SECURE_PROXY_SSL_HEADER or ("", "https")
-    scheme = header(scope, name.removeprefix("HTTP_").replace("_", "-"))
-    is_proxied = bool(scheme or header(scope, "x-forwarded-for"))
-    peer = scope.get("client") or ("",)
-    if scheme == https if is_proxied else _is_loopback(str(peer[0])):
+    if is_private(scope):
         return
     sentence = "tokens and environments travel here: call the portal by its https:// address"
     raise ContractError(ContractErrorCode.TLS_REQUIRED, sentence)
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 def announced_bytes(scope: Scope, unknown: int) -> int:

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from agents.contract.calls import SyncResponse
 from portal.agentapi import sync
-from portal.agentapi.http import Receive
 from portal.agentapi.threads import run_in_thread
+from portal.asgi_scope import Receive
 from portal.live.listener import Bell
 
 # Without jitter, agents that were answered together call again together.

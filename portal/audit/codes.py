@@ -51,6 +51,7 @@ class AuditAction(StrEnum):
     PASSWORD_CHANGE = "password_change"  # noqa: S105 - no secret
     PASSWORD_SET = "password_set"  # noqa: S105 - no secret
     POLICY_SET = "policy_set"
+    PORT_OPEN = "port_open"
     PROJECT_CHANGE = "project_change"
     PROJECT_CREATE = "project_create"
     PROJECT_EGRESS_SET = "project_egress_set"
@@ -202,6 +203,7 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.PASSWORD_CHANGE: "Password changed",
     AuditAction.PASSWORD_SET: "Password set by an admin",
     AuditAction.POLICY_SET: "Scheduling policy changed",
+    AuditAction.PORT_OPEN: "Port of a job opened",
     AuditAction.PROJECT_CHANGE: "Project changed",
     AuditAction.PROJECT_CREATE: "Project created",
     AuditAction.PROJECT_EGRESS_SET: "Egress of a project set",

@@ -30,6 +30,18 @@ def http_options(access: PortalAccess) -> dict[str, Any]:
     return {"verify": context, "proxy": proxy}
 
 
+def websocket_options(access: PortalAccess) -> dict[str, Any]:
+    """The same for `websockets.connect`. Raises CommandFailed."""
+    calls = http_options(access)
+    # True: those of the environment.
+    options: dict[str, Any] = {"proxy": access.proxy or True}
+    if urlsplit(access.url).scheme == "https":
+        options["ssl"] = calls["verify"]
+    if urlsplit(access.proxy).scheme == "https":
+        options["proxy_ssl"] = calls["verify"]
+    return options
+
+
 def lasting_failure(url: str, error: httpx.TransportError) -> CommandFailed | None:
     """What trying again cannot mend; None for any other failure."""
     for cause in _causes(error):

@@ -15,6 +15,7 @@ from portal.cli.commands import (
     inspect,
     logs,
     metrics,
+    ports,
     ranks,
     registries,
     secrets,
@@ -89,7 +90,20 @@ def completion(
     typer.echo(script)
 
 
-MODULES = (session, submit, inspect, logs, ranks, metrics, files, change, cluster, volumes, people)
+MODULES = (
+    session,
+    submit,
+    inspect,
+    logs,
+    ranks,
+    metrics,
+    ports,
+    files,
+    change,
+    cluster,
+    volumes,
+    people,
+)
 for module in MODULES:
     module.add_to(app)
 app.add_typer(code.app, name="code")

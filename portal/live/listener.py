@@ -180,6 +180,12 @@ def subscribe(*keys: str) -> AbstractContextManager[Bell]:
     return listener().subscribe(*keys)
 
 
+async def bell_ended(bell: Bell) -> None:
+    """Wait until the process shuts down, or a newer wait took this one's place."""
+    while not bell.is_ended:
+        await bell.wait(3_600)
+
+
 async def wait(key: str, timeout: float) -> bool:
     """Wait once. Use `subscribe` if the database is read."""
     with subscribe(key) as bell:

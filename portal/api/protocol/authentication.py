@@ -30,7 +30,12 @@ class BearerToken(TokenAuthentication):
     """`Authorization: Bearer tsr_…`. Knox's own keyword, `Token`, is accepted as well."""
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
-        parts = get_authorization_header(request).split()
+        return self.authenticate_header_value(get_authorization_header(request))
+
+    def authenticate_header_value(self, authorization: bytes) -> tuple[User, ApiToken] | None:
+        """The caller, by the header Authorization; None if it has no such token. Raises
+        AuthenticationFailed."""
+        parts = authorization.split()
         if not parts or parts[0].lower() not in (b"bearer", b"token"):
             return None
         if len(parts) != 2 or not parts[1].isascii():

@@ -1,0 +1,98 @@
+"""The agent's tunnel: dialed when the portal is there, dialed again whenever it ends."""
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from websockets.exceptions import InvalidStatus, WebSocketException
+
+from agents.contract.errors import ContractError
+from agents.contract.tunnel import MAX_FRAME_BYTES, TUNNEL_PATH, StreamRefusal, read_target
+from agents.portal.client import PortalClient
+from agents.portal.sync import retry_pauses
+from agents.route.websocket import websocket_options, websocket_url
+from agents.tunnel.client_socket import ClientSocket, Dial
+from agents.tunnel.link import IncomingStream, OpenRefused, SocketClosed, TunnelLink
+from agents.tunnel.ports import Connect, connect_target
+from agents.tunnel.splice import SocketStream, splice
+
+# How often a silent connection is tried, and how long an answer may take: shorter than a proxy
+# waits for a byte.
+PING_SECONDS = 20.0
+OPEN_SECONDS = 10.0
+# A portal that is older than tunnels, or that does not let this node in, is asked again after this
+# time: the session with the portal says more.
+REFUSED_SECONDS = 15.0
+# Connections to ports that are made at once.
+PORT_THREADS = 8
+
+log = logging.getLogger("agents.tunnel")
+
+
+class AgentTunnel:
+    """Carries streams from the portal to ports of this node's replicas."""
+
+    def __init__(self, client: PortalClient, connect: Connect) -> None:
+        self._client = client
+        self._connect = connect
+        # Of its own: a port that does not answer keeps no log and no file waiting.
+        self._threads = ThreadPoolExecutor(PORT_THREADS, thread_name_prefix="ports")
+
+    async def run(self) -> None:
+        """Dial, and again after every end. Ends by cancellation only."""
+        await self._client.has_greeted.wait()
+        async for pause in retry_pauses():
+            address = self._client.address
+            try:
+                await self._once(address)
+            except InvalidStatus as refused:
+                status = refused.response.status_code
+                log.info("tunnel_refused", extra={"status": status})
+                pause = max(pause, REFUSED_SECONDS)
+            except (OSError, TimeoutError, WebSocketException) as error:
+                log.info("tunnel_away", extra={"why": str(error) or type(error).__name__})
+                self._client.leave(address)
+            except Exception:
+                log.exception("tunnel_failed")
+                pause = max(pause, REFUSED_SECONDS)
+            await asyncio.sleep(pause)
+
+    async def _once(self, address: str) -> None:
+        """One tunnel, until it closes. Raises what dialing raises."""
+        async with Dial(
+            websocket_url(address, TUNNEL_PATH),
+            additional_headers=self._client.headers(),
+            compression=None,
+            max_size=MAX_FRAME_BYTES,
+            open_timeout=OPEN_SECONDS,
+            ping_interval=PING_SECONDS,
+            ping_timeout=PING_SECONDS,
+            **websocket_options(self._client.route, address),
+        ) as connection:
+            log.info("tunnel_open", extra={"address": address})
+            with suppress(SocketClosed):
+                await TunnelLink(ClientSocket(connection), self._serve).run()
+        log.info("tunnel_closed", extra={"why": connection.close_reason or ""})
+
+    async def _serve(self, incoming: IncomingStream) -> None:
+        try:
+            target = read_target(incoming.target)
+        except (ContractError, ValueError):
+            incoming.refuse(StreamRefusal.FAILED)
+            return
+        try:
+            reader, writer = await connect_target(target, self._connect, self._threads)
+        except OpenRefused as refused:
+            incoming.refuse(refused.why)
+            return
+        except Exception as error:
+            log.warning("port_failed", extra={"why": str(error)})
+            incoming.refuse(StreamRefusal.FAILED)
+            return
+        local = SocketStream(reader, writer)
+        incoming.accept()
+        try:
+            await splice(incoming, local)
+        finally:
+            local.close()

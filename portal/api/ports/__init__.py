@@ -1,0 +1,1 @@
+"""Connections to ports of running jobs, as WebSockets beside REST."""

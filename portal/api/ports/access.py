@@ -1,0 +1,71 @@
+"""Who may open a port of a job, and whether they still may."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.utils import timezone
+
+from portal.accounts.models import ApiToken, TokenScope
+from portal.api.protocol.authentication import BearerToken
+from portal.api.protocol.permissions import SCOPE_ORDER, HasTokenScope
+from portal.audit.codes import AuditAction
+from portal.audit.services import audit_record
+from portal.error_codes import ErrorCode
+from portal.errors import Refused
+from portal.jobs.models import Job
+from portal.jobs.selectors import job_visible, replica_of
+from portal.tunnel.streams import Target
+from scheduler.core.model.states import ReplicaStatus
+
+
+@dataclass(frozen=True, slots=True)
+class PortCaller:
+    """With which token a port is open, and of which job: what must stay so."""
+
+    user_pk: int
+    token_pk: int
+    job_pk: int
+
+
+def port_open(*, authorization: str, ref: str, rank: int, port: int) -> tuple[PortCaller, Target]:
+    """Let a caller open a port of their own job, and write that down. `ref`: "J-12" or "12". Raises
+    Refused, and AuthenticationFailed."""
+    caller = BearerToken().authenticate_header_value(authorization.encode())
+    if caller is None:
+        raise Refused(ErrorCode.NOT_AUTHENTICATED, "Send an API token: Authorization: Bearer …")
+    user, token = caller
+    if SCOPE_ORDER.index(TokenScope(token.scope)) < SCOPE_ORDER.index(TokenScope.WRITE):
+        raise Refused(ErrorCode.SCOPE_MISSING, HasTokenScope.message)
+    job = job_visible(user, ref)
+    if job.owner_id != user.pk:
+        sentence = (
+            "Only the owner of a job may open its ports: who does acts in the job as its owner"
+        )
+        raise Refused(ErrorCode.FORBIDDEN, sentence)
+    target = Target(*_place_of(job, rank), rank, port)
+    audit_record(
+        actor=user.username,
+        action=AuditAction.PORT_OPEN,
+        noun="job",
+        noun_id=job,
+        project=job.project,
+        after={"rank": rank, "port": port},
+    )
+    return PortCaller(user.pk, token.pk, job.pk), target
+
+
+def may_stay_open(caller: PortCaller) -> bool:
+    """Whether the token still is one, and its owner still one who may open the job's ports."""
+    token = ApiToken.objects.filter(pk=caller.token_pk).select_related("user").first()
+    if token is None or (token.expiry is not None and token.expiry <= timezone.now()):
+        return False
+    jobs = Job.objects.visible_to(token.user).filter(pk=caller.job_pk, owner=caller.user_pk)
+    return token.user.is_active and jobs.exists()
+
+
+def _place_of(job: Job, rank: int) -> tuple[UUID, int]:
+    """The node and the attempt of the replica that runs. Raises Refused."""
+    replica = replica_of(job, rank=rank)
+    if replica.node_id is None or replica.status != ReplicaStatus.RUNNING:
+        raise Refused(ErrorCode.NOT_RUNNING, "This replica does not run now", "rank")
+    return replica.node_id, replica.attempt_id

@@ -1,0 +1,282 @@
+"""Ports of jobs through two web processes, Redis and a real agent: bytes, restarts and rights."""
+
+import hashlib
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.environment.programs import free_port
+from tests.services.stack import ROOT, Stack, until
+
+pytestmark = [pytest.mark.services, pytest.mark.slow]
+MIB = 1 << 20
+# `take N`: gives N MiB; `give`: the SHA-256 of what arrives until its end; `echo`: what arrives.
+SERVER = """
+import hashlib, socket, sys, threading
+
+def serve(connection):
+    file = connection.makefile("rwb")
+    words = file.readline().split()
+    if words[0] == b"take":
+        for number in range(int(words[1])):
+            file.write(bytes([number % 251]) * (1 << 20))
+    elif words[0] == b"give":
+        digest = hashlib.sha256()
+        while piece := file.read(1 << 16):
+            digest.update(piece)
+        file.write(digest.hexdigest().encode())
+    else:
+        while line := file.readline():
+            file.write(line)
+            file.flush()
+    file.flush()
+    connection.close()
+
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("listening", flush=True)
+while True:
+    threading.Thread(target=serve, args=(server.accept()[0],)).start()
+"""
+
+
+@dataclass
+class TwoWebs(Stack):
+    """A second web process, which the agent does not call first."""
+
+    second_port: int = field(default_factory=free_port)
+
+    @property
+    def second_url(self) -> str:
+        return f"http://127.0.0.1:{self.second_port}"
+
+    def start_second(self) -> None:
+        words = ("--host", "127.0.0.1", "--no-proxy-headers", "--log-level", "warning")
+        port = ("--port", str(self.second_port), "--timeout-graceful-shutdown", "3")
+        self._start("web-b", "uvicorn", "portal.asgi:application", *words, *port)
+        until(self._second_answers, seconds=120, what="the second web process")
+
+    def _second_answers(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.second_port)) == 0
+
+    def python(self, code: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", f"import django; django.setup()\n{code}"],
+            cwd=ROOT,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory, redis_server):
+    var = tmp_path_factory.mktemp("tunnel")
+    running = TwoWebs(var=var, redis_url=redis_server.url(11), nodes=("node-a",))
+    running.agent_addresses = (running.url, running.second_url)
+    with running:
+        running.start_second()
+        yield running
+
+
+@pytest.fixture
+def job(stack):
+    """A running job that serves at a port."""
+    port = free_port()
+    job = stack.submit([sys.executable, "-c", SERVER, str(port)])
+    stack.until_status(job, "running")
+    until(lambda: "listening" in stack.call("GET", f"/jobs/{job}/logs"), what="its port")
+    yield job, port
+    stack.call("POST", f"/jobs/{job}/cancel")
+    stack.until_status(job, "cancelled")
+
+
+@contextmanager
+def forwarded(url: str, token: str, job: str, port: int, folder: Path):
+    """The local port at which `tessera port` serves, and its process."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TESSERA_")}
+    own = {"TESSERA_URL": url, "TESSERA_TOKEN": token, "TESSERA_CONFIG": str(folder / "none")}
+    words = ("port", job, str(port), "--local", "0")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "portal.cli", *words],
+        cwd=ROOT,
+        env=kept | own,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        line = process.stderr.readline()
+        match = re.search(r"http://127\.0\.0\.1:(\d+) here", line)
+        assert match, line + (process.stderr.read() if process.poll() is not None else "")
+        yield int(match[1]), process
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def asks(port: int, text: bytes) -> bytes:
+    """What an echo answers; empty if the connection ends."""
+    with connect(port) as connection:
+        try:
+            connection.sendall(b"echo\n" + text)
+            return connection.recv(1_000)
+        except OSError:
+            return b""
+
+
+def resident_bytes(stack: Stack, name: str) -> int:
+    status = Path(f"/proc/{stack.running[name].pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) * 1024
+
+
+def test_100_mb_each_way_through_the_tunnel_of_another_web_process(stack, job, tmp_path):
+    own = ("web", "web-b", "node-a")
+    with forwarded(stack.second_url, stack.seeded["token"], *job, tmp_path) as (here, _):
+        assert asks(here, b"hello\n") == b"hello\n"
+        before = {name: resident_bytes(stack, name) for name in own}
+        begin = time.monotonic()
+        with connect(here) as connection:
+            connection.sendall(b"take 100\n")
+            connection.shutdown(socket.SHUT_WR)
+            expected, found, size = hashlib.sha256(), hashlib.sha256(), 0
+            for number in range(100):
+                expected.update(bytes([number % 251]) * MIB)
+            while piece := connection.recv(MIB):
+                found.update(piece)
+                size += len(piece)
+        assert (size, found.hexdigest()) == (100 * MIB, expected.hexdigest())
+        down = time.monotonic()
+        with connect(here) as connection:
+            connection.sendall(b"give\n")
+            for number in range(100):
+                connection.sendall(bytes([number % 251]) * MIB)
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(64).decode() == expected.hexdigest()
+        grown = {name: (resident_bytes(stack, name) - before[name]) // MIB for name in own}
+        print(f"down {100 / (down - begin):.0f} MiB/s,", end=" ")
+        print(f"up {100 / (time.monotonic() - down):.0f} MiB/s, grown by {grown} MiB")
+        assert max(grown.values()) < 32
+
+
+def test_a_stalled_connection_stalls_no_other_and_is_not_kept_in_memory(stack, job, tmp_path):
+    with forwarded(stack.second_url, stack.seeded["token"], *job, tmp_path) as (here, _):
+        before = resident_bytes(stack, "web")
+        with connect(here) as stalled:
+            stalled.sendall(b"take 200\n")
+            for number in range(20):
+                text = f"line {number}\n".encode()
+                assert asks(here, text) == text
+            assert resident_bytes(stack, "web") - before < 16 * MIB
+
+
+def test_a_web_process_that_is_killed_costs_its_connections_and_no_more(stack, job, tmp_path):
+    with forwarded(stack.second_url, stack.seeded["token"], *job, tmp_path) as (here, _):
+        with connect(here) as connection:
+            connection.sendall(b"echo\nfirst\n")
+            assert connection.recv(100) == b"first\n"
+            stack.kill("web")
+            with pytest.raises(OSError):
+                # Ended by the portal: a reset, or an end without an answer.
+                connection.sendall(b"second\n")
+                assert not connection.recv(100)
+                raise ConnectionResetError
+        # The agent has dialed the other process.
+        until(lambda: asks(here, b"again\n") == b"again\n", what="the way back")
+    stack.start_web()
+    with forwarded(stack.url, stack.seeded["token"], *job, tmp_path) as (here, _):
+        assert asks(here, b"through the first\n") == b"through the first\n"
+
+
+NEW_TOKEN = """
+from portal.accounts.models import ApiToken, Membership, Project, Role, TokenScope, User
+user, made = User.objects.get_or_create(username={name!r})
+if made and {project!r}:
+    project = Project.objects.get(slug={project!r})
+    Membership.objects.create(project=project, user=user, role=Role.ADMIN)
+print(ApiToken.objects.create(user=user, name="port", scope=TokenScope.WRITE)[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "project", "why"),
+    [
+        ("mallory", "", "does not exist, or you may not see it"),
+        ("rosa", "vision", "Only the owner"),
+    ],
+)
+def test_others_are_refused_with_a_sentence(stack, job, tmp_path, name, project, why):
+    token = stack.python(NEW_TOKEN.format(name=name, project=project))
+    with (
+        pytest.raises(AssertionError, match=why),
+        forwarded(stack.url, token, *job, tmp_path),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ApiToken.objects.filter(token_key={key!r}).delete()",
+        "Membership.objects.filter(user__username='alice').delete()",
+        "User.objects.filter(username='alice').update(is_active=False)",
+    ],
+)
+def test_a_connection_ends_within_5_seconds_of_the_right_to_it(stack, job, tmp_path, change):
+    token = stack.python(NEW_TOKEN.format(name="alice", project=""))
+    imports = "from portal.accounts.models import *\n"
+    undo = (
+        "user = User.objects.get(username='alice')\n"
+        "user.is_active = True\nuser.save()\n"
+        "project = Project.objects.get(slug='vision')\n"
+        "Membership.objects.get_or_create(user=user, project=project, defaults={'role': 'member'})"
+    )
+    with forwarded(stack.second_url, token, *job, tmp_path) as (here, process), connect(here) as it:
+        it.sendall(b"echo\nhello\n")
+        assert it.recv(100) == b"hello\n"
+        try:
+            stack.python(imports + change.format(key=token[:15]))
+            begin = time.monotonic()
+            with pytest.raises(OSError):
+                assert not it.recv(100)
+                raise ConnectionResetError
+            assert time.monotonic() - begin < 5
+            assert process.wait(60) != 0
+            assert "may not use this port any more" in process.stderr.read()
+        finally:
+            stack.python(imports + undo)
+
+
+def test_only_ports_of_the_job_itself_are_reached(stack, job, tmp_path):
+    """Not one of the machine: here the portal's own, which is on the same loopback."""
+    name, _ = job
+    with forwarded(stack.url, stack.seeded["token"], name, stack.port, tmp_path) as (here, process):
+        assert asks(here, b"x\n") == b""
+        assert "Nothing in the job listens at this port" in process.stderr.readline()
+
+
+def test_who_opened_which_port_is_in_the_audit_trail(stack, job, tmp_path):
+    name, port = job
+    with forwarded(stack.url, stack.seeded["token"], *job, tmp_path):
+        pass
+    found = stack.python(
+        "from portal.audit.models import AuditEntry\n"
+        "row = AuditEntry.objects.filter(action='port_open').latest('pk')\n"
+        "print(row.actor, row.noun, row.noun_id, row.after)"
+    )
+    assert found == f"alice job {name.removeprefix('J-')} {{'rank': 0, 'port': {port}}}"

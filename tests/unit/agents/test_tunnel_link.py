@@ -1,0 +1,200 @@
+"""Streams over a socket in memory: what waits, and what an end of the socket ends."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from agents.contract.tunnel import PROTOCOL_ERROR, StreamRefusal
+from agents.tunnel.link import OpenRefused, SocketClosed, StreamReset, TunnelLink
+from agents.tunnel.splice import SocketStream, splice
+
+MIB = 1 << 20
+
+
+class MemorySocket:
+    """One end of a WebSocket that holds two messages each way."""
+
+    def __init__(self, incoming, outgoing):
+        self.incoming, self.outgoing = incoming, outgoing
+        self.closed_with = None
+
+    async def send(self, message):
+        await self.outgoing.put(message)
+
+    async def receive(self):
+        message = await self.incoming.get()
+        if message is None:
+            raise SocketClosed
+        return message
+
+    async def close(self, code, reason):
+        self.closed_with = (code, reason)
+        for queue in (self.incoming, self.outgoing):
+            while queue.full():
+                queue.get_nowait()
+            queue.put_nowait(None)
+
+
+@asynccontextmanager
+async def tunnel(serve):
+    there, back = asyncio.Queue(2), asyncio.Queue(2)
+    sockets = MemorySocket(back, there), MemorySocket(there, back)
+    portal, agent = TunnelLink(sockets[0]), TunnelLink(sockets[1], serve)
+    tasks = [asyncio.ensure_future(portal.run()), asyncio.ensure_future(agent.run())]
+    try:
+        yield portal, agent, sockets
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def echo(incoming):
+    incoming.accept()
+    while data := await incoming.read():
+        await incoming.write(data)
+    await incoming.end()
+
+
+async def read_all(stream):
+    data = bytearray()
+    while piece := await stream.read():
+        data += piece
+    return bytes(data)
+
+
+async def write_all(stream, data):
+    await stream.write(data)
+    await stream.end()
+
+
+def test_bytes_come_back_whole_while_other_streams_stand_still():
+    async def scenario():
+        async with tunnel(echo) as (portal, agent, _):
+            idle = [await portal.open(b"idle") for _ in range(20)]
+            streams = [await portal.open(b"busy") for _ in range(4)]
+            sent = [bytes([number]) * (2 * MIB + number) for number in range(4)]
+            writing = [write_all(s, data) for s, data in zip(streams, sent, strict=True)]
+            reading = [read_all(stream) for stream in streams]
+            results = await asyncio.gather(*reading, *writing)
+            assert results[:4] == sent
+            assert portal.stream_count == len(idle)
+            for stream in idle:
+                stream.abort()
+            other = await portal.open(b"after")
+            await write_all(other, b"x")
+            assert await read_all(other) == b"x"
+            assert agent.stream_count == portal.stream_count == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_refusal_has_its_code():
+    async def refuse(incoming):
+        incoming.refuse(StreamRefusal.PORT_CLOSED)
+
+    async def scenario():
+        async with tunnel(refuse) as (portal, agent, _):
+            with pytest.raises(OpenRefused) as refused:
+                await portal.open(b"x")
+            assert refused.value.why is StreamRefusal.PORT_CLOSED
+            assert portal.stream_count == agent.stream_count == 0
+
+    asyncio.run(scenario())
+
+
+def test_who_gives_up_while_the_stream_opens_ends_the_work_of_the_other_side():
+    async def scenario():
+        begun, ended = asyncio.Event(), asyncio.Event()
+
+        async def never(incoming):
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        async with tunnel(never) as (portal, agent, _):
+            opening = asyncio.ensure_future(portal.open(b"x"))
+            await begun.wait()
+            opening.cancel()
+            await ended.wait()
+            assert portal.stream_count == agent.stream_count == 0
+
+    asyncio.run(scenario())
+
+
+def test_the_end_of_the_socket_ends_every_stream_and_who_waits_for_one():
+    async def scenario():
+        async with tunnel(echo) as (portal, _, sockets):
+            reader, writer = await portal.open(b"reader"), await portal.open(b"writer")
+            waiting = [
+                asyncio.ensure_future(reader.read()),
+                asyncio.ensure_future(writer.write(bytes(8 * MIB))),
+            ]
+            await asyncio.sleep(0)
+            await sockets[1].close(1012, "gone")
+            results = await asyncio.gather(*waiting, return_exceptions=True)
+            assert [type(result) for result in results] == [StreamReset, StreamReset]
+            with pytest.raises(StreamReset):
+                await portal.open(b"late")
+
+    asyncio.run(scenario())
+
+
+def test_a_peer_that_breaks_the_protocol_is_told_why():
+    async def scenario():
+        async with tunnel(echo) as (portal, _, sockets):
+            stream = await portal.open(b"x")
+            await sockets[1].send(b"\x09garbage")
+            with pytest.raises(StreamReset):
+                await stream.read()
+            assert sockets[0].closed_with == (PROTOCOL_ERROR, "a frame of type 9")
+
+    asyncio.run(scenario())
+
+
+def test_a_failure_of_one_stream_ends_that_stream_alone():
+    async def fail(incoming):
+        if incoming.target == b"bad":
+            incoming.accept()
+            raise RuntimeError("boom")
+        await echo(incoming)
+
+    async def scenario():
+        async with tunnel(fail) as (portal, _, _):
+            with pytest.raises(StreamReset):
+                await (await portal.open(b"bad")).read()
+            good = await portal.open(b"good")
+            await write_all(good, b"still here")
+            assert await read_all(good) == b"still here"
+
+    asyncio.run(scenario())
+
+
+def test_a_tcp_connection_is_spliced_with_its_half_close():
+    async def upper(reader, writer):
+        data = await reader.read()
+        writer.write(data.upper())
+        writer.close()
+
+    async def scenario():
+        server = await asyncio.start_server(upper, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+
+        async def serve(incoming):
+            local = SocketStream(*await asyncio.open_connection("127.0.0.1", port))
+            incoming.accept()
+            try:
+                assert await splice(incoming, local)
+            finally:
+                local.close()
+
+        async with server, tunnel(serve) as (portal, _, _):
+            stream = await portal.open(b"x")
+            await write_all(stream, b"bytes " * 100_000)
+            assert await read_all(stream) == b"BYTES " * 100_000
+            assert portal.stream_count == 0
+
+    asyncio.run(scenario())
