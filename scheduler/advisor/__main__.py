@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.advisor.cases.answers import answer
-from scheduler.advisor.errors import UnknownInput
+from scheduler.advisor.errors import AdvisorError
 from scheduler.advisor.gpus import GPUS, gpu_by_name
 from scheduler.advisor.model_config import shape_from_config
 from scheduler.advisor.models import SHAPES, shape_by_name
@@ -47,16 +47,16 @@ def as_line(reply: dict[str, Any]) -> str:
 
 def _shape(options: argparse.Namespace) -> Shape:
     if not 0 <= options.sequence <= LONGEST_SEQUENCE:
-        raise UnknownInput(f"the sequence must be between 1 and {LONGEST_SEQUENCE:,} tokens")
+        raise AdvisorError(f"the sequence must be between 1 and {LONGEST_SEQUENCE:,} tokens")
     if options.config is None:
         shape = shape_by_name(options.model)
         return replace(shape, sequence=options.sequence or shape.sequence)
     try:
         config = _read_json(options.config)
     except (OSError, ValueError, RecursionError) as error:
-        raise UnknownInput(f"{options.config} can't be read: {error}") from None
+        raise AdvisorError(f"{options.config} can't be read: {error}") from None
     if not isinstance(config, dict):
-        raise UnknownInput(f"{options.config} is not a JSON object")
+        raise AdvisorError(f"{options.config} is not a JSON object")
     return shape_from_config(config, options.sequence)
 
 
@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command == "search":
         try:
             sys.stdout.write(search_text(options))
-        except UnknownInput as error:
+        except AdvisorError as error:
             parser.error(str(error))
         return 0
     try:

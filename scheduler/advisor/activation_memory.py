@@ -1,6 +1,7 @@
 """Bytes of activations on the first pipeline stage.
 
-Source: Korthikanti et al. (arXiv 2205.05198), table 2 and section 4.2.3; 16 bits a number.
+Source: Korthikanti et al. (arXiv 2205.05198), table 2 and section 4.2.3; 16 bits a number. Latent
+attention and experts are counted in the same way, by what each matrix and product reads.
 """
 
 from scheduler.advisor.parallelism import Parallelism
@@ -24,14 +25,38 @@ def layer_bytes(
     scores = 5 * shape.heads * shape.sequence / shape.hidden
     if recompute is Recompute.SELECTIVE or flash_attention:
         scores = 0.0
-    # Queries, keys, values, what leaves attention, and the inside of the feed-forward part.
-    inside = 2 * shape.feed_forward_ratio * (3 if shape.gated else 2)
-    split = shape.attention_ratio * (4 + 4 * shape.kv_share) + inside + scores
+    split = _attention(shape) + _feed_forward(shape) + scores
     # Inputs, norms and masks of dropout.
     whole = 8.0 if flash_attention else 10.0
     if parallelism.sequence_parallel:
         whole /= t
     return unit * (whole + split / t)
+
+
+def _attention(shape: Shape) -> float:
+    """Queries, keys, values and what leaves attention, as bytes for each of s b h."""
+    if shape.latent:
+        return 2 * shape.latent.activations(shape.heads) / shape.hidden
+    return shape.attention_ratio * (4 + 4 * shape.kv_share)
+
+
+def _feed_forward(shape: Shape) -> float:
+    """The inside of the feed-forward part, as bytes for each of s b h: of a token's experts, with
+    its copy before each of them and its result after, on average over the layers."""
+    matrices = 3 if shape.gated else 2
+    plain = 2 * shape.feed_forward_ratio * matrices
+    if not shape.experts:
+        return plain
+    experts, share = shape.experts, shape.expert_layers / shape.layers
+    width = experts.top * experts.width + experts.shared_width
+    chosen = 2 * matrices * width / shape.hidden + 4 * experts.top
+    return (1 - share) * plain + share * chosen
+
+
+def logit_bytes(shape: Shape, parallelism: Parallelism) -> float:
+    """Of the logits in 32 bits, which the loss keeps (section 4.3)."""
+    tokens = parallelism.micro_batch * shape.sequence / parallelism.context_parallel
+    return 4.0 * tokens * shape.vocabulary / parallelism.tensor_parallel
 
 
 def stage_bytes(shape: Shape, parallelism: Parallelism, flash_attention: bool = False) -> float:

@@ -3,13 +3,13 @@
 `busbw` is what a link carries, `algbw` the payload by the time: nccl-tests, doc/PERFORMANCE.md.
 """
 
-from scheduler.advisor.errors import UnknownInput
+from scheduler.advisor.errors import AdvisorError, one_of
 
 
 def bus_factor(collective: str, ranks: int) -> float:
     """busbw over algbw."""
     if ranks < 1:
-        raise UnknownInput("a collective has at least 1 rank")
+        raise AdvisorError("a collective has at least 1 rank", "n")
     share = (ranks - 1) / ranks
     factors = {
         "all_reduce": 2 * share,
@@ -24,9 +24,7 @@ def bus_factor(collective: str, ranks: int) -> float:
         "hypercube": 1.0,
     }
     if collective not in factors:
-        raise UnknownInput(
-            f"the collective {collective!r} is not known: use one of {', '.join(factors)}"
-        )
+        raise one_of("collective", collective, factors)
     return factors[collective]
 
 
@@ -34,7 +32,7 @@ def collective_seconds(collective: str, size: float, ranks: int, bus_bandwidth: 
     """Of a large payload, which latency does not slow down. For all_gather and reduce_scatter the
     size is that of the whole array."""
     if bus_bandwidth <= 0:
-        raise UnknownInput("the bandwidth must be more than 0")
+        raise AdvisorError("the bandwidth must be more than 0", "bandwidth")
     return size * bus_factor(collective, ranks) / bus_bandwidth
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scheduler.advisor.errors import UnknownInput
+from scheduler.advisor.errors import AdvisorError
 from scheduler.advisor.transformer import Recompute
 
 
@@ -19,14 +19,19 @@ class Parallelism:
     recompute: Recompute = Recompute.NONE
     sequence_parallel: bool = False
     context_parallel: int = 1
+    expert_parallel: int = 1  # of the replicas and parts of sequences, those that share experts
+    zero_stage: int = 0  # 1 divides optimizer states, 2 gradients too, 3 weights too, as FSDP does
 
     @property
     def data_parallel(self) -> int:
         """GPUs by the other sizes; an error where they do not divide."""
         model = self.tensor_parallel * self.pipeline_parallel * self.context_parallel
         if model < 1 or self.gpus % model:
-            raise UnknownInput(
-                f"{self.gpus} GPUs do not divide by tensor x pipeline x context parallel = {model}"
+            raise AdvisorError(
+                "%(gpus)s GPUs do not divide by tensor x pipeline x context parallel = %(model)s",
+                "gpus",
+                gpus=self.gpus,
+                model=model,
             )
         return self.gpus // model
 
@@ -35,9 +40,13 @@ class Parallelism:
         """Of each replica in a step."""
         each = self.data_parallel * self.micro_batch
         if self.global_batch % each:
-            raise UnknownInput(
-                f"a global batch of {self.global_batch} does not divide by data parallel "
-                f"{self.data_parallel} x micro-batch {self.micro_batch}"
+            raise AdvisorError(
+                "a global batch of %(batch)s does not divide by data parallel %(replicas)s x "
+                "micro-batch %(micro_batch)s",
+                "global_batch",
+                batch=self.global_batch,
+                replicas=self.data_parallel,
+                micro_batch=self.micro_batch,
             )
         return self.global_batch // each
 

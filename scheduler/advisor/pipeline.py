@@ -1,11 +1,11 @@
 """The bubble of a pipeline. Sources: GPipe (arXiv 1811.06965); SC21 (arXiv 2104.04473), 2.2."""
 
-from scheduler.advisor.errors import UnknownInput
+from scheduler.advisor.errors import AdvisorError
 
 
 def _checked(stages: int, micro_batches: int, virtual_stages: int) -> None:
     if min(stages, micro_batches, virtual_stages) < 1:
-        raise UnknownInput("stages, micro-batches and virtual stages are at least 1")
+        raise AdvisorError("stages, micro-batches and virtual stages are at least 1", "p")
 
 
 def bubble_over_ideal(stages: int, micro_batches: int, virtual_stages: int = 1) -> float:

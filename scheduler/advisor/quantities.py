@@ -1,6 +1,6 @@
 """Units: decimal and binary bytes are never mixed. GB is 10^9 bytes, GiB 2^30."""
 
-from scheduler.advisor.errors import UnknownInput
+from scheduler.advisor.errors import one_of
 
 BYTES = {
     "B": 1,
@@ -37,19 +37,19 @@ def bytes_as(size: float, unit: str) -> float:
     """A number of bytes in a unit, of whose text the first word counts: `MiB (floor)`."""
     word = _first_word(unit)
     if word not in BYTES:
-        raise UnknownInput(f"{unit!r} is not a unit of bytes: use one of {', '.join(BYTES)}")
+        raise one_of("unit", unit, BYTES)
     return size / BYTES[word]
 
 
 def seconds_as(seconds: float, unit: str) -> float:
     word = _first_word(unit)
     if word not in SECONDS:
-        raise UnknownInput(f"{unit!r} is not a unit of time: use one of {', '.join(SECONDS)}")
+        raise one_of("unit", unit, SECONDS)
     return seconds / SECONDS[word]
 
 
 def dtype_bytes(name: str) -> float:
     """Bytes of one number of a type, half a byte for 4 bits."""
     if name not in DTYPE_BYTES:
-        raise UnknownInput(f"the type {name!r} is not known: use one of {', '.join(DTYPE_BYTES)}")
+        raise one_of("dtype", name, DTYPE_BYTES)
     return DTYPE_BYTES[name]

@@ -7,7 +7,7 @@ optimizer.
 
 from dataclasses import dataclass
 
-from scheduler.advisor.errors import UnknownInput
+from scheduler.advisor.errors import AdvisorError, one_of
 from scheduler.advisor.quantities import dtype_bytes
 
 
@@ -27,9 +27,9 @@ class ParameterBytes:
         """Bytes of a parameter on each GPU by ZeRO's stage. Stage 1 is also Megatron's
         distributed optimizer, stage 3 what FSDP does."""
         if stage not in range(4):
-            raise UnknownInput("the ZeRO stage is 0, 1, 2 or 3")
+            raise AdvisorError("the ZeRO stage is 0, 1, 2 or 3", "zero_stage")
         if data_parallel < 1:
-            raise UnknownInput("the data-parallel size must be at least 1")
+            raise AdvisorError("the data-parallel size must be at least 1", "dp")
         parts = (self.optimizer, self.gradients, self.weights)
         divided = sum(parts[:stage])
         return self.total - divided + divided / data_parallel
@@ -53,17 +53,15 @@ def regime(weights: str, gradients: str) -> ParameterBytes:
         ("fp32", "fp32"): FP32_ADAM,
     }
     if (weights, gradients) not in known:
-        pairs = ", ".join(f"{w} with {g} gradients" for w, g in known)
-        raise UnknownInput(f"{weights} with {gradients} gradients is not known: use {pairs}")
+        pairs = (f"{w} with {g} gradients" for w, g in known)
+        raise one_of("kind", f"{weights} with {gradients} gradients", pairs)
     return known[weights, gradients]
 
 
 def single_type(dtype: str, optimizer: str) -> ParameterBytes:
     """One type for weights and gradients; the optimizer's moments in 32 bits."""
     if optimizer not in OPTIMIZER_BYTES:
-        raise UnknownInput(
-            f"the optimizer {optimizer!r} is not known: use one of {', '.join(OPTIMIZER_BYTES)}"
-        )
+        raise one_of("optimizer", optimizer, OPTIMIZER_BYTES)
     size = dtype_bytes(dtype)
     return ParameterBytes(size, size, OPTIMIZER_BYTES[optimizer])
 

@@ -3,15 +3,17 @@
 What a GPU does for one micro-batch of its stage is the sum of four parts: matrix products at the
 rate that large ones reach; the core of attention; element-wise passes at the bandwidth of memory;
 and messages, which are the all-reduces of tensor parallelism as far as matrices do not hide them,
-and what attention does not hide of context parallelism's ring. Messages between pipeline stages
-are small beside these and left out. The bubble, the exchange of gradients and the optimizer's step
-come once a step.
+what attention does not hide of context parallelism's ring, and tokens on their way to experts and
+back. Messages between pipeline stages are small beside these and left out. The bubble, the exchange
+of gradients and the optimizer's step come once a step; ZeRO 2 exchanges gradients, and ZeRO 3
+weights too, with every micro-batch (ZeRO, arXiv 1910.02054, section 7: twice and three times the
+parameters, where data parallelism has twice).
 
 The constants are fitted to published rows and to layers measured on an H100: `docs/advisor.md` has
 the error of each.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from scheduler.advisor.collectives import between_nodes_seconds, collective_seconds
 from scheduler.advisor.gpus import GpuFigures
@@ -24,6 +26,7 @@ MEMORY_EFFICIENCY = 0.88
 HALF_RATE_TOKENS = 96
 LAUNCH_SECONDS = 6e-6  # of a collective, whatever its size
 OPTIMIZER_TRAFFIC = 40.0  # bytes for each parameter
+WEIGHT_BYTES = 2.0  # of a parameter, as ZeRO gathers it
 GPUS_PER_NODE = 8
 
 
@@ -82,7 +85,8 @@ class StepParts:
 
     @property
     def seconds(self) -> float:
-        return float(sum(asdict(self).values()))
+        worked = self.compute + self.recompute + self.messages + self.bubble
+        return worked + self.gradients + self.optimizer
 
 
 def step_parts(
@@ -91,14 +95,13 @@ def step_parts(
     """One step over the global batch."""
     compute, again, messages = _micro_batch_seconds(shape, parallelism, gpu, software)
     micro = compute + again + messages
-    exchange = _gradient_seconds(shape, parallelism, gpu, software.gradient_bytes)
     count = parallelism.micro_batches
     return StepParts(
         compute=compute * count,
         recompute=again * count,
         messages=messages * count,
         bubble=micro * (parallelism.pipeline_parallel - 1) / parallelism.virtual_stages,
-        gradients=max(0.0, exchange - micro) if software.overlap else exchange,
+        gradients=_exposed_exchange(shape, parallelism, gpu, software, micro),
         optimizer=_optimizer_seconds(shape, parallelism, gpu),
     )
 
@@ -112,7 +115,9 @@ def _micro_batch_seconds(
     tokens = parallelism.micro_batch * s / parallelism.context_parallel
     rate = gpu.peak_flops * gpu.matrix_efficiency
     memory = gpu.memory_bandwidth * MEMORY_EFFICIENCY
-    matrices = (tokens + HALF_RATE_TOKENS) * shape.layer_token_flops / t / rate
+    # Every expert on the GPU has matrices of its own, which few tokens multiply.
+    idle = _layer_flops_of_experts(shape, parallelism)
+    matrices = (tokens * shape.layer_token_flops + HALF_RATE_TOKENS * idle) / t / rate
     core = 4.0 * tokens * s * h * shape.attention_ratio / t / (rate * software.attention_efficiency)
     if software.flash_attention:
         core /= 2
@@ -123,6 +128,7 @@ def _micro_batch_seconds(
     forward = matrices + core + passes
     messages = 2 * software.exposed_messages * _tensor_seconds(2.0 * tokens * h, t, gpu)
     messages += max(0.0, _context_seconds(shape, parallelism, gpu) - core)
+    messages += _expert_seconds(shape, parallelism, gpu, tokens)
     again, messages_again = {
         Recompute.FULL: (forward, messages),
         Recompute.SELECTIVE: (core, 0.0),
@@ -155,23 +161,78 @@ def _context_seconds(shape: Shape, parallelism: Parallelism, gpu: GpuFigures) ->
     return size / (gpu.bus_bandwidth / 2 if inside else gpu.network_bandwidth)
 
 
-def _stage_parameters(shape: Shape, parallelism: Parallelism) -> float:
-    return shape.parameters / (parallelism.tensor_parallel * parallelism.pipeline_parallel)
+def _layer_flops_of_experts(shape: Shape, parallelism: Parallelism) -> float:
+    """Of one token through all matrices of a layer that a GPU has, its experts among them."""
+    if not shape.experts:
+        return shape.layer_token_flops
+    plain = shape.layer_parameters - shape.routed_parameters
+    return 2 * (plain + shape.routed_parameters / parallelism.expert_parallel) / shape.layers
 
 
-def _gradient_seconds(
-    shape: Shape, parallelism: Parallelism, gpu: GpuFigures, gradient_bytes: float
+def _expert_seconds(
+    shape: Shape, parallelism: Parallelism, gpu: GpuFigures, tokens: float
 ) -> float:
-    """A hierarchical all-reduce: within nodes as far as replicas share one, then between nodes.
-    The parts of a sequence have gradients of the same weights."""
-    d = parallelism.data_parallel * parallelism.context_parallel
-    size = gradient_bytes * _stage_parameters(shape, parallelism)
-    inside = min(d, max(1, GPUS_PER_NODE // parallelism.tensor_parallel))
+    """Tokens to their experts and back, of a layer on average, in one pass: two all-to-alls of k
+    copies of each token (GShard, arXiv 2006.16668, section 3.2)."""
+    ep, t = parallelism.expert_parallel, parallelism.tensor_parallel
+    if ep == 1 or not shape.experts:
+        return 0.0
+    size = 2.0 * tokens * shape.experts.top * shape.hidden / t * (ep - 1) / ep
+    inside = t * ep <= GPUS_PER_NODE
+    one = LAUNCH_SECONDS + size / (gpu.bus_bandwidth / 2 if inside else gpu.network_bandwidth)
+    return 2 * one * shape.expert_layers / shape.layers
+
+
+def _exposed_exchange(
+    shape: Shape, parallelism: Parallelism, gpu: GpuFigures, software: Software, micro: float
+) -> float:
+    """What computing does not hide of gradients and, with ZeRO, of weights. A reduce-scatter or an
+    all-gather takes half of the time of an all-reduce. ZeRO 1 has the volume of an all-reduce."""
+
+    def exposed(seconds: float) -> float:
+        return max(0.0, seconds - micro) if software.overlap else seconds
+
+    gradients = _exchange_seconds(shape, parallelism, gpu, software.gradient_bytes)
+    if parallelism.zero_stage < 2:
+        return exposed(gradients)
+    weights = _exchange_seconds(shape, parallelism, gpu, WEIGHT_BYTES)
+    count = parallelism.micro_batches
+    if parallelism.zero_stage == 2:
+        return count * exposed(gradients / 2) + exposed(weights / 2)
+    return count * exposed(gradients / 2 + weights)
+
+
+def _exchange_seconds(
+    shape: Shape, parallelism: Parallelism, gpu: GpuFigures, parameter_bytes: float
+) -> float:
+    """All-reduces of the stage's parameters over all replicas, and of its experts over those that
+    have the same. The parts of a sequence have gradients of the same weights."""
+    copies = parallelism.data_parallel * parallelism.context_parallel
+    split = parallelism.tensor_parallel * parallelism.pipeline_parallel
+    ep = parallelism.expert_parallel
+    routed = shape.routed_parameters / split
+    plain = shape.parameters / split - routed
+    seconds = _all_reduce_seconds(plain * parameter_bytes, copies, parallelism, gpu)
+    if not routed:
+        return seconds
+    same = max(1, copies // ep)
+    return seconds + _all_reduce_seconds(routed / ep * parameter_bytes, same, parallelism, gpu)
+
+
+def _all_reduce_seconds(
+    size: float, copies: int, parallelism: Parallelism, gpu: GpuFigures
+) -> float:
+    """Hierarchical: within nodes as far as copies share one, then between nodes."""
+    inside = min(copies, max(1, GPUS_PER_NODE // parallelism.tensor_parallel))
     within = collective_seconds("all_reduce", size, inside, gpu.bus_bandwidth)
-    nodes = -(-d // inside)
+    nodes = -(-copies // inside)
     return within + between_nodes_seconds(size, nodes, inside, gpu.network_bandwidth)
 
 
 def _optimizer_seconds(shape: Shape, parallelism: Parallelism, gpu: GpuFigures) -> float:
-    traffic = OPTIMIZER_TRAFFIC * _stage_parameters(shape, parallelism)
+    """Of the parameters whose states a GPU has."""
+    split = parallelism.tensor_parallel * parallelism.pipeline_parallel
+    if parallelism.zero_stage:
+        split *= parallelism.data_parallel * parallelism.context_parallel
+    traffic = OPTIMIZER_TRAFFIC * shape.parameters / split
     return traffic / (gpu.memory_bandwidth * MEMORY_EFFICIENCY)

@@ -5,7 +5,7 @@ from typing import Any
 
 from scheduler.advisor.cases import memory_cases, time_cases
 from scheduler.advisor.cases.inputs import Inputs
-from scheduler.advisor.errors import UnknownInput
+from scheduler.advisor.errors import AdvisorError
 
 Formula = Callable[[Inputs, str], float | int | bool]
 CATEGORIES: Mapping[str, Formula] = {
@@ -30,7 +30,7 @@ def answer(case: Mapping[str, Any]) -> dict[str, Any]:
     name = case.get("id")
     try:
         return {"id": name, "value": _value(case), "unit": case.get("unit", "")}
-    except UnknownInput as error:
+    except AdvisorError as error:
         return {"id": name, "error": str(error)}
     except (OverflowError, ZeroDivisionError):
         return {"id": name, "error": "the inputs are out of the range that can be calculated"}
@@ -39,9 +39,9 @@ def answer(case: Mapping[str, Any]) -> dict[str, Any]:
 def _value(case: Mapping[str, Any]) -> float | int | bool:
     category, inputs, unit = case.get("category"), case.get("inputs"), case.get("unit", "")
     if not isinstance(category, str) or category not in CATEGORIES:
-        raise UnknownInput(f"category must be one of {', '.join(CATEGORIES)}")
+        raise AdvisorError(f"category must be one of {', '.join(CATEGORIES)}")
     if not isinstance(inputs, Mapping):
-        raise UnknownInput("inputs must be an object")
+        raise AdvisorError("inputs must be an object")
     if not isinstance(unit, str) or not unit.strip():
-        raise UnknownInput("unit is missing")
+        raise AdvisorError("unit is missing")
     return CATEGORIES[category](Inputs(inputs), unit)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from scheduler.advisor.errors import UnknownInput
+from scheduler.advisor.errors import AdvisorError
 
 LARGEST = 1e21
 
@@ -23,35 +23,35 @@ class Inputs:
         value = self._values.get(name)
         if value is None:
             if default is None:
-                raise UnknownInput(f"{name} is missing")
+                raise AdvisorError(f"{name} is missing")
             return default
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UnknownInput(f"{name} must be a number")
+            raise AdvisorError(f"{name} must be a number")
         if not math.isfinite(value) or not 0 <= value <= LARGEST:
-            raise UnknownInput(f"{name} must be between 0 and {LARGEST:.0e}")
+            raise AdvisorError(f"{name} must be between 0 and {LARGEST:.0e}")
         return float(value)
 
     def count(self, name: str, default: int | None = None) -> int:
         """A whole number of at least 1."""
         value = self.number(name, default)
         if value < 1 or value != int(value):
-            raise UnknownInput(f"{name} must be a whole number of at least 1")
+            raise AdvisorError(f"{name} must be a whole number of at least 1")
         return int(value)
 
     def word(self, name: str, default: str | None = None) -> str:
         value = self._values.get(name)
         if value is None:
             if default is None:
-                raise UnknownInput(f"{name} is missing")
+                raise AdvisorError(f"{name} is missing")
             return default
         if not isinstance(value, str):
-            raise UnknownInput(f"{name} must be text")
+            raise AdvisorError(f"{name} must be text")
         return value
 
     def flag(self, name: str) -> bool:
         value = self._values.get(name, False)
         if value not in (True, False, 0, 1):
-            raise UnknownInput(f"{name} must be true or false")
+            raise AdvisorError(f"{name} must be true or false")
         return bool(value)
 
     def bandwidth(self, name: str) -> float:
@@ -60,6 +60,6 @@ class Inputs:
         if isinstance(value, str):
             found = re.match(r"\s*(\d+(?:\.\d+)?)\s*GB/s", value)
             if not found:
-                raise UnknownInput(f"{name} must begin with a number of GB/s")
+                raise AdvisorError(f"{name} must begin with a number of GB/s")
             return float(found[1]) * 1e9
         return self.number(name) * 1e9

@@ -12,9 +12,9 @@ from scheduler.advisor.cases.shapes import (
     parameters_of,
     shape_of,
 )
-from scheduler.advisor.errors import UnknownInput
+from scheduler.advisor.errors import AdvisorError
 from scheduler.advisor.kv_cache import concurrency, token_bytes
-from scheduler.advisor.models import parameters_by_name
+from scheduler.advisor.models import shape_by_name
 from scheduler.advisor.quantities import bytes_as, dtype_bytes
 from scheduler.advisor.state_memory import (
     BF16_WITH_FP32_GRADIENTS,
@@ -41,7 +41,8 @@ def memory(inputs: Inputs, unit: str) -> float:
         return bytes_as(_zero_bytes(inputs), unit)
     if inputs.flag("optimizer_sharding") or "system" in inputs:
         stage = 1 if inputs.flag("optimizer_sharding") else 0
-        return bytes_as(training_bytes(shape_of(inputs), parallelism_of(inputs), stage), unit)
+        parallelism = replace(parallelism_of(inputs), zero_stage=stage)
+        return bytes_as(training_bytes(shape_of(inputs), parallelism), unit)
     if "recompute" in inputs:
         return bytes_as(_activation_bytes(inputs), unit)
     if "bytes" in inputs and "layers" in inputs:
@@ -51,7 +52,7 @@ def memory(inputs: Inputs, unit: str) -> float:
         states = shape_of(inputs).layer_parameters
         split = inputs.count("tp", 1) * inputs.count("pp", 1)
         return bytes_as(states / split * BF16_WITH_FP32_GRADIENTS.total, unit)
-    raise UnknownInput(
+    raise AdvisorError(
         "give zero_stage, a shape (layers, hidden, heads, seq), or a dtype with a model or load"
     )
 
@@ -72,7 +73,7 @@ def memory_ratio(inputs: Inputs, unit: str) -> float:
     }
     mode = inputs.word("mode")
     if mode not in modes:
-        raise UnknownInput(f"mode must be one of {', '.join(modes)}")
+        raise AdvisorError(f"mode must be one of {', '.join(modes)}")
     recompute, sequence_parallel = modes[mode]
     shape, parallelism = shape_of(inputs), parallelism_of(inputs)
     plain = replace(parallelism, sequence_parallel=False)
@@ -89,7 +90,7 @@ def bytes_per_parameter(inputs: Inputs, unit: str) -> float:
     if len(dtypes) == 1:
         dtypes *= 2
     if len(dtypes) != 2:
-        raise UnknownInput("kind must name the types of parameters and gradients")
+        raise AdvisorError("kind must name the types of parameters and gradients")
     stage = 1 if "distributed" in words or "dist" in words else 0
     size = inputs.count("dp") if stage else 1
     return regime(*dtypes).sharded(stage, size)
@@ -121,8 +122,8 @@ def feasibility(inputs: Inputs, unit: str) -> bool:
         return states / split + _activation_bytes(inputs) <= capacity
     if inputs.word("scheme", "") == "zero3":
         # Nobody trains such models without recomputing every layer.
-        shape, full = shape_of(inputs), replace(parallelism_of(inputs), recompute=Recompute.FULL)
-        return training_bytes(shape, full, zero_stage=3, regime=MIXED_ADAM) <= capacity
+        full = replace(parallelism_of(inputs), recompute=Recompute.FULL, zero_stage=3)
+        return training_bytes(shape_of(inputs), full, regime=MIXED_ADAM) <= capacity
     return parameters_of(inputs) * MIXED_ADAM.total / inputs.count("gpus", 1) <= capacity
 
 
@@ -138,7 +139,7 @@ def _loaded_bytes(inputs: Inputs) -> float:
         loaded = size * (
             parameters_of(inputs)
             if "params" in inputs
-            else parameters_by_name(inputs.word("model"))
+            else shape_by_name(inputs.word("model")).parameters
         )
     if "optimizer" not in inputs:
         return loaded
@@ -171,7 +172,7 @@ def _deepspeed(inputs: Inputs) -> DeepSpeedMemory:
     }
     mode = inputs.word("mode", "none")
     if mode not in offload:
-        raise UnknownInput(f"mode must be one of {', '.join(offload)}")
+        raise AdvisorError(f"mode must be one of {', '.join(offload)}")
     on_host = offload[mode]
     if "mode" not in inputs:
         on_host = (
@@ -180,7 +181,7 @@ def _deepspeed(inputs: Inputs) -> DeepSpeedMemory:
         )
     stage = int(inputs.number("zero_stage"))
     if stage not in (2, 3):
-        raise UnknownInput("DeepSpeed estimates the ZeRO stages 2 and 3")
+        raise AdvisorError("DeepSpeed estimates the ZeRO stages 2 and 3")
     return DeepSpeedMemory(
         parameters=parameters_of(inputs),
         stage=stage,
@@ -206,5 +207,5 @@ def _strategy_bytes(inputs: Inputs) -> float:
     if strategy == "tp":
         return each.total / ranks
     if strategy not in stages:
-        raise UnknownInput(f"strategy must be one of {', '.join([*stages, 'tp'])}")
+        raise AdvisorError(f"strategy must be one of {', '.join([*stages, 'tp'])}")
     return each.sharded(stages[strategy], ranks)

@@ -3,7 +3,7 @@
 import math
 
 from scheduler.advisor.cases.inputs import Inputs
-from scheduler.advisor.errors import UnknownInput
+from scheduler.advisor.errors import AdvisorError
 from scheduler.advisor.gpus import GpuFigures, gpu_by_name
 from scheduler.advisor.models import shape_by_name, shape_by_parameters
 from scheduler.advisor.parallelism import Parallelism
@@ -41,7 +41,7 @@ def recompute_of(inputs: Inputs) -> Recompute:
         return Recompute(word)
     except ValueError:
         known = ", ".join(Recompute)
-        raise UnknownInput(f"recompute must be one of {known}, not {word!r}") from None
+        raise AdvisorError(f"recompute must be one of {known}, not {word!r}") from None
 
 
 def parallelism_of(inputs: Inputs) -> Parallelism:

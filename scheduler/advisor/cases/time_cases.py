@@ -11,7 +11,7 @@ from scheduler.advisor.cases.shapes import (
     software_of,
 )
 from scheduler.advisor.collectives import between_nodes_seconds, bus_factor, collective_seconds
-from scheduler.advisor.errors import UnknownInput
+from scheduler.advisor.errors import AdvisorError
 from scheduler.advisor.parallelism import Parallelism
 from scheduler.advisor.pipeline import bubble_over_ideal, bubble_over_total
 from scheduler.advisor.quantities import bytes_as, seconds_as
@@ -36,7 +36,7 @@ def _seconds_at_rate(inputs: Inputs) -> float:
     parameter (SC21, equation 4)."""
     rate = inputs.count("gpus") * inputs.number("tflops") * 1e12
     if rate == 0:
-        raise UnknownInput("tflops must be more than 0")
+        raise AdvisorError("tflops must be more than 0")
     if "tokens" in inputs:
         return 8 * inputs.number("tokens") * parameters_of(inputs) / rate
     flops = shape_of(inputs).hardware_flops(inputs.count("global_batch"), Recompute.FULL)
@@ -55,7 +55,7 @@ def utilisation(inputs: Inputs, unit: str) -> float:
     """Percent of the peak: of the model's work (MFU) or of all work (HFU)."""
     peak = inputs.number("peak_tflops")
     if peak == 0:
-        raise UnknownInput("peak_tflops must be more than 0")
+        raise AdvisorError("peak_tflops must be more than 0")
     if "tflops" in inputs:
         return 100 * inputs.number("tflops") / peak
     shape, batch = shape_of(inputs), inputs.count("global_batch")
@@ -66,7 +66,7 @@ def utilisation(inputs: Inputs, unit: str) -> float:
     )
     available = inputs.number("iteration_s") * inputs.count("gpus") * peak * 1e12
     if available == 0:
-        raise UnknownInput("iteration_s must be more than 0")
+        raise AdvisorError("iteration_s must be more than 0")
     return 100 * flops / available
 
 
@@ -75,7 +75,7 @@ def parameters(inputs: Inputs, unit: str) -> float:
     count = shape_of(inputs).parameters if has_shape(inputs) else parameters_of(inputs)
     scale = {"billion": 1e9, "million": 1e6, "parameters": 1.0}
     if unit not in scale:
-        raise UnknownInput(f"{unit!r} is not a unit of parameters: use one of {', '.join(scale)}")
+        raise AdvisorError(f"{unit!r} is not a unit of parameters: use one of {', '.join(scale)}")
     return count / scale[unit]
 
 
@@ -88,7 +88,7 @@ def pipeline(inputs: Inputs, unit: str) -> float:
     definitions = {"over_ideal": bubble_over_ideal, "over_total": bubble_over_total}
     name = inputs.word("definition")
     if name not in definitions:
-        raise UnknownInput(f"definition must be one of {', '.join(definitions)}")
+        raise AdvisorError(f"definition must be one of {', '.join(definitions)}")
     return definitions[name](inputs.count("p"), inputs.count("m"), inputs.count("v", 1))
 
 
@@ -115,7 +115,7 @@ def _transfer_seconds(inputs: Inputs, kind: str, size: float, ranks: int) -> flo
     if "nic_gbps" in inputs:  # gigabytes a second, as the sources write it
         nic = inputs.bandwidth("nic_gbps")
         if nic == 0:
-            raise UnknownInput("nic_gbps must be more than 0")
+            raise AdvisorError("nic_gbps must be more than 0")
         if "nodes" in inputs:
             nodes, each = inputs.count("nodes"), inputs.count("gpus_per_node")
             return between_nodes_seconds(size, nodes, each, nic)
@@ -123,5 +123,5 @@ def _transfer_seconds(inputs: Inputs, kind: str, size: float, ranks: int) -> flo
     names = ("busbw", "bandwidth", "bandwidth_gbps_used_by_seed")
     given = next((name for name in names if name in inputs), None)
     if given is None:
-        raise UnknownInput("give busbw or bandwidth in GB/s, or nic_gbps")
+        raise AdvisorError("give busbw or bandwidth in GB/s, or nic_gbps")
     return collective_seconds(kind, size, ranks, inputs.bandwidth(given))

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.advisor.activation_memory import layer_bytes, stage_bytes
-from scheduler.advisor.errors import UnknownInput
+from scheduler.advisor.errors import AdvisorError
 from scheduler.advisor.parallelism import Parallelism
 from scheduler.advisor.state_memory import (
     BF16_WITH_FP32_GRADIENTS,
@@ -97,5 +97,5 @@ def test_activations_of_a_layer_are_what_pytorch_held_on_an_h100(name):
 
 
 def test_a_stage_that_there_is_not_is_refused():
-    with pytest.raises(UnknownInput, match="0, 1, 2 or 3"):
+    with pytest.raises(AdvisorError, match="0, 1, 2 or 3"):
         MIXED_ADAM.sharded(4, 8)

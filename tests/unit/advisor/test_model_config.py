@@ -5,7 +5,7 @@ import json
 import pytest
 
 from scheduler.advisor.__main__ import main
-from scheduler.advisor.errors import UnknownInput
+from scheduler.advisor.errors import AdvisorError
 from scheduler.advisor.model_config import shape_from_config
 
 LLAMA = {
@@ -82,7 +82,7 @@ def test_the_parameters_are_those_of_the_published_weights(config, millions):
     ],
 )
 def test_what_is_missing_or_wrong_is_named(change, words):
-    with pytest.raises(UnknownInput, match=words):
+    with pytest.raises(AdvisorError, match=words):
         shape_from_config(LLAMA | change)
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.advisor.errors import UnknownInput
+from scheduler.advisor.errors import AdvisorError
 from scheduler.advisor.gpus import GPUS
 from scheduler.advisor.models import SHAPES
 from scheduler.advisor.parallelism import Parallelism
@@ -71,5 +71,5 @@ def test_more_replicas_are_never_slower_at_the_same_batch():
     [({"gpus": 63}, "63 GPUs do not divide"), ({"global_batch": 130}, "does not divide by data")],
 )
 def test_sizes_that_do_not_divide_are_refused(change, words):
-    with pytest.raises(UnknownInput, match=words):
+    with pytest.raises(AdvisorError, match=words):
         step_parts(SHAPES["llama3-70b"], replace(STEP, **change), GPUS["H100-80GB"])

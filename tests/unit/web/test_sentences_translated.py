@@ -30,9 +30,10 @@ PLACES = ("agents/collectives", "agents/combinations", "agents/contract", "agent
 PLACES += ("portal", "scheduler")
 # They answer programs, in English.
 PROGRAMS = (*("agents/contract/codec.py", "portal/api", "portal/cli", "scheduler/replay"),)
+PROGRAMS += ("scheduler/advisor/__main__.py", "scheduler/advisor/cases")
 # Who takes a sentence, by name, and at which place.
 TAKERS = {"Refused": 1, "refuse": 2, "_invalid": 0, "_full": 0, "ValueError": 0}
-TAKERS |= {"ChangeRefusedError": 0}
+TAKERS |= {"ChangeRefusedError": 0, "AdvisorError": 0}
 
 
 def files() -> Iterator[Path]:

@@ -1,0 +1,1 @@
+"""Models by name: shapes with the source of each."""
