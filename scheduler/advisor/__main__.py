@@ -7,7 +7,6 @@ python -m scheduler.advisor search --model llama3-405b --gpus 1024 --json
 import argparse
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from scheduler.advisor.gpus import GPUS, gpu_by_name
 from scheduler.advisor.model_config import shape_from_config
 from scheduler.advisor.models import SHAPES, shape_by_name
 from scheduler.advisor.search import search
-from scheduler.advisor.transformer import Shape
+from scheduler.advisor.transformer import Shape, resized
 
 LARGEST_FILE = 10_000_000  # bytes
 LONGEST_SEQUENCE = 10_000_000  # tokens
@@ -50,7 +49,7 @@ def _shape(options: argparse.Namespace) -> Shape:
         raise AdvisorError(f"the sequence must be between 1 and {LONGEST_SEQUENCE:,} tokens")
     if options.config is None:
         shape = shape_by_name(options.model)
-        return replace(shape, sequence=options.sequence or shape.sequence)
+        return resized(shape, options.sequence)
     try:
         config = _read_json(options.config)
     except (OSError, ValueError, RecursionError) as error:
@@ -72,9 +71,10 @@ def search_text(options: argparse.Namespace) -> str:
     if not found:
         return f"{name} does not fit {options.gpus} x {options.gpu} by any division.\n"
     return "".join(
-        f"tp {row['tp']} pp {row['pp']} cp {row['cp']} dp {row['dp']}, micro-batch "
-        f"{row['micro_batch']}, recompute {row['recompute']}: {row['step_s']} s a step, "
-        f"{row['memory_gib']} GiB, MFU {row['mfu_percent']} %"
+        f"tp {row['tp']} pp {row['pp']} cp {row['cp']} ep {row['ep']} dp {row['dp']} ZeRO "
+        f"{row['zero_stage']}, micro-batch {row['micro_batch']}, recompute {row['recompute']}: "
+        f"{row['step_s']} s a step, {row['memory_gib']} GiB, MFU {row['mfu_percent']} %"
+        + (f" on {row['gpus']} GPUs" if row["gpus"] < options.gpus else "")
         + (f"; slower by {row['slower_part']}" if row["slower_part"] else "")
         + "\n"
         for row in rows

@@ -10,7 +10,12 @@ from scheduler.advisor.cases.shapes import (
     shape_of,
     software_of,
 )
-from scheduler.advisor.collectives import between_nodes_seconds, bus_factor, collective_seconds
+from scheduler.advisor.collectives import (
+    between_nodes_seconds,
+    bus_factor,
+    collective_seconds,
+    sized_bus_bandwidth,
+)
 from scheduler.advisor.errors import AdvisorError
 from scheduler.advisor.parallelism import Parallelism
 from scheduler.advisor.pipeline import bubble_over_ideal, bubble_over_total
@@ -124,4 +129,7 @@ def _transfer_seconds(inputs: Inputs, kind: str, size: float, ranks: int) -> flo
     given = next((name for name in names if name in inputs), None)
     if given is None:
         raise AdvisorError("give busbw or bandwidth in GB/s, or nic_gbps")
-    return collective_seconds(kind, size, ranks, inputs.bandwidth(given))
+    bandwidth = inputs.bandwidth(given)
+    if inputs.flag("sized"):
+        bandwidth = sized_bus_bandwidth(bandwidth, size)
+    return collective_seconds(kind, size, ranks, bandwidth)

@@ -1,6 +1,7 @@
 """The search for ways to train a model."""
 
 import json
+from time import process_time
 
 import pytest
 
@@ -57,3 +58,49 @@ def test_bad_input_is_refused_in_one_sentence(capsys, model, gpus):
     with pytest.raises(SystemExit):
         main(["search", "--model", model, "--gpus", gpus])
     assert "error:" in capsys.readouterr().err
+
+
+def test_small_models_are_sharded_and_large_ones_divided():
+    best = search(SHAPES["llama3-8b"], H100, 64, 1024)[0].parallelism
+    assert best.pipeline_parallel == best.tensor_parallel == 1
+    stages = {one.parallelism.zero_stage for one in search(SHAPES["llama3-8b"], H100, 64, 1024)}
+    assert stages == {1, 2, 3}
+    pipelines = search(SHAPES["llama3-405b"], H100, 1024, 1024)
+    assert {
+        one.parallelism.zero_stage for one in pipelines if one.parallelism.pipeline_parallel > 1
+    } == {1}
+
+
+def test_experts_are_divided_where_they_do_not_fit_otherwise():
+    found = search(SHAPES["mixtral-8x7b"], H100, 64, 1024)
+    by_experts = {one.parallelism.expert_parallel: one.memory_bytes for one in reversed(found)}
+    assert set(by_experts) >= {1, 2, 4, 8}
+
+
+def test_gpus_that_do_not_divide_are_left_idle():
+    prime = search(SHAPES["llama3-8b"], H100, 61, 1024)
+    assert prime[0].parallelism.gpus <= 61
+    assert prime[0].parts.seconds >= search(SHAPES["llama3-8b"], H100, 64, 1024)[0].parts.seconds
+
+
+def test_both_bubbles_are_named():
+    best = search(SHAPES["llama3-405b"], H100, 1024, 1024)[0]
+    row = best.as_json(SHAPES["llama3-405b"], H100, best.parts)
+    p, m = best.parallelism.pipeline_parallel, best.parallelism.micro_batches
+    assert row["bubble_over_ideal"] == round((p - 1) / m, 4)
+    assert row["bubble_over_total"] == round((p - 1) / (m + p - 1), 4)
+
+
+def test_a_search_takes_less_than_a_second_for_the_largest_question():
+    started = process_time()
+    search(SHAPES["deepseek-v2"], GPUS["H200-141GB"], 65_536, 720_720)
+    search(SHAPES["llama3-405b"], H100, 1024, 1024)
+    assert process_time() - started < 2
+
+
+def test_a_large_mixture_of_experts_takes_about_what_was_published():
+    # DeepSeek-V3 (arXiv 2412.19437), table 1 and section 4.2: 14.8 T tokens in 2.664 M hours of
+    # H800s, 2,048 of them, batches of 15,360 sequences of 4,096: 19.9 s in 8 bits, here in 16.
+    shape = SHAPES["deepseek-v3"]
+    best = search(shape, GPUS["H800-80GB"], 2048, 15_360)[0]
+    assert 1 < best.parts.seconds / 19.9 < 2
