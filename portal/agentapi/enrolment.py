@@ -19,6 +19,7 @@ from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.message import Message
 from portal.audit.codes import EventCode
 from portal.audit.transitions import advance, event_record
+from portal.inventory.contact import contact_columns
 from portal.inventory.credentials import (
     digest_of,
     is_signed,
@@ -173,7 +174,7 @@ def _session_start(node: Node, request: HelloRequest, now: datetime) -> str:
         "replaced_token_digest": node.token_digest,
         "token_expires_at": now + timedelta(seconds=settings.PLATFORM.agent_token_seconds),
         "boot_id": request.boot_id,
-        "last_seen_at": now,
+        **contact_columns(node, now),
         # What the last session observed may be outdated: ask for the whole document.
         "observed_hash": "",
     }

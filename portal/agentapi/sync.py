@@ -26,6 +26,7 @@ from portal.allocations.holding import node_refuses, node_suspect
 from portal.allocations.services import is_release_due, to_be_removed
 from portal.database.kept_queries import KeptSelect, KeptUpdate, ListOf
 from portal.database.row_writes import rows_update
+from portal.inventory.contact import contact_columns, longest_pause
 from portal.inventory.credentials import (
     claimed_node_id,
     epoch_stale,
@@ -112,7 +113,8 @@ def _quiet(authorization: str, request: SyncRequest) -> SyncState | None:
         return None
     node_id, applied, now = claimed_node_id(authorization), request.applied_revision, timezone.now()
     as_called = (node_id, token_digest_of(authorization), request.epoch, request.observed_hash)
-    if not _QUIET.write(*as_called, applied, now, _lease_until(now)):
+    times = (now - longest_pause(), now, _lease_until(now))
+    if not _QUIET.write(*as_called, applied, *times):
         return None
     return SyncState(
         node_id=node_id,
@@ -125,12 +127,13 @@ def _quiet(authorization: str, request: SyncRequest) -> SyncState | None:
 
 
 def _quiet_nodes(
-    pk: Any, digest: Any, epoch: Any, observed: Any, applied: Any, now: Any, _: Any
+    pk: Any, digest: Any, epoch: Any, observed: Any, applied: Any, before: Any, now: Any, _: Any
 ) -> QuerySet[Node]:
     nodes = Node.objects.filter(
         pk=pk,
         token_digest=digest,
         token_expires_at__gt=now,
+        last_seen_at__gte=before,
         epoch=epoch,
         status=NodeStatus.ONLINE,
         observed_hash=observed,
@@ -142,7 +145,7 @@ def _quiet_nodes(
 
 
 def _quiet_columns(*values: Any) -> dict[str, Any]:
-    *_, applied, now, lease_until = values
+    *_, applied, _before, now, lease_until = values
     return {"last_seen_at": now, "lease_until": lease_until, "applied_revision": applied}
 
 
@@ -154,7 +157,7 @@ _QUIET = KeptUpdate(
     _quiet_nodes,
     _quiet_columns,
     *map(_column, ("id", "token_digest", "epoch", "observed_hash")),
-    *map(_column, ("applied_revision", "last_seen_at", "lease_until")),
+    *map(_column, ("applied_revision", "last_seen_at", "last_seen_at", "lease_until")),
 )
 _ACKED = KeptSelect(
     lambda node: Node.objects.filter(pk=node).values_list("acked_seq", flat=True), Node._meta.pk
@@ -188,13 +191,15 @@ def _contact(authorization: str, request: SyncRequest) -> tuple[Node, set[str]]:
         columns |= set(node_refuses(node))
     if request.applied_revision > node.revision:
         columns |= set(node_suspect(node))
-    node.last_seen_at = now = timezone.now()
-    node.lease_until = _lease_until(now)
+    now = timezone.now()
+    contact = contact_columns(node, now) | {"lease_until": _lease_until(now)}
+    for name, moment in contact.items():
+        setattr(node, name, moment)
     # A revision that we never issued, or issued anew, says nothing about what was applied.
     is_ours = request.applied_revision <= node.revision and not node.is_document_withheld
     node.applied_revision = request.applied_revision if is_ours else 0
     node_mark_online(node)
-    return node, columns | {"last_seen_at", "lease_until", "applied_revision"}
+    return node, columns | {*contact, "applied_revision"}
 
 
 def _report(

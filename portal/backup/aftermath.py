@@ -55,8 +55,8 @@ def rows_settle(margin: int) -> None:
         now = timezone.now()
         nodes = Node.objects.exclude(status__in=[NodeStatus.RETIRED, NodeStatus.ENROLLED])
         nodes.update(restored_at=now, epoch=F("epoch") + margin, drive_due=True)
-        # A node in contact gets the usual time until it is unreachable.
-        nodes.filter(status=NodeStatus.ONLINE).update(last_seen_at=now)
+        # A node in contact gets the usual time until it is unreachable, and its ranks theirs.
+        nodes.filter(status=NodeStatus.ONLINE).update(last_seen_at=now, contact_since=now)
         InventoryVersion.objects.update(number=F("number") + margin)
         everything_changed()
         TaskLease.objects.update(token="", expires_at=None, rung=True, continuation=None)

@@ -74,6 +74,8 @@ class Node(models.Model):
     # Two machines used its key in turn; an admin ends this.
     frozen_at = models.DateTimeField(null=True, blank=True, editable=False)
     last_seen_at = models.DateTimeField(null=True, blank=True, editable=False)
+    # Since when it has been in contact without a gap; null: since before this was noted.
+    contact_since = models.DateTimeField(null=True, blank=True, editable=False)
     # By the portal's clock: the latest moment at which the agent may believe itself in contact.
     lease_until = models.DateTimeField(null=True, blank=True, editable=False)
     # Number of the desired document; it grows with every change.

@@ -46,7 +46,7 @@ class LimitSettings:
         15,
         "Added to `hold_seconds`: a node without a call for 15 + 20 = 35 s is unreachable and gets "
         "no work.",
-        readers=WORKER,
+        readers=PLANNERS,
     )
     lost_seconds: int = setting(
         60,
@@ -69,7 +69,8 @@ class LimitSettings:
     )
     rendezvous_timeout_seconds: int = setting(
         300,
-        "Once one rank of a gang has started, the others have this long; then it is placed again.",
+        "Once one rank of a gang has started, the others have this long; then it is placed again. A "
+        "rank whose node was out of contact has it anew.",
         kind=whole_number(1),
         readers=WORKER,
     )

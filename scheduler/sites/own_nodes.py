@@ -18,6 +18,7 @@ from portal.audit.codes import EventCode
 from portal.audit.transitions import StaleStatusError, advance
 from portal.desired.services import nodes_drive
 from portal.inventory.boards import cluster_boards
+from portal.inventory.contact import longest_pause
 from portal.inventory.models import Node
 from portal.jobs.models import OWN_NODES, Replica
 from portal.live.bell import ring, ring_drive
@@ -71,10 +72,9 @@ class OwnNodes:
 
 
 def _nodes_judge(now: datetime) -> None:
-    """Mark silent nodes as unreachable, later as lost; neither gets work. The knobs count from the
-    end of the longest call that a node may hold open."""
+    """Mark silent nodes as unreachable, later as lost; neither gets work."""
     knobs = settings.PLATFORM
-    silent = now - timedelta(seconds=knobs.unreachable_seconds + knobs.hold_seconds)
+    silent = now - longest_pause()
     gone = now - timedelta(seconds=knobs.lost_seconds + knobs.hold_seconds)
     judged = [NodeStatus.ONLINE, NodeStatus.UNREACHABLE]
     for node in Node.objects.filter(status__in=judged, last_seen_at__lt=silent):

@@ -11,10 +11,12 @@ from agents.contract.documents import DesiredReplicaState, ReplicaState
 from portal.desired.documents import compile_desired
 from portal.diagnosis.services import diagnoses_refresh
 from portal.inventory.models import Node
+from portal.jobs.absent_ranks import unjoined_gangs_stop
 from portal.jobs.models import Attempt, Job, Replica
 from scheduler import sweeper
 from scheduler.core.model.states import JobStatus, ReplicaStatus
 from scheduler.tasks import plan_once
+from tests.support.node_sessions import session_open, sync
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -68,6 +70,70 @@ def test_a_rank_that_never_joins_ends_the_attempt_and_is_named(job, nodes):
     diagnoses_refresh()
     first.refresh_from_db()
     assert first.finding["cause"] == "rank_absent"
+
+
+def out_of_contact(node, since) -> None:
+    """It last called then, and its lease goes on for long."""
+    session_open(node)
+    later = timezone.now() + timedelta(hours=1)
+    Node.objects.filter(pk=node.row.pk).update(last_seen_at=since, lease_until=later)
+
+
+def test_a_rank_gets_its_whole_time_again_once_its_node_is_back(job, nodes):
+    one, two = nodes
+    half_started(job, one, two)
+    out_of_contact(two, LONG_AGO)
+    Job.objects.update(started_at=LONG_AGO)
+    sweeper.sweep()
+    assert Node.objects.get(pk=two.row.pk).status == "lost"
+    assert status_of(job) == JobStatus.RUNNING, "it has fallen silent just now"
+    sync(two)
+    sweeper.sweep()
+    assert status_of(job) == JobStatus.RUNNING, "it has just come back"
+    two.obey()
+    sweeper.sweep()
+    assert status_of(job) == JobStatus.RUNNING
+    assert set(Replica.objects.values_list("status", flat=True)) == {ReplicaStatus.RUNNING}
+
+
+@pytest.mark.parametrize("phase", ["away", "back"])
+def test_a_rank_that_does_not_come_after_an_outage_either_is_named(phase, job, nodes):
+    one, two = nodes
+    half_started(job, one, two)
+    out_of_contact(two, LONG_AGO)
+    Job.objects.update(started_at=LONG_AGO)
+    sweeper.sweep()
+    if phase == "back":
+        sync(two)
+        sweeper.sweep()
+    unjoined_gangs_stop(now=timezone.now() + timedelta(seconds=299), limit_seconds=300)
+    assert status_of(job) == JobStatus.RUNNING
+    unjoined_gangs_stop(now=timezone.now() + timedelta(seconds=301), limit_seconds=300)
+    assert status_of(job) == JobStatus.STOPPING
+    late = job.attempts.get().first_failure["rank"]
+    assert late == Replica.objects.get(node=two.row).rank
+
+
+def test_a_rank_that_prepares_through_an_outage_has_its_whole_time_again(job, nodes):
+    one, two = nodes
+    plan_once()
+    settle(one, rounds=1)
+    out_of_contact(two, LONG_AGO)
+    Attempt.objects.update(created_at=LONG_AGO)
+    sync(two)
+    sweeper.sweep()
+    assert status_of(job) == JobStatus.PREPARING
+    settle(one, two)
+    assert (status_of(job), job.attempts.count()) == (JobStatus.RUNNING, 1)
+
+
+def test_a_rank_is_late_even_if_another_one_has_just_come_back(job, nodes):
+    one, two = nodes
+    half_started(job, one, two)
+    Node.objects.filter(pk=one.row.pk).update(contact_since=timezone.now())
+    Job.objects.update(started_at=LONG_AGO)
+    sweeper.sweep()
+    assert status_of(job) == JobStatus.STOPPING
 
 
 def test_a_rank_that_is_not_ready_in_time_is_named(job, nodes):

@@ -39,7 +39,7 @@ def quiet():
         epoch=4,
         observed_hash=seen,
         acked_seq=7,
-        last_seen_at=None,
+        last_seen_at=timezone.now() - timedelta(seconds=25),
     )
     request = SyncRequest(epoch=4, applied_revision=row.revision, observed_hash=seen)
     return token, request
@@ -65,6 +65,23 @@ def test_a_quiet_call_is_two_statements_and_renews_the_lease(quiet):
     assert node.lease_until > node.last_seen_at
 
 
+def test_only_a_pause_that_is_too_long_begins_contact_anew(quiet):
+    """Whether or not a sweep was there to see it."""
+    token, request = quiet
+    sync_accept(authorization=token, request=request)
+    assert Node.objects.get().contact_since is None
+    Node.objects.update(last_seen_at=timezone.now() - timedelta(seconds=36))
+    sync_accept(authorization=token, request=request)
+    node = Node.objects.get()
+    assert node.contact_since == node.last_seen_at
+    sync_accept(authorization=token, request=request)
+    later = Node.objects.get()
+    assert (later.contact_since, later.last_seen_at > node.last_seen_at) == (
+        node.contact_since,
+        True,
+    )
+
+
 def now() -> object:
     return timezone.now()
 
@@ -72,6 +89,8 @@ def now() -> object:
 LOUD = {
     "quiet": lambda: None,
     "silent before": lambda: Node.objects.update(status="lost"),
+    "a long pause": lambda: Node.objects.update(last_seen_at=now() - timedelta(hours=1)),
+    "never before": lambda: Node.objects.update(last_seen_at=None),
     "retired": lambda: Node.objects.update(status="retired"),
     "a newer document": lambda: Node.objects.update(revision=1_000),
     "an older document": lambda: Node.objects.update(revision=0),
