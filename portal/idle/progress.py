@@ -2,7 +2,7 @@
 
 A collective operation that hangs keeps GPUs and processors busy, so their activity says nothing.
 What a rank never wrote is no silence: only ranks that have written count, and a gang of which none
-has is not judged.
+has is not judged, unless it has a limit of its own.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class RankProgress:
     mark: str
     """How far its log and its metrics are; empty before it has written anything."""
     moved_at: datetime | None = None
-    """When that was last seen to change."""
+    """When that was last seen to change; of a gang with a limit of its own, first its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,13 @@ class Progress:
         before = self.ranks.get(rank, RankProgress(""))
         return before if before.mark == mark else RankProgress(mark, now)
 
-    def silence(self, now: datetime, limit: timedelta) -> timedelta | None:
-        """For how long all of its ranks have been silent, if that is longer than `limit` and than
-        this gang has been before."""
+    def silence(
+        self, now: datetime, limit: timedelta, *, is_exact: bool = False
+    ) -> timedelta | None:
+        """For how long all of its ranks have been silent, if that is longer than `limit` and,
+        unless that `is_exact`, than this gang has been before."""
         if self.moved_at is None:
             return None
         silent = now - self.moved_at
-        return silent if silent >= max(limit, PAUSE_FACTOR * self.longest_pause) else None
+        least = limit if is_exact else max(limit, PAUSE_FACTOR * self.longest_pause)
+        return silent if silent >= least else None

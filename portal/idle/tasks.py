@@ -4,7 +4,8 @@ from django.conf import settings
 from django.utils import timezone
 
 from portal.celery import app
-from portal.idle.hung import HungLimits, hung_gangs_sweep
+from portal.idle.hang_limits import HungLimits
+from portal.idle.hung import hung_gangs_sweep
 from portal.idle.services import idle_jobs_sweep
 from portal.leases.services import run_exclusively
 

@@ -80,7 +80,9 @@ class LimitSettings:
         readers=WORKER,
     )
     hung_stop_minutes: int = setting(
-        0, "So long after its last sign, it is stopped; 0: it is only warned.", readers=WORKER
+        0,
+        "So long after its last sign, it is stopped; 0: it is only warned. No job may ask for more.",
+        readers=PLANNERS,
     )
     partition_dwell_seconds: int = setting(
         30,

@@ -21,6 +21,7 @@ def request_limits() -> RequestLimits:
         max_time_limit_seconds=platform.max_time_limit_seconds,
         max_replicas=platform.max_replicas,
         image_allow=tuple(p.strip() for p in platform.image_allow.split(",") if p.strip()),
+        hung_stop_seconds=platform.hung_stop_minutes * 60,
         host_share=ClusterHostShares(),
     )
 

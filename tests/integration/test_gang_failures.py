@@ -103,12 +103,14 @@ def test_a_rank_that_does_not_come_after_an_outage_either_is_named(phase, job, n
     out_of_contact(two, LONG_AGO)
     Job.objects.update(started_at=LONG_AGO)
     sweeper.sweep()
+    begun = Attempt.objects.get().silent_since
     if phase == "back":
         sync(two)
         sweeper.sweep()
-    unjoined_gangs_stop(now=timezone.now() + timedelta(seconds=299), limit_seconds=300)
+        begun = Node.objects.get(pk=two.row.pk).contact_since
+    unjoined_gangs_stop(now=begun + timedelta(seconds=299), limit_seconds=300)
     assert status_of(job) == JobStatus.RUNNING
-    unjoined_gangs_stop(now=timezone.now() + timedelta(seconds=301), limit_seconds=300)
+    unjoined_gangs_stop(now=begun + timedelta(seconds=301), limit_seconds=300)
     assert status_of(job) == JobStatus.STOPPING
     late = job.attempts.get().first_failure["rank"]
     assert late == Replica.objects.get(node=two.row).rank

@@ -12,9 +12,10 @@ from django.utils.translation import override
 from portal.accounts.models import User
 from portal.audit.models import Event
 from portal.diagnosis.services import diagnoses_refresh
-from portal.idle.hung import HungLimits, hung_gangs_sweep
+from portal.idle.hang_limits import HungLimits
+from portal.idle.hung import hung_gangs_sweep
 from portal.idle.models import GangProgress
-from portal.jobs.models import Job, Replica
+from portal.jobs.models import Attempt, Job, Replica
 from portal.notices.collection import notices_collect
 from portal.notices.models import Notice
 from portal.notices.sentences import notice_line
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 MINUTE = timedelta(minutes=1)
 NOW = timezone.now()
 GANG = {"device": {"gpus": 1}, "replicas": 2, "topology": "any"}
+OFF = HungLimits(warn_minutes=0, stop_minutes=0)
 STOPS = HungLimits(warn_minutes=60, stop_minutes=80)
 
 
@@ -41,6 +43,7 @@ def job(olga, team, node) -> Job:
 def start(olga, team, node, **fields) -> Job:
     job = a_job(olga, team, **GANG | fields)
     settle(node)
+    Job.objects.filter(pk=job.pk).update(started_at=NOW)
     job.refresh_from_db()
     assert job.status == "running"
     return job
@@ -67,9 +70,9 @@ def codes(job: Job) -> list[str]:
     return list(Event.objects.filter(job=job).order_by("id").values_list("code", flat=True))
 
 
-def test_without_a_limit_nothing_is_asked(job, django_assert_num_queries):
-    with django_assert_num_queries(0):
-        look(0, HungLimits(0, 0))
+def test_without_a_limit_no_rank_is_read(job, django_assert_num_queries):
+    with django_assert_num_queries(2):
+        look(0, OFF)
 
 
 def test_a_silent_gang_is_warned_once_and_only_stopped_where_that_is_wanted(job):
@@ -137,8 +140,9 @@ def test_a_round_that_breaks_off_warns_in_the_next_one_and_only_once(job, monkey
 def test_a_round_does_not_read_the_request_of_each_rank(job):
     with CaptureQueriesContext(connection) as queries:
         look(0)
-    read = [query["sql"].partition(" FROM ")[0] for query in queries]
-    assert not [columns for columns in read if '"request"' in columns]
+    read = [query["sql"].partition(" FROM ") for query in queries]
+    of_ranks = [columns for columns, _, rest in read if rest.startswith('"jobs_replica"')]
+    assert len(of_ranks) == 1 and '"request"' not in of_ranks[0]
 
 
 def test_single_jobs_and_jobs_that_asked_for_it_are_left_alone(olga, team, node):
@@ -160,3 +164,93 @@ def test_the_page_and_a_notice_say_so(client, olga, job, node):
     # The end of the job's limit may be near, too: NOW is when this file was read.
     (told,) = [text for text in lines if "limit" not in text]
     assert f"{job.label} sum makes no progress, and is stopped at" in told
+
+
+@pytest.mark.parametrize("limits", [OFF, STOPS], ids=["no policy", "policy"])
+def test_a_job_is_stopped_by_a_limit_of_its_own(limits, olga, team, node):
+    """Also before it has written anything: what hangs while its ranks meet writes nothing."""
+    job = start(olga, team, node, progress_limit="20m", retries={"infrastructure": 0})
+    look(1, limits)
+    look(14, limits)
+    assert "job_hung" not in codes(job)
+    look(16, limits)
+    assert codes(job).count("job_hung") == 1
+    look(20, limits)
+    job.refresh_from_db()
+    assert job.status == "running", "the warning came five minutes before"
+    look(22, limits)
+    settle(node)
+    job.refresh_from_db()
+    assert (job.status, job.attempts.get().first_failure["code"]) == ("failed", "hung")
+
+
+def test_a_limit_of_its_own_is_not_stretched_by_earlier_pauses_and_ends_with_a_line(
+    olga, team, node
+):
+    job = start(olga, team, node, progress_limit="30m")
+    look(1, OFF)
+    writes(0, 10)
+    look(20, OFF)
+    look(44, OFF)
+    assert "job_hung" not in codes(job)
+    look(46, OFF)
+    assert codes(job).count("job_hung") == 1
+    writes(1, 10)
+    look(47, OFF)
+    look(60, OFF)
+    assert GangProgress.objects.get().warned_at is None
+    job.refresh_from_db()
+    assert job.status == "running"
+
+
+def test_a_limit_that_only_warns_leaves_the_stop_to_the_policy(olga, team, node):
+    job = start(olga, team, node, progress_limit="15m:warn")
+    for minute in (1, 14):
+        look(minute, STOPS)
+    assert "job_hung" not in codes(job)
+    look(16, STOPS)
+    row = GangProgress.objects.get()
+    assert row.warned_at == NOW + 16 * MINUTE
+    assert row.stops_at == row.warned_at + 65 * MINUTE
+    Job.objects.update(request=Job.objects.get().request | {"idle_stop": False})
+    GangProgress.objects.update(warned_at=None, stops_at=None)
+    look(17, STOPS)
+    assert GangProgress.objects.get().stops_at is None, "its policy does not hold for it"
+
+
+def test_a_job_of_one_replica_may_ask_for_a_limit(client, olga, team, node):
+    job = start(olga, team, node, replicas=1, progress_limit="15m", retries={"infrastructure": 0})
+    look(1, OFF)
+    look(11, OFF)
+    told = Event.objects.get(code="job_hung").sentence
+    assert told == "it has written neither a log line nor a metric for 11 min"
+    client.force_login(olga)
+    text = client.get(f"/jobs/{job.label}/").content.decode()
+    assert "The job is stopped at" in text and "unless it writes again" in text
+    look(17, OFF)
+    settle(node)
+    job.refresh_from_db()
+    assert (job.status, job.attempts.get().first_failure["code"]) == ("failed", "hung")
+
+
+def test_time_without_contact_is_no_silence_of_a_job_that_never_wrote(olga, team, node):
+    start(olga, team, node, progress_limit="20m")
+    look(1, OFF)
+    Attempt.objects.update(silent_since=NOW)
+    look(60, OFF)
+    Attempt.objects.update(silent_since=None)
+    look(61, OFF)
+    assert GangProgress.objects.get().warned_at is None
+    look(76, OFF)
+    assert GangProgress.objects.get().warned_at
+
+
+def test_a_job_that_says_nothing_is_judged_by_the_settings_beside_one_that_does(olga, team, node):
+    start(olga, team, node, device={"mig": "1g.18gb"}, progress_limit="20m")
+    look(1, OFF)
+    look(16, OFF)
+    assert GangProgress.objects.get().warned_at
+    start(olga, team, node, device={"mig": "1g.18gb"})
+    look(17, STOPS)
+    assert GangProgress.objects.count() == 2
+    assert GangProgress.objects.filter(warned_at=None).count() == 1

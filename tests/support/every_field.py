@@ -27,6 +27,7 @@ EVERY_FIELD: dict[str, Any] = {
     "volumes": [{"volume": "imagenet", "path": "/data", "read_only": True}],
     "preemptible": False,
     "idle_stop": False,
+    "progress_limit": "30m:warn",
     "begin_at": "2090-01-31T18:00:00+00:00",
     "array": "%2",
     "sweep": ["lr=1e-3,1e-4"],

@@ -41,14 +41,18 @@ def hung_warning(job: Job, events: Iterable[Event]) -> str:
         "span": elapsed(row.progress.moved_at, timezone.now()),
         "rank": row.progress.first_silent_rank,
     }
-    evidence = _(
-        "No rank has written a log line or a metric for %(span)s. Rank %(rank)s fell silent first"
-    )
+    if len(row.progress.ranks) == 1:
+        evidence = _("It has written neither a log line nor a metric for %(span)s")
+        stop = _("The job is stopped at %(at)s unless it writes again")
+    else:
+        evidence = _(
+            "No rank has written a log line or a metric for %(span)s. Rank %(rank)s fell silent "
+            "first"
+        )
+        stop = _("The job is stopped at %(at)s unless a rank writes again")
     if row.stops_at is None:
         return evidence % values
-    stop = _("The job is stopped at %(at)s unless a rank writes again")
-    stop %= {"at": write_moment(row.stops_at)}
-    return f"{evidence % values}. {stop}"
+    return f"{evidence % values}. {stop % {'at': write_moment(row.stops_at)}}"
 
 
 def idle_end(job: Job) -> str:

@@ -15,19 +15,14 @@ from agents.contract.rank_network import RdmaUse
 from agents.launchers.registry import LAUNCHERS
 from scheduler.core.model.gang_shapes import requested_shape
 from scheduler.core.model.snapshot import DeviceRequest, Priority
-from scheduler.core.request.arrays import read_array, read_sweep, refuse_array_combination
+from scheduler.core.request.arrays import refuse_array_combination
 from scheduler.core.request.choices import CHOICES
-from scheduler.core.request.conditions import read_after, read_begin, read_node_labels, read_notify
+from scheduler.core.request.conditions import read_begin, read_node_labels
 from scheduler.core.request.device import read_device
 from scheduler.core.request.launch import refuse_launch, without_nested_launcher
 from scheduler.core.request.placeholders import refuse_unknown_placeholders
-from scheduler.core.request.program import (
-    read_code,
-    read_command,
-    read_env,
-    read_image_name,
-    require_command,
-)
+from scheduler.core.request.program import read_command, read_image_name, require_command
+from scheduler.core.request.progress_limits import read_progress_limit
 from scheduler.core.request.quantities import (
     read_cpu_milli,
     read_disk_mib,
@@ -43,15 +38,14 @@ from scheduler.core.request.typed_text import (
     probably_meant,
     without_blanks,
 )
+from scheduler.core.request.value_readers import VALUE_READERS
 from scheduler.core.request.values import (
     FieldError,
     HostShare,
     JobRequest,
     ProblemCode,
-    Refuse,
     RequestLimits,
 )
-from scheduler.core.request.volumes import read_volumes
 from scheduler.core.request_fields import (
     BY_NAME,
     FIELDS,
@@ -265,6 +259,11 @@ class RequestReader:
         retries = self.data.get("retries", {})
         return isinstance(retries, Mapping) and not set(retries) - {"infrastructure", "user"}
 
+    def _progress_limit(self) -> str:
+        has_policy = self.values["idle_stop"] and self.values["replicas"] > 1
+        policy_seconds = self.limits.hung_stop_seconds if has_policy else 0
+        return read_progress_limit(self.data.get("progress_limit", ""), policy_seconds, self.refuse)
+
     def _retries(self, kind: str) -> int:
         field = BY_NAME[f"retries.{kind}"]
         retries = self.data.get("retries", {}) if self._has_retries else {}
@@ -386,15 +385,5 @@ OWN_READERS: Mapping[str, Callable[[RequestReader], Any]] = {
     "retries.infrastructure": RequestReader._infrastructure_retries,
     "retries.user": RequestReader._user_retries,
     "secrets": RequestReader._secrets,
-}
-
-# Fields whose value alone is read, or this one where they are left out.
-VALUE_READERS: Mapping[str, tuple[Callable[[Any, Refuse], Any], Any]] = {
-    "code": (read_code, ""),
-    "env": (read_env, {}),
-    "volumes": (read_volumes, []),
-    "after": (read_after, []),
-    "array": (read_array, ""),
-    "sweep": (read_sweep, []),
-    "notify": (read_notify, []),
+    "progress_limit": RequestReader._progress_limit,
 }

@@ -131,6 +131,8 @@ class RequestLimits:
     max_replicas: int = 64
     image_allow: tuple[str, ...] = ("*",)
     """Patterns of image names (agents.contract.image_reference)."""
+    hung_stop_seconds: int = 0
+    """Gangs without progress for so long are stopped; 0 if none is."""
     host_share: HostShares = field(default=fixed_host_share, compare=False)
 
 
@@ -175,6 +177,9 @@ class JobRequest:
     """It may be stopped and queued again for other jobs."""
     idle_stop: bool = True
     """Its project's idle policy may stop it."""
+    progress_limit: str = ""
+    """How long it may be without progress, as `progress_limits` writes it; empty without a limit of
+    its own."""
     begin_at: int = 0
     """It does not start before this time, in seconds since the epoch."""
     begin_in: int = 0

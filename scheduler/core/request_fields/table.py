@@ -301,6 +301,16 @@ FIELDS: tuple[RequestField, ...] = (
         is_optional_in_storage=True,
     ),
     RequestField(
+        *("progress_limit", _TEXT, _WHEN, "Limit without progress"),
+        "The job is stopped when none of its replicas has written a log line or a metric for so "
+        "long, and warned before; 30m:warn only warns.",
+        default_text="as the installation says",
+        attribute="progress_limit",
+        example="30m",
+        flags=("--progress-limit",),
+        is_optional_in_storage=True,
+    ),
+    RequestField(
         *("begin_at", FieldKind.BEGIN, _WHEN, "Begin time"),
         "The job does not start before this time: +2h, or 2026-01-31T18:00:00+01:00.",
         example="+2h",

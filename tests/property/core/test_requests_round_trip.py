@@ -101,6 +101,11 @@ bodies = st.fixed_dictionaries(
         ),
         "preemptible": st.booleans(),
         "idle_stop": st.booleans(),
+        "progress_limit": st.builds(
+            "{}{}".format,
+            st.integers(600, 86_400).map(write_seconds),
+            st.sampled_from(["", ":warn", ":stop"]),
+        ),
         "begin_at": begins,
         "after": st.lists(
             st.builds(

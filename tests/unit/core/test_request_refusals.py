@@ -31,6 +31,30 @@ BAD = {
     "name of 64": ({"name": "a" * 64}, "name", ProblemCode.VALUE, "1 to 63"),
     "name with a line end": ({"name": "sum\n"}, "name", ProblemCode.VALUE, "1 to 63"),
     "name is a path": ({"name": "../sum"}, "name", ProblemCode.VALUE, "1 to 63"),
+    "no progress for a word": (
+        {"progress_limit": "soon"},
+        "progress_limit",
+        ProblemCode.VALUE,
+        "30m",
+    ),
+    "no progress for nothing": (
+        {"progress_limit": None},
+        "progress_limit",
+        ProblemCode.VALUE,
+        "30m",
+    ),
+    "no progress for a minute": (
+        {"progress_limit": "1m:warn"},
+        "progress_limit",
+        ProblemCode.RANGE,
+        "from 10m to 1d",
+    ),
+    "no progress, and another word": (
+        {"progress_limit": "30m:kill"},
+        "progress_limit",
+        ProblemCode.VALUE,
+        "30m:warn",
+    ),
     "kind unknown": ({"kind": "desktop"}, "kind", ProblemCode.VALUE, "batch, notebook, service"),
     "kind is a list": ({"kind": ["batch"]}, "kind", ProblemCode.VALUE, "batch, notebook, service"),
     "image is empty": ({"image": ""}, "image", ProblemCode.VALUE, "registry/pytorch"),
@@ -345,3 +369,20 @@ def test_an_endless_name_is_cut_in_the_answer():
     assert error.field == "x" * 64
     (error,) = problems(GOOD | {"env": {"9" * 10_000: "1"}})
     assert error.field == "env." + "9" * 64
+
+
+def test_a_limit_without_progress_is_not_above_that_of_the_installation():
+    """Unless that does not hold for the job."""
+    limits = RequestLimits(hung_stop_seconds=7_200)
+    gang = GOOD | {"image": "sum", "replicas": 2, "progress_limit": "3h"}
+    (error,) = problems(gang, limits)
+    assert (error.field, error.code) == ("progress_limit", ProblemCode.RANGE)
+    assert "after 2h" in error.sentence
+    for changes in (error.suggestion, {"replicas": 1}, {"progress_limit": " 2H : STOP "}):
+        parse_request(gang | dict(changes), limits)
+
+
+def test_a_limit_without_progress_that_is_typed_without_its_unit_is_offered_in_minutes():
+    for typed, offered in (("45", "45m"), ("3", "10m"), ("half", None)):
+        (error,) = problems(GOOD | {"image": "busybox", "progress_limit": typed})
+        assert error.suggestion.get("progress_limit") == offered
