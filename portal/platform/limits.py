@@ -69,8 +69,8 @@ class LimitSettings:
     )
     rendezvous_timeout_seconds: int = setting(
         300,
-        "Once one rank of a gang has started, the others have this long; then it is placed again. A "
-        "rank whose node was out of contact has it anew.",
+        "Once one rank of a gang has started, the others have this long; then it is placed again. "
+        "A rank whose node was out of contact has it anew.",
         kind=whole_number(1),
         readers=WORKER,
     )
@@ -81,7 +81,8 @@ class LimitSettings:
     )
     hung_stop_minutes: int = setting(
         0,
-        "So long after its last sign, it is stopped; 0: it is only warned. No job may ask for more.",
+        "So long after its last sign, it is stopped; 0: it is only warned. No job may ask for "
+        "more.",
         readers=PLANNERS,
     )
     partition_dwell_seconds: int = setting(
