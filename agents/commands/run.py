@@ -23,6 +23,7 @@ from agents.contract.errors import ContractError
 from agents.contract.log_lines import line_formatter, password_of
 from agents.contract.topology import NodeTopology
 from agents.facts.gpu_health import DriverEvent
+from agents.files.direct_store import DirectStore
 from agents.files.replica_files import ReplicaFiles
 from agents.git_code.fetching import GitCode
 from agents.hardware import Hardware
@@ -182,7 +183,7 @@ async def run_agent(settings: AgentSettings) -> None:
     portal_session.logs.on_shipped = job_metrics.logs.feed
     report = job_metrics.tap_reports(telemetry.tap_reports(portal_session.report))
     files = ReplicaFiles(
-        PortalFileCalls(calls),
+        PortalFileCalls(calls, DirectStore(settings.route)),
         work,
         lambda replica: folders_below(work / replica),
         lambda: node.wake(),

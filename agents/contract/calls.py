@@ -89,6 +89,8 @@ class HelloResponse:
     lease_seconds: int
     acked_seq: int
     server_time: str
+    # Large contents may go to the store itself, and come from there.
+    direct_transfer: bool = field(default=False, metadata=omitted_by_default())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Fetches a tree from the portal into a folder, chunk by chunk, each file checked at its end."""
+"""Fetches a tree from the portal into a folder, chunk by chunk, each file checked at its end. Where
+the portal offers it, large files come from the store itself."""
 
 import hashlib
 import time
@@ -7,8 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from agents.contract.direct_transfer import FetchPartsResponse
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.file_transfer import TreeFile, TreePage, check_tree_paths
+from agents.files.direct_transfer import fetch_parts, is_large
 from agents.files.file_calls import FileCalls, PortalAway
 from agents.files.tree_writing import FolderWriter
 
@@ -76,6 +79,14 @@ def _fetch(
 
 def _chunks(calls: FileCalls, replica: str, file: TreeFile, pause: Pause) -> Iterator[bytes]:
     offset = 0
+    if is_large(file.size) and (store := calls.store):
+
+        def parts(start: int) -> FetchPartsResponse:
+            return _patiently(partial(calls.parts_to_fetch, replica, file.sha256, start), pause)
+
+        for data in fetch_parts(store, file.size, parts):
+            offset += len(data)
+            yield data
     while offset < file.size:
         chunk = _patiently(partial(calls.get, replica, file.sha256, offset), pause)
         if not chunk:

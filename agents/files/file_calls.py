@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from agents.contract.direct_transfer import FetchPartsResponse, SendPartsResponse
 from agents.contract.file_transfer import (
     FileContent,
     FileProgress,
     TreeCommitRequest,
     TreePage,
 )
+from agents.files.direct_store import DirectStore
 
 
 class PortalAway(Exception):
@@ -38,3 +40,13 @@ class FileCalls(Protocol):
 
     def get(self, replica: str, sha256: str, offset: int) -> bytes:
         """A chunk; empty at the end."""
+
+    @property
+    def store(self) -> DirectStore | None:
+        """None where all bytes go through the portal."""
+
+    def parts_to_send(self, replica: str, content: FileContent, end: int) -> SendPartsResponse:
+        """The store has all parts up to `end`: what counts now, and the next ones."""
+
+    def parts_to_fetch(self, replica: str, sha256: str, offset: int) -> FetchPartsResponse:
+        """Those from `offset` on."""

@@ -1,7 +1,8 @@
 """Sends a tree: what the portal lacks of its files, chunk by chunk, and then the paths.
 
 Nothing of it is written down: after a cut, or in the next agent, the portal says how far it is.
-While the portal stores a chunk, the next one is on its way.
+While the portal stores a chunk, the next one is on its way. Where the portal offers it, all but the
+first chunk of a large file goes to the store itself.
 """
 
 import os
@@ -10,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from agents.contract.errors import ContractError, ContractErrorCode
@@ -20,6 +22,7 @@ from agents.contract.file_transfer import (
     FileProgress,
     TreeCommitRequest,
 )
+from agents.files.direct_transfer import is_large, send_parts
 from agents.files.file_calls import FileCalls, PortalAway
 from agents.files.folder_walk import open_file
 
@@ -79,9 +82,17 @@ class ContentSender:
     def send(self, descriptor: int, content: FileContent, progress: FileProgress) -> None:
         """Send what is missing of it."""
         most = MAX_CHUNKS_ON_THE_WAY
+        store = self.calls.store if is_large(content.size) else None
         while not progress.complete:
             if not content.size:
                 progress = self.calls.put(self.replica, content, 0, b"")
+            elif store and not store.is_away and not progress.received:
+                progress = self._send_first(descriptor, content)
+            elif store and progress.received < content.size:
+                ask = partial(self.calls.parts_to_send, self.replica, content)
+                progress = send_parts(store, descriptor, content, progress, self.pool, ask)
+                # What is left goes through the portal.
+                store = None
             elif progress.received == content.size:
                 self.pause(CHECK_PAUSE_SECONDS)
                 (progress,) = self.calls.have(self.replica, [content])
@@ -89,6 +100,14 @@ class ContentSender:
                 progress = self._send_in_a_row(descriptor, content, progress, most)
                 # If it stopped before the end, the portal has no room for two, or two processes.
                 most = 1
+
+    def _send_first(self, descriptor: int, content: FileContent) -> FileProgress:
+        """Through the portal, which makes room for all of it."""
+        match self._put(descriptor, content, 0, MAX_FILE_CHUNK_BYTES):
+            case FileProgress() as taken:
+                return taken
+            case refusal:
+                raise refusal
 
     def _send_in_a_row(
         self, descriptor: int, content: FileContent, progress: FileProgress, most: int

@@ -31,6 +31,12 @@ from agents.contract.calls import (
     SyncResponse,
 )
 from agents.contract.codec import decode_leniently, encode
+from agents.contract.direct_transfer import (
+    PARTS_PATH,
+    FetchPartsResponse,
+    PartsRequest,
+    SendPartsResponse,
+)
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.file_transfer import (
     FILE_PATH,
@@ -93,6 +99,8 @@ class PortalClient:
         # The one that answered last, or that is tried next.
         self.address = route.addresses[0]
         self.epoch = 0
+        # What the portal offered in its answer to the last hello.
+        self.has_direct_transfer = False
         self._token = ""
         # The first hello was answered: calls carry a token from then on.
         self.has_greeted = asyncio.Event()
@@ -106,6 +114,7 @@ class PortalClient:
     async def hello(self, request: HelloRequest) -> HelloResponse:
         answer = _read(HelloResponse, await self._post(HELLO_PATH, request))
         self.epoch, self._token = answer.epoch, answer.access_token
+        self.has_direct_transfer = answer.direct_transfer
         self.has_greeted.set()
         return answer
 
@@ -153,6 +162,18 @@ class PortalClient:
         path = FILE_PATH.format(sha256=sha256)
         chunk: bytes = await self._content("GET", path, _bytes_of, params=params)
         return chunk
+
+    async def parts_to_send(
+        self, replica: str, content: FileContent, end: int
+    ) -> SendPartsResponse:
+        path = PARTS_PATH.format(sha256=content.sha256)
+        request = PartsRequest(replica, content.size, end)
+        return _read(SendPartsResponse, await self._post(path, request))
+
+    async def parts_to_fetch(self, replica: str, sha256: str, offset: int) -> FetchPartsResponse:
+        path = PARTS_PATH.format(sha256=sha256)
+        params = {"replica": replica, "offset": offset}
+        return _read(FetchPartsResponse, await self._send("GET", path, params=params))
 
     async def tree_commit(self, request: TreeCommitRequest) -> TreeCommitResponse:
         return _read(TreeCommitResponse, await self._post(TREES_PATH, request))

@@ -30,6 +30,7 @@ from portal.inventory.credentials import (
 from portal.inventory.models import HelloNonce, JoinToken, Node
 from portal.inventory.revocation import boots_forget, node_columns_set, node_freeze
 from portal.live.bell import ring, ring_plan
+from portal.storage.direct import direct_bucket
 from scheduler.core.model.states import NodeStatus
 
 # Twice the accepted skew: a hello from the future can be replayed that long.
@@ -104,6 +105,7 @@ def hello(*, request: HelloRequest) -> HelloResponse:
         lease_seconds=platform.lease_seconds,
         acked_seq=node.acked_seq,
         server_time=now.isoformat(),
+        direct_transfer=direct_bucket() is not None,
     )
 
 

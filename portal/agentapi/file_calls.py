@@ -6,6 +6,7 @@ from urllib.parse import parse_qs
 
 from agents.contract.calls import EPOCH_HEADER
 from agents.contract.codec import decode
+from agents.contract.direct_transfer import PARTS_PATH, PartsRequest
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.file_transfer import (
     HAVE_PATH,
@@ -18,6 +19,7 @@ from agents.contract.file_transfer import (
     TreeCommitRequest,
 )
 from portal.agentapi.arriving_chunks import chunk_memory, room, turns
+from portal.agentapi.direct_files import parts_get, parts_post
 from portal.agentapi.files import (
     ArrivedChunk,
     FileCall,
@@ -39,7 +41,9 @@ from portal.agentapi.threads import run_in_decode_thread
 from portal.asgi_scope import Receive, Scope, header
 
 FILE = re.compile(rf"/agent/v1/files/(?P<sha256>{SHA256_PATTERN})")
+PARTS = re.compile(PARTS_PATH.format(sha256=rf"(?P<sha256>{SHA256_PATTERN})"))
 TREE = re.compile(r"/agent/v1/trees/(?P<tree>[0-9a-z-]{1,40})")
+MAX_PARTS_BYTES = 4 << 10
 # 1,000 files of at most 120 bytes.
 MAX_HAVE_BYTES = 128 << 10
 
@@ -52,6 +56,8 @@ def file_call_name(path: str) -> str:
         return "files_have"
     if FILE.fullmatch(path):
         return "file"
+    if PARTS.fullmatch(path):
+        return "file_parts"
     return "tree" if path == TREES_PATH or TREE.fullmatch(path) else ""
 
 
@@ -64,6 +70,8 @@ def file_call(scope: Scope) -> Serve | None:
         return _commit
     if method in ("PUT", "GET") and FILE.fullmatch(path):
         return _put if method == "PUT" else _get
+    if method in ("POST", "GET") and PARTS.fullmatch(path):
+        return _send_parts if method == "POST" else _fetch_parts
     if method == "GET" and TREE.fullmatch(path):
         return _tree
     return None
@@ -101,6 +109,18 @@ async def _get(scope: Scope, receive: Receive) -> object:
         return await chunk_get(_call(scope), _sha256(scope), _number(scope, "offset"))
 
 
+async def _send_parts(scope: Scope, receive: Receive) -> object:
+    # The portal reads what it counts: one part at a time.
+    with room.one():
+        body = await read_body(scope, receive, MAX_PARTS_BYTES)
+        request = await run_in_decode_thread(lambda: decode(PartsRequest, read_json(body)))
+        return await parts_post(_call(scope, request.replica), _sha256(scope), request)
+
+
+async def _fetch_parts(scope: Scope, receive: Receive) -> object:
+    return await parts_get(_call(scope), _sha256(scope), _number(scope, "offset"))
+
+
 async def _tree(scope: Scope, receive: Receive) -> object:
     match = TREE.fullmatch(scope["path"])
     tree = match["tree"] if match else ""
@@ -113,7 +133,7 @@ def _call(scope: Scope, replica: str = "") -> FileCall:
 
 
 def _sha256(scope: Scope) -> str:
-    match = FILE.fullmatch(scope["path"])
+    match = FILE.fullmatch(scope["path"]) or PARTS.fullmatch(scope["path"])
     return match["sha256"] if match else ""
 
 

@@ -104,10 +104,10 @@ class FileCall:
 
 async def files_have(call: FileCall, request: HaveRequest) -> HaveResponse:
     """What the project of the replica has of these files."""
-    files, unchecked = await _run(_have, call, contents=request.files)
+    files, unchecked = await run_file_call(_have, call, contents=request.files)
     if unchecked:
         await file_checked(unchecked)
-        files, _ = await _run(_have, call, contents=request.files)
+        files, _ = await run_file_call(_have, call, contents=request.files)
     return HaveResponse(files)
 
 
@@ -128,12 +128,12 @@ async def chunk_put(
 
     `before`: set when the chunk before it has been appended, or refused; None if it is not here.
     Until then its bytes go to the store, and do not count."""
-    stored = await _run(_store_ahead, call, arrived=chunk) if before else None
+    stored = await run_file_call(_store_ahead, call, arrived=chunk) if before else None
     if before:
         await before.wait()
     if stored:
-        return await _run(_count, call, stored=stored)
-    return await _run(_append, call, arrived=chunk)
+        return await run_file_call(_count, call, stored=stored)
+    return await run_file_call(_append, call, arrived=chunk)
 
 
 async def file_checked(row: StoredFile) -> FileProgress:
@@ -157,18 +157,19 @@ async def file_checked(row: StoredFile) -> FileProgress:
 
 async def chunk_get(call: FileCall, sha256: str, offset: int) -> bytes:
     """At most 4 MiB of a file from `offset`; none at its end."""
-    return await _run(_read, call, sha256=sha256, offset=offset)
+    return await run_file_call(_read, call, sha256=sha256, offset=offset)
 
 
 async def tree_put(call: FileCall, request: TreeCommitRequest) -> TreeCommitResponse:
-    return await _run(_commit, call, request=request)
+    return await run_file_call(_commit, call, request=request)
 
 
 async def tree_get(call: FileCall, tree: str, after: int) -> TreePage:
-    return await _run(_page, call, tree=tree, after=after)
+    return await run_file_call(_page, call, tree=tree, after=after)
 
 
-async def _run(work: Callable[..., Result], call: FileCall, **arguments: object) -> Result:
+async def run_file_call(work: Callable[..., Result], call: FileCall, **arguments: object) -> Result:
+    """In a thread for files; refusals become those of the contract. Raises StoreError."""
     try:
         return await run_in_file_thread(work, call=call, **arguments)
     except StoreError:
@@ -185,14 +186,14 @@ async def _run(work: Callable[..., Result], call: FileCall, **arguments: object)
 def _have(
     call: FileCall, contents: tuple[FileContent, ...]
 ) -> tuple[tuple[FileProgress, ...], StoredFile | None]:
-    project = _own_replica(call).attempt.job.project_id
+    project = own_replica(call).attempt.job.project_id
     files = files_received(project, contents)
     is_open = any(not one.complete and one.received for one in files)
     return files, unchecked_file(project, contents) if is_open else None
 
 
 def _store_ahead(call: FileCall, arrived: ArrivedChunk) -> StoredChunk | None:
-    return chunk_store_ahead(_file_chunk(_own_replica(call), arrived))
+    return chunk_store_ahead(_file_chunk(own_replica(call), arrived))
 
 
 def _count(call: FileCall, stored: StoredChunk) -> StoredFile:
@@ -201,7 +202,7 @@ def _count(call: FileCall, stored: StoredChunk) -> StoredFile:
 
 
 def _append(call: FileCall, arrived: ArrivedChunk) -> StoredFile:
-    replica = _own_replica(call)
+    replica = own_replica(call)
     try:
         return chunk_append(_file_chunk(replica, arrived))
     except Refused as refused:
@@ -215,13 +216,20 @@ def _file_chunk(replica: Replica, arrived: ArrivedChunk) -> FileChunk:
     return FileChunk(project, arrived.content, arrived.offset, arrived.data)
 
 
-def _read(call: FileCall, sha256: str, offset: int) -> bytes:
-    replica = _own_replica(call)
+def readable_content(call: FileCall, sha256: str) -> StoredFile:
+    """A content that the job of the replica starts with; that the node fetches is noted. Raises
+    ContractError(FILE_UNKNOWN)."""
+    replica = own_replica(call)
     file = content_for_job(replica.attempt.job, sha256)
     if file is None:
         sentence = "no tree of this job has such a file"
         raise ContractError(ContractErrorCode.FILE_UNKNOWN, sentence)
     fetch_record(replica=replica)
+    return file
+
+
+def _read(call: FileCall, sha256: str, offset: int) -> bytes:
+    file = readable_content(call, sha256)
     end = min(file.size, offset + MAX_FILE_CHUNK_BYTES)
     return b"".join(range_pieces(file.stream, offset, end, OBJECT_BYTES))
 
@@ -231,7 +239,7 @@ def _commit(call: FileCall, request: TreeCommitRequest) -> TreeCommitResponse:
         sentence = "nodes send outputs and checkpoints"
         raise ContractError(ContractErrorCode.INVALID_FIELD, sentence, "kind")
     tree = tree_commit(
-        replica=_own_replica(call),
+        replica=own_replica(call),
         kind=request.kind,
         files=request.files,
         step=request.step,
@@ -241,7 +249,7 @@ def _commit(call: FileCall, request: TreeCommitRequest) -> TreeCommitResponse:
 
 
 def _page(call: FileCall, tree: str, after: int) -> TreePage:
-    trees = _readable_trees(_own_replica(call), tree)
+    trees = _readable_trees(own_replica(call), tree)
     rows, count, size = merged_rows(trees, after, TREE_PAGE_ENTRIES)
     return TreePage(
         tree=str(trees[0].pk),
@@ -275,7 +283,7 @@ def _readable_trees(replica: Replica, name: str) -> list[Tree]:
     return trees
 
 
-def _own_replica(call: FileCall) -> Replica:
+def own_replica(call: FileCall) -> Replica:
     """Raises ContractError(REPLICA_UNKNOWN) for any that is not on the calling node."""
     try:
         rows = OWN_REPLICA.rows(UUID(call.replica), claimed_node_id(call.authorization))

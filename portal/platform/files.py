@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from agents.configuration.declaration import setting
-from portal.platform.readers import PLANNERS
+from agents.configuration.value_kinds import url
+from portal.platform.readers import PLANNERS, WEB
 
 
 @dataclass(frozen=True)
@@ -19,4 +20,17 @@ class FileSettings:
         "Outputs and checkpoints are removed this many days after their job ended, and code after "
         "the last job that used it, unless an admin sets another time for the project. 0: never.",
         readers=PLANNERS,
+    )
+    direct_transfer: bool = setting(
+        False,
+        "Nodes send large outputs and checkpoints to the bucket of `TESSERA_S3_BUCKET` by "
+        "themselves, and fetch large files of code and checkpoints there, by URLs that the portal "
+        "signs for five minutes. A node that cannot reach the bucket goes on through the portal.",
+        readers=(WEB,),
+    )
+    s3_node_endpoint: str = setting(
+        "",
+        "URL of the store for nodes, where it is another one. Empty: `TESSERA_S3_ENDPOINT`.",
+        kind=url("https", "http"),
+        readers=(WEB,),
     )

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Protocol, cast
 
 from django.core.files.storage import Storage
 
@@ -18,6 +19,12 @@ log = logging.getLogger(__name__)
 PAUSE_SECONDS = 2.0
 # A failure is reported for at most this long, if no other call shows that the store is back.
 FAILING_SECONDS = 60.0
+
+
+class CopyingStorage(Protocol):
+    """A storage that copies without reading."""
+
+    def copy(self, source: str, target: str) -> None: ...
 
 
 class ObjectStore:
@@ -68,6 +75,11 @@ class ObjectStore:
             data = bytes(file.read(size))
             STORE_BYTES.labels("read").inc(len(data))
             return data
+
+    def copy(self, source: str, target: str) -> None:
+        """Store an object under another name as well; in a bucket only. Raises ObjectMissing."""
+        with self._calls("copy", source):
+            cast("CopyingStorage", self._storage).copy(source, target)
 
     def size(self, name: str) -> int:
         """The object's bytes. Raises ObjectMissing."""

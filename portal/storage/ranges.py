@@ -16,7 +16,7 @@ def range_pieces(stream: str, start: int, end: int, object_bytes: int) -> Iterat
     size that the stream's segments have. Raises StoreError."""
     at = start
     while at < end:
-        segments = _segments(stream, at, end, object_bytes)
+        segments = range_segments(stream, at, end, object_bytes)
         if not segments or segments[0].start > at:
             raise SizeMismatch(f"{stream}: the database knows of no bytes at {at}")
         for one, following in pairwise(segments):
@@ -27,7 +27,8 @@ def range_pieces(stream: str, start: int, end: int, object_bytes: int) -> Iterat
             at = min(segment.end, end)
 
 
-def _segments(stream: str, start: int, end: int, object_bytes: int) -> list[StreamSegment]:
+def range_segments(stream: str, start: int, end: int, object_bytes: int) -> list[StreamSegment]:
+    """The first segments with bytes from `start` to `end`, in order. One query."""
     rows = Segment.objects.filter(stream=stream, start__gt=start - object_bytes, start__lt=end)
     found = [StreamSegment(*row) for row in rows.order_by("start").values_list(*COLUMNS)[:ROWS]]
     return [segment for segment in found if segment.end > start]

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from django.core.files.base import ContentFile, File
 from storages.backends.s3 import S3Storage
-from storages.utils import clean_name
+from storages.utils import clean_name, safe_join
 
 from portal.platform import Platform
 
@@ -31,6 +32,11 @@ class BucketStorage(S3Storage):  # type: ignore[misc]  # django-storages has no 
     def size(self, name: str) -> int:
         return int(self._call(self._client.head_object, name)["ContentLength"])
 
+    def copy(self, source: str, target: str) -> None:
+        """Within the bucket; its bytes do not come here."""
+        here = {"Bucket": self.bucket_name, "Key": self._normalize_name(clean_name(source))}
+        self._call(self._client.copy_object, target, CopySource=here)
+
     def delete(self, name: str) -> None:
         with suppress(FileNotFoundError):
             self._call(self._client.delete_object, name)
@@ -52,6 +58,34 @@ class BucketStorage(S3Storage):  # type: ignore[misc]  # django-storages has no 
             raise
 
 
+class UrlSigner:
+    """Signs URLs of single requests, without making one, for the store as nodes reach it."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._bucket, self._prefix = platform.s3_bucket, platform.s3_prefix
+        endpoint = platform.s3_node_endpoint or platform.s3_endpoint
+        self._client = boto3.client(
+            "s3",
+            endpoint_url=endpoint or None,
+            region_name=platform.s3_region or None,
+            aws_access_key_id=platform.s3_access_key or None,
+            aws_secret_access_key=platform.s3_secret_key or None,
+            config=Config(signature_version="s3v4", **_options(endpoint)),
+        )
+
+    def put_url(self, name: str, size: int, seconds: int) -> str:
+        """The length is signed: the store takes these many bytes and no others."""
+        return self._url("put_object", name, seconds, ContentLength=size)
+
+    def get_url(self, name: str, seconds: int) -> str:
+        return self._url("get_object", name, seconds)
+
+    def _url(self, request: str, name: str, seconds: int, **parameters: object) -> str:
+        key = safe_join(self._prefix, clean_name(name))
+        where = {"Bucket": self._bucket, "Key": key} | parameters
+        return str(self._client.generate_presigned_url(request, Params=where, ExpiresIn=seconds))
+
+
 def s3_storage(platform: Platform) -> S3Storage:
     """Django's storage API over the bucket. Each request is tried once, within the timeout: the
     callers retry, and nobody waits for a store that hangs."""
@@ -69,11 +103,17 @@ def s3_storage(platform: Platform) -> S3Storage:
             connect_timeout=min(CONNECT_SECONDS, platform.s3_timeout_seconds),
             read_timeout=platform.s3_timeout_seconds,
             retries={"total_max_attempts": 1},
-            # A bucket as a host name needs a DNS entry that a site's own store rarely has.
-            s3={"addressing_style": "path" if platform.s3_endpoint else "auto"},
-            # Trailing checksums, boto3's default, are unknown to many stores; sizes and our own
-            # CRC32 are checked instead.
-            request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",
+            **_options(platform.s3_endpoint),
         ),
     )
+
+
+def _options(endpoint: str) -> dict[str, Any]:
+    return {
+        # A bucket as a host name needs a DNS entry that a site's own store rarely has.
+        "s3": {"addressing_style": "path" if endpoint else "auto"},
+        # Trailing checksums, boto3's default, are unknown to many stores; sizes and our own CRC32
+        # are checked instead.
+        "request_checksum_calculation": "when_required",
+        "response_checksum_validation": "when_required",
+    }

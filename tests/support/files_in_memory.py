@@ -5,6 +5,12 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from agents.contract.direct_transfer import (
+    PART_BYTES,
+    ContentPart,
+    FetchPartsResponse,
+    SendPartsResponse,
+)
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.file_transfer import (
     MAX_FILE_CHUNK_BYTES,
@@ -15,6 +21,7 @@ from agents.contract.file_transfer import (
     TreeKind,
     TreePage,
 )
+from agents.files.direct_store import DirectStore
 from agents.files.file_calls import FilesRefused, PortalAway
 
 # So long, a chunk waits for the one before it.
@@ -23,7 +30,8 @@ TURN_SECONDS = 1.0
 
 @dataclass
 class FilesInMemory:
-    """`away`: so many calls find no portal, from now on. `page`: entries of a page of a tree."""
+    """`away`: so many calls find no portal, from now on. `page`: entries of a page of a tree,
+    and parts of an answer."""
 
     contents: dict[str, bytes] = field(default_factory=dict)
     trees: dict[str, TreeCommitRequest] = field(default_factory=dict)
@@ -31,6 +39,10 @@ class FilesInMemory:
     refusal: str = ""
     page: int = 2
     puts: int = 0
+    # Where large contents may go by themselves, and what is there, by the path of a URL.
+    store: DirectStore | None = None
+    bucket: dict[str, bytes] = field(default_factory=dict)
+    urls: int = 0
     _taken: threading.Condition = field(default_factory=threading.Condition)
 
     def have(self, replica: str, files: Sequence[FileContent]) -> list[FileProgress]:
@@ -78,6 +90,30 @@ class FilesInMemory:
     def get(self, replica: str, sha256: str, offset: int) -> bytes:
         self._answer()
         return self.contents[sha256][offset : offset + MAX_FILE_CHUNK_BYTES]
+
+    def parts_to_send(self, replica: str, content: FileContent, end: int) -> SendPartsResponse:
+        self._answer()
+        received = len(self.contents[content.sha256])
+        while received < end and (data := self.bucket.get(f"/{content.sha256}/{received}")):
+            self.contents[content.sha256] += data
+            received += len(data)
+        progress = self._progress(content)
+        parts = self._parts(content.sha256, received, content.size)
+        return SendPartsResponse(progress.received, progress.complete, parts)
+
+    def parts_to_fetch(self, replica: str, sha256: str, offset: int) -> FetchPartsResponse:
+        self._answer()
+        return FetchPartsResponse(self._parts(sha256, offset, len(self.contents[sha256])))
+
+    def _parts(self, sha256: str, offset: int, size: int) -> tuple[ContentPart, ...]:
+        """Each URL differs from all before."""
+        self.urls += 1
+        return tuple(
+            ContentPart(
+                at, min(PART_BYTES, size - at), f"https://store/{sha256}/{at}?signed={self.urls}"
+            )
+            for at in range(offset, size, PART_BYTES)[: self.page]
+        )
 
     def has_stored(self, contents: dict[str, bytes], kind: TreeKind = TreeKind.CODE) -> str:
         """A tree of these, by path."""
