@@ -7,6 +7,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from portal.api.advice import views as advice
 from portal.api.arrays import metric_views as array_metrics
 from portal.api.arrays import views as arrays
 from portal.api.availability import views as availability
@@ -62,6 +63,7 @@ DOCS = csp_replace({"style-src": ["'self'", "'unsafe-inline'"]})(
 )
 
 urlpatterns = [
+    path("advice", advice.AdviceView.as_view(), name="advice"),
     path("jobs", jobs.JobList.as_view(), name="jobs"),
     path("jobs/bulk", bulk_submit_views.BulkSubmit.as_view(), name="jobs-bulk"),
     path("jobs/cancel", bulk_cancel_views.BulkCancel.as_view(), name="jobs-cancel"),

@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 from portal.cli.commands import actions as change
 from portal.cli.commands import (
     admin,
+    advise,
     cluster,
     code,
     files,
@@ -101,6 +102,7 @@ MODULES = (
     files,
     change,
     cluster,
+    advise,
     volumes,
     people,
 )

@@ -17,7 +17,7 @@ PEOPLE = (ALICE, PAUL, ADMIN)
 ALL, TEAM, LEADERS, ROOT = {*PEOPLE}, {ALICE, PAUL}, {PAUL, ADMIN}, {ADMIN}
 # Swagger's own page has no bar of ours.
 NOT_OURS = {"api:docs"}
-WORDS = ("Home", "Jobs", "Queue", "Cluster", "Usage", "API", "Search", "Account of")
+WORDS = ("Home", "Jobs", "Queue", "Cluster", "Advisor", "Usage", "API", "Search", "Account of")
 BAR = {
     **dict.fromkeys((f"link {word}" for word in WORDS), ALL),
     **{"button Sign out": ALL, "link Console": ROOT},
@@ -72,6 +72,13 @@ TABLE: dict[str, Row] = {
             "button Submit": TEAM,
             "link All templates": TEAM,
             "heading You are not in a project yet": ROOT,
+        }
+    ),
+    "web:advise": Row(
+        {
+            "button Show what fits": ALL,
+            "heading On each kind of device here": ALL,
+            "link Fill in the request": TEAM,
         }
     ),
     "web:jobs": Row(

@@ -25,6 +25,8 @@ pytestmark = pytest.mark.django_db
 # A caller without an account, a node, and an expired token get 401 everywhere. Changes come with a
 # body that works.
 ROWS: dict[tuple[str, str], tuple[int, int, int, int, int]] = {
+    # A question that changes nothing.
+    ("advice", "post"): (200, 200, 200, 200, 200),
     ("disputed-claim-accept", "post"): (403, 403, 403, 403, 204),
     ("disputed-claim-dismiss", "post"): (403, 403, 403, 403, 204),
     ("disputed-claims", "get"): (403, 403, 403, 403, 200),
@@ -164,6 +166,7 @@ def body_of(world: World, route: str) -> dict[str, Any]:
         "device": {"mig": "2g.35gb"},
     }
     return {
+        "advice": {"model": "llama3-8b", "task": "lora", "batch": 8},
         "jobs": request,
         "jobs-bulk": {"jobs": [request, request | {"name": "other"}]},
         "jobs-cancel": {"ids": [world.job.label]},

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.django_db
 
 # (page, method): the status for PEOPLE, then for one who is not signed in (302 leads to sign-in).
 ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
+    ("web:advise", "get"): (200, 200, 200, 200, 200, 302),
+    ("web:advise", "post"): (302, 302, 302, 302, 302, 302),
     ("account_change_password", "get"): (200, 200, 200, 200, 200, 302),
     ("account_change_password", "post"): (200, 200, 200, 200, 200, 302),
     ("account_inactive", "get"): (200, 200, 200, 200, 200, 200),

@@ -33,6 +33,7 @@ PAGES: dict[str, PageOf] = {
     "web:sign_in": PageOf(NOBODY),
     "web:home": PageOf(),
     "web:request": PageOf(),
+    "web:advise": PageOf(query="?model=llama3-8b&task=lora&batch=8"),
     "web:jobs": PageOf(),
     "web:compare": PageOf(query="?job={job}"),
     "web:queue": PageOf(),

@@ -31,6 +31,7 @@ from portal.web.job.reported import reported_metrics
 from portal.web.job.request_card import request_card
 from portal.web.job.request_tab import job_spec
 from portal.web.job.result import job_result
+from portal.web.job.smaller_request import smaller_request
 from portal.web.job.start_progress import start_progress
 from portal.web.job.status_panel import status_panel
 from portal.web.job.time_gauge import time_gauge
@@ -84,6 +85,7 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
         "replicas": replicas,
         "is_final": is_final,
         "output": job_output(job) if is_final else None,
+        "smaller": smaller_request(job, attempt) if attempt and is_final else None,
         "may_cancel": not is_final and may_cancel(user, job),
         "may_request": may_request,
         "may_retry": may_request and may_retry(user, job),

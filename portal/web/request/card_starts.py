@@ -36,7 +36,7 @@ def card_starts(
     forms = {amount: parse_form(_with_amount(form.values, amount), limits) for amount in amounts}
     requests = {amount: each.request for amount, each in forms.items() if each.request}
     estimates = expected_starts(user=user, requests=list(requests.values()))
-    starts = {amount: _card_start(start) for amount, start in zip(requests, estimates, strict=True)}
+    starts = {amount: card_start(start) for amount, start in zip(requests, estimates, strict=True)}
     conflict = CardStart("warn", "info", _("conflicts with the rest of the form"))
     return {amount: starts.get(amount, conflict) for amount in forms}
 
@@ -52,7 +52,8 @@ def _with_amount(values: Mapping[str, str], amount: str) -> dict[str, str]:
     return {**values, "amount": amount, "models": models}
 
 
-def _card_start(start: RequestStart) -> CardStart:
+def card_start(start: RequestStart) -> CardStart:
+    """What the planner says of one request."""
     if start.at_once or start.code == ReasonCode.REPARTITION:
         return CardStart("ok", "play", _("starts now"))
     if start.estimate and start.estimate.is_published:

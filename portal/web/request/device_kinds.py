@@ -123,7 +123,7 @@ def _gpu_rows(stock: Stock) -> Iterable[DeviceRow]:
         name = board.model if models.count(board.model) == 1 else board.key
         yield DeviceRow(
             value=f"{WHOLE_GPUS}:{name}",
-            size=_size(board),
+            size=board_size(board),
             part=_("whole GPU"),
             models=[name],
             names=[name, board.key],
@@ -132,7 +132,7 @@ def _gpu_rows(stock: Stock) -> Iterable[DeviceRow]:
         )
 
 
-def _size(board: Board) -> str:
+def board_size(board: Board) -> str:
     """The vendor's rounded size, of a profile or of the board's name."""
     full = (p for p in board.profiles if p.memory_slices == board.memory_slices)
     profile = next((p for p in full if not p.has_media_extensions), None)

@@ -46,7 +46,7 @@ class MemorySize:
 
 def memory_sizes(stock: Stock) -> tuple[MemorySize, ...]:
     """Four to six sizes where the cluster has so many, from small to large."""
-    sizes = {gb for board, _counts in stock for gb in _sizes_of(board)}
+    sizes = {gb for board, _counts in stock for gb in sizes_of(board)}
     return tuple(_size(gb, stock) for gb in spread(sizes))
 
 
@@ -71,7 +71,8 @@ def recommended_size(sizes: Iterable[MemorySize]) -> MemorySize | None:
     return next(iter(free or enough or ordered[-1:]), None)
 
 
-def _sizes_of(board: Board) -> Iterable[int]:
+def sizes_of(board: Board) -> Iterable[int]:
+    """The sizes in GB of the devices of a board, rounded down."""
     plain = [p.memory_mib for p in board.profiles if not p.has_media_extensions]
     for mib in {*plain, board.memory_mib}:
         # Of less than the smallest size, as of a board that reports none, there is no card.

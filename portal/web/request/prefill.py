@@ -19,8 +19,9 @@ from portal.web.request.form import (
     parse_form,
     values_from_job,
     values_from_request,
+    with_changes,
 )
-from portal.web.request.form_fields import PREFILLABLE, parse_changes
+from portal.web.request.form_fields import FILLABLE, PREFILLABLE, parse_changes
 from portal.web.request.quick_starts import quick_start_values
 from portal.web.wording.messages import refusal_text
 from scheduler.core.request import RequestLimits
@@ -46,8 +47,8 @@ def prefill(
     cards: RequestCards,
     limits: RequestLimits,
 ) -> Prefill:
-    """`query` may name a job (`like`, with a `change`), a `template` or a `start` (a quick
-    start), and besides a `project` and an `amount`."""
+    """`query` may name a job (`like`, with a `change`), a `template`, a `start` (a quick start) or
+    fields to `fill` in a new form, and besides a `project` and an `amount`."""
     slugs = [project.slug for project in projects]
     job, template, missing = None, None, ""
     try:
@@ -56,7 +57,9 @@ def prefill(
     except Refused as refused:
         missing = refusal_text(refused)
     start = quick_start_values(query.get("start", ""))
-    source = job or (None if template or start is not None else _last_job(user))
+    filled = parse_changes(query.get("fill", ""), FILLABLE)
+    is_new = template is not None or start is not None or bool(filled)
+    source = job or (None if is_new else _last_job(user))
     origin = source.project if source else template.project if template else None
     origin_slug = origin.slug if origin else ""
     candidates = (query.get("project", ""), origin_slug, *slugs)
@@ -67,7 +70,9 @@ def prefill(
     elif template:
         values = values_from_request(template.request, project)
     else:
-        values = {**new_form_values(project), **(start or {})}
+        values = with_changes({**new_form_values(project), **(start or {})}, filled)
+        if filled and (last := _last_job(user)):
+            values["image"] = last.image
     values["amount"] = query.get("amount") or values["amount"] or cards.default_amount
     form = _checked(cards.normalized(values), projects, limits)
     if job and origin_slug not in slugs and not query.get("project"):

@@ -41,6 +41,7 @@ class SearchPage:
 PAGES: tuple[SearchPage, ...] = (
     SearchPage("web:home", _("Home"), "start home dashboard"),
     SearchPage("web:request", _("New request"), "new request submit job run gpu start"),
+    SearchPage("web:advise", _("Advisor"), "advise model memory fit lora llm size"),
     SearchPage("web:jobs", _("Jobs"), "jobs list history"),
     SearchPage("web:queue", _("Queue"), "queue waiting order position"),
     SearchPage("web:cluster", _("Cluster"), "cluster map nodes gpus free"),

@@ -1,0 +1,186 @@
+"""Serializers of a question to the advisor, and of its answer."""
+
+from typing import Any
+
+from django.urls import reverse
+from rest_framework import serializers
+
+from portal.advice.memory import MemoryPart
+from portal.advice.question import Task
+from portal.advice.reading import LARGEST, RECOMPUTES
+from portal.advice.requests import form_query
+from portal.advice.selectors import Advice, DeviceAdvice
+from portal.api.jobs.reason_serializers import StartEstimateSerializer, estimate_data
+from portal.planning.estimates import estimate_as_dict
+from portal.submission.dry_run import RequestStart
+from scheduler.advisor.quantisation import Quantisation
+
+TASKS = [(str(task), str(task)) for task in Task]
+QUANTISATIONS = [(str(each), str(each)) for each in Quantisation]
+NUMBER = serializers.IntegerField
+
+
+class AdviceRequestSerializer(serializers.Serializer[Any]):
+    """A model and a task. Give `model` or `config`."""
+
+    model = serializers.CharField(
+        required=False, max_length=200, help_text="a name of the catalogue, such as llama3-8b"
+    )
+    config = serializers.DictField(
+        required=False, help_text="a model's config.json as on Hugging Face, up to 256 KB"
+    )
+    task = serializers.ChoiceField(TASKS)
+    batch = NUMBER(
+        required=False,
+        min_value=1,
+        max_value=LARGEST["batch"],
+        help_text="sequences of a training step, over all GPUs together; 1 by default",
+    )
+    recompute = serializers.ChoiceField(
+        [(str(each), str(each)) for each in RECOMPUTES],
+        required=False,
+        help_text="which activations the backward pass computes again; full by default",
+    )
+    sequence = NUMBER(
+        required=False,
+        min_value=1,
+        max_value=LARGEST["sequence"],
+        help_text="tokens of a sequence; by default what the model was trained with, up to 8,192",
+    )
+    concurrency = NUMBER(
+        required=False,
+        min_value=1,
+        max_value=LARGEST["concurrency"],
+        help_text="sequences that are served at a time; 8 by default",
+    )
+    quantisation = serializers.ChoiceField(
+        QUANTISATIONS, required=False, help_text="of a served model's weights; bf16 by default"
+    )
+    project = serializers.CharField(
+        required=False, max_length=200, help_text="one of yours; its quotas count"
+    )
+
+
+class MemoryPartSerializer(serializers.Serializer[Any]):
+    """A part of the memory of one device."""
+
+    name = serializers.CharField(
+        help_text="weights, gradients, optimizer, activations, kv_cache or reserve"
+    )
+    bytes = NUMBER()
+    formula = serializers.CharField(help_text="with its numbers, in English")
+    source = serializers.CharField(allow_blank=True)
+
+
+class AdviceStartSerializer(serializers.Serializer[Any]):
+    """When the request could start, by the planner's own trial."""
+
+    at_once = serializers.BooleanField()
+    code = serializers.CharField(
+        allow_blank=True, help_text="of the reason why it would wait; else empty"
+    )
+    estimate = StartEstimateSerializer(allow_null=True)
+
+
+class DeviceAdviceSerializer(serializers.Serializer[Any]):
+    """One kind of device of this cluster, and how many of it hold the task."""
+
+    board = serializers.CharField(help_text='such as "H200-141GB"')
+    model = serializers.CharField(help_text="as a request names it")
+    kind = serializers.CharField(help_text="gpu or mig")
+    profile = serializers.CharField(allow_blank=True, help_text="of a MIG slice")
+    memory_bytes = NUMBER(help_text="that one device has")
+    needed_bytes = NUMBER(help_text="that one device has to hold")
+    gpus = NUMBER(help_text="devices together; where none fit, the most that were tried")
+    nodes = NUMBER(help_text="that they are on")
+    fits = serializers.BooleanField()
+    usable = serializers.BooleanField(help_text="fits, and the project may have so many")
+    obstacle = serializers.CharField(
+        allow_blank=True, help_text="why the project may not have so many; else empty"
+    )
+    free = NUMBER(help_text="devices of the kind that could start now")
+    parts = MemoryPartSerializer(many=True)
+    start = AdviceStartSerializer(
+        allow_null=True, help_text="of the first usable ones; null where nobody asked the planner"
+    )
+    request = serializers.DictField(
+        help_text="fields of a request for it, with a command to complete; empty if unusable"
+    )
+    form = serializers.CharField(
+        allow_blank=True, help_text="address of the request form filled in; empty if unusable"
+    )
+
+
+class ModelAdviceSerializer(serializers.Serializer[Any]):
+    """The answer: devices that hold the task, the cheapest usable one first."""
+
+    model = serializers.CharField()
+    parameters = NUMBER()
+    task = serializers.ChoiceField(TASKS)
+    batch = NUMBER()
+    recompute = serializers.CharField()
+    sequence = NUMBER(help_text="0 for a network that has none")
+    concurrency = NUMBER()
+    quantisation = serializers.CharField()
+    source = serializers.CharField(help_text="where the sizes of the model were published")
+    project = serializers.CharField(allow_blank=True, help_text="whose limits and starts these are")
+    devices = DeviceAdviceSerializer(many=True)
+
+    def to_representation(self, advice: Advice) -> dict[str, Any]:
+        question = advice.question
+        return {
+            "model": question.model,
+            "parameters": int(question.shape.parameters),
+            "task": str(question.task),
+            "batch": question.batch,
+            "recompute": str(question.recompute),
+            "sequence": question.sequence,
+            "concurrency": question.concurrency,
+            "quantisation": str(question.quantisation),
+            "source": question.source,
+            "project": advice.project,
+            "devices": [_device_data(advice.project, each) for each in advice.devices],
+        }
+
+
+def _device_data(project: str, advice: DeviceAdvice) -> dict[str, Any]:
+    fit, device = advice.fit, advice.fit.device
+    fields = advice.fields if advice.is_usable else {}
+    is_open = bool(fields and project)
+    return {
+        "board": device.board.key,
+        "model": device.model,
+        "kind": str(device.kind),
+        "profile": device.profile.name if device.profile else "",
+        "memory_bytes": device.memory_bytes,
+        "needed_bytes": fit.need.total,
+        "gpus": fit.gpus,
+        "nodes": fit.nodes,
+        "fits": fit.fits,
+        "usable": advice.is_usable,
+        "obstacle": advice.obstacle.text if advice.obstacle else "",
+        "free": device.count.available,
+        "parts": [_part_data(part) for part in fit.need.parts],
+        "start": _start_data(advice.start) if advice.start else None,
+        "request": fields,
+        "form": f"{reverse('web:request')}?{form_query(project, fields)}" if is_open else "",
+    }
+
+
+def _part_data(part: MemoryPart) -> dict[str, Any]:
+    return {
+        "name": part.name,
+        "bytes": part.bytes,
+        "formula": part.formula.text,
+        "source": part.source,
+    }
+
+
+def _start_data(start: RequestStart) -> dict[str, Any]:
+    estimate = start.estimate
+    is_told = estimate is not None and estimate.is_published
+    return {
+        "at_once": start.at_once,
+        "code": str(start.code),
+        "estimate": estimate_data(estimate_as_dict(estimate)) if estimate and is_told else None,
+    }

@@ -1,0 +1,144 @@
+"""`tessera advise`: which devices hold a model, and when they could start."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from portal.cli.as_command import as_command
+from portal.cli.context import cli_context
+from portal.cli.exit_codes import CommandFailed, ExitCode
+from portal.cli.output import (
+    Column,
+    OutputFormat,
+    OutputOption,
+    print_data,
+    print_message,
+    print_rows,
+)
+from portal.cli.text import expected_start_text, single_line
+
+MAX_CONFIG_BYTES = 256 << 10
+GIB = 1 << 30
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(advise)
+
+
+def advise(
+    context: typer.Context,
+    task: Annotated[str, typer.Option(help="pretraining, finetuning, lora, qlora or inference")],
+    model: Annotated[str, typer.Option("--model", "-m", help="such as llama3-8b")] = "",
+    config: Annotated[
+        Path | None, typer.Option(help="a model's config.json, in place of --model")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=0, help="sequences of a training step; 1")] = 0,
+    sequence: Annotated[int, typer.Option(min=0, help="tokens of a sequence")] = 0,
+    concurrency: Annotated[int, typer.Option(min=0, help="sequences served at a time; 8")] = 0,
+    project: Annotated[str, typer.Option("--project", "-p", help="whose quotas count")] = "",
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Find the smallest device that holds a model, and when it could start."""
+    cli = cli_context(context)
+    fields: dict[str, Any] = {
+        "model": model,
+        "config": _config(config) if config else None,
+        "task": task,
+        "batch": batch,
+        "sequence": sequence,
+        "concurrency": concurrency,
+        "project": project or cli.access.project,
+    }
+    body = {name: value for name, value in fields.items() if value}
+    advice = cli.client.post("advice", body, is_repeatable=True, hint="tessera advise --help")
+    if output in (OutputFormat.JSON, OutputFormat.YAML):
+        print_data(advice, output)
+        return
+    now = cli.now()
+    columns = [
+        Column("DEVICE", _name),
+        Column("NUMBER", _number),
+        Column("NEEDS", lambda row: _gib(row["needed_bytes"])),
+        Column("HAS", lambda row: _gib(row["memory_bytes"])),
+        Column("FITS", lambda row: "yes" if row["usable"] else _why_not(row)),
+        Column("FREE", lambda row: row["free"]),
+        Column("STARTS", lambda row: _start(row, now)),
+        *(_part_column(name) for name in _part_names(advice["devices"])),
+    ]
+    rows = [{**row, "name": _name(row)} for row in advice["devices"]]
+    print_rows(rows, columns, output, name="name", empty="There are no GPUs yet.")
+    if output is not OutputFormat.NAME:
+        _print_next(advice)
+
+
+def _config(path: Path) -> Any:
+    """Raises CommandFailed for what cannot be a config.json."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_CONFIG_BYTES + 1)
+        if len(content) > MAX_CONFIG_BYTES:
+            raise ValueError("it is larger than 256 KB")
+        read = json.loads(content)
+        if not isinstance(read, dict):
+            raise ValueError("it is not a JSON object")
+    except (OSError, ValueError, RecursionError) as error:
+        sentence = f"{path} cannot be read: {error}"
+        raise CommandFailed("usage", sentence, "tessera advise --help", ExitCode.USAGE) from error
+    return read
+
+
+def _print_next(advice: Mapping[str, Any]) -> None:
+    """The command that requests the best one, to be completed."""
+    best = next((row for row in advice["devices"] if row["usable"]), None)
+    if best is None:
+        if advice["devices"]:
+            print_message("Nothing here holds it. --output json has the memory by part.")
+        return
+    if not best["request"]:
+        return
+    request = {**best["request"], "image": "IMAGE"}
+    if advice["project"]:
+        request["project"] = single_line(advice["project"])
+    print_message(f"Put your image and your program in: {as_command(request)}")
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return single_line(f"{row['model']} {row['profile']}".strip())
+
+
+def _number(row: Mapping[str, Any]) -> str:
+    nodes = row["nodes"]
+    return f"{nodes} nodes x {row['gpus'] // nodes}" if nodes > 1 else str(row["gpus"])
+
+
+def _why_not(row: Mapping[str, Any]) -> str:
+    if row["obstacle"]:
+        return f"no: {single_line(row['obstacle'])}"
+    return f"no: {_gib(row['needed_bytes'] - row['memory_bytes'])} too small"
+
+
+def _start(row: Mapping[str, Any], now: Any) -> str:
+    start = row["start"]
+    if not start:
+        return ""
+    if start["at_once"]:
+        return "now"
+    return expected_start_text(start, now) or f"waits: {single_line(start['code'] or 'unknown')}"
+
+
+def _part_names(devices: list[Mapping[str, Any]]) -> list[str]:
+    return [part["name"] for part in devices[0]["parts"]] if devices else []
+
+
+def _part_column(name: str) -> Column:
+    def cell(row: Mapping[str, Any]) -> str:
+        return _gib(sum(part["bytes"] for part in row["parts"] if part["name"] == name))
+
+    return Column(single_line(name).upper().replace("_", "-"), cell, wide=True)
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f}GiB"

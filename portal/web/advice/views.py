@@ -1,0 +1,66 @@
+"""The advisor's page. A question without a pasted file is an address that can be shared."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from portal.accounts.selectors import projects_to_work_in
+from portal.advice.question import InvalidQuestion
+from portal.advice.reading import read_question
+from portal.advice.selectors import advice_for
+from portal.web.advice.answer import advice_answer
+from portal.web.advice.form import (
+    DEFAULTS,
+    FIELDS,
+    RECOMPUTE_LABELS,
+    TASK_LABELS,
+    form_values,
+    models_by_family,
+)
+from portal.web.http import AuthenticatedHttpRequest
+from portal.web.project_choice import chosen_project
+from portal.web.wording.messages import message_text
+from scheduler.advisor.quantisation import Quantisation
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def advise(request: AuthenticatedHttpRequest) -> HttpResponse:
+    """The form, and below it the answer to what it was sent with."""
+    values = form_values(request.POST if request.method == "POST" else request.GET)
+    if request.method == "POST" and not values["config"]:
+        query = {name: text for name, text in values.items() if text}
+        return HttpResponseRedirect(f"{reverse('web:advise')}?{urlencode(query)}")
+    values["project"] = values["project"] or chosen_project(request)
+    return _page(request, values, is_question=bool(values["model"] or values["config"]))
+
+
+def _page(
+    request: AuthenticatedHttpRequest, values: Mapping[str, str], *, is_question: bool
+) -> HttpResponse:
+    projects = projects_to_work_in(request.user).order_by("slug")
+    context: dict[str, Any] = {
+        "values": {**DEFAULTS, **{name: text for name, text in values.items() if text}},
+        "models": models_by_family(),
+        "tasks": TASK_LABELS.items(),
+        "recomputes": RECOMPUTE_LABELS.items(),
+        "quantisations": list(Quantisation),
+        "projects": list(projects.values_list("slug", flat=True)),
+        "errors": {},
+    }
+    if not is_question:
+        return render(request, "web/advice.html", context)
+    try:
+        question = read_question(values)
+        advice = advice_for(user=request.user, question=question, project=values["project"])
+    except InvalidQuestion as invalid:
+        found = sorted(invalid.errors.items(), key=lambda error: FIELDS.index(error[0]))
+        errors = {name: message_text(message) for name, message in found}
+        return render(request, "web/advice.html", context | {"errors": errors}, status=400)
+    return render(request, "web/advice.html", context | {"answer": advice_answer(advice)})
