@@ -5,6 +5,7 @@ A task of its own after a planning pass, so that it never delays a placement. It
 fresh rows, commits nothing of that plan, and writes only what people read.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -85,8 +86,11 @@ class AlternativesCache:
 _cache = AlternativesCache()
 
 
-def estimates_refresh(now: datetime | None = None) -> None:
-    """Write estimates and alternatives of the jobs that wait now."""
+def estimates_refresh(
+    now: datetime | None = None, *, between_steps: Callable[[], object] = lambda: None
+) -> None:
+    """Write estimates and alternatives of the jobs that wait now. `between_steps` is called between
+    what takes long in a long queue."""
     now = now or timezone.now()
     policy, history = current_policy(), process_history()
     with history.lock:
@@ -94,8 +98,11 @@ def estimates_refresh(now: datetime | None = None) -> None:
     snapshot = planner_input(now=now, policy=policy, history=history, nodes=process_nodes())
     model = RuntimeModel.from_snapshot(snapshot)
     finished = Pass(snapshot, policy, model, PassCache())
+    between_steps()
     plan = finished.run()
+    between_steps()
     estimates = estimate_starts(snapshot, policy, model, plan, past_estimates(now))
+    between_steps()
     expected = {id: e.expected for id, e in estimates.items() if e.is_published}
     bounds = WaitBounds(after_plan(snapshot, plan), plan, expected)
     additions_write(
@@ -106,6 +113,7 @@ def estimates_refresh(now: datetime | None = None) -> None:
             int(id) for id, e in estimates.items() if e.track.disclosure is Disclosure.NOTHING
         ],
     )
+    between_steps()
     estimates_write(estimates, now)
     estimates_tidy()
 

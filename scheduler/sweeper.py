@@ -16,6 +16,7 @@ from portal.jobs.absent_ranks import unjoined_gangs_stop, unready_gangs_stop
 from portal.jobs.lifecycle import job_rollup, job_stop
 from portal.jobs.models import Dependency, Job, StopReason
 from portal.jobs.querysets import values_of
+from portal.jobs.rollups import jobs_behind_replicas
 from portal.live.bell import ring, ring_diagnoses, ring_plan
 from portal.node_pairs.services import pair_measurements_collect
 from portal.planning.changes import changes_purge
@@ -99,7 +100,7 @@ def _stop(pk: int, status: JobStatus, stop_reason: StopReason, message: Message)
 
 
 def _rollups(now: datetime) -> None:
-    for pk in Job.objects.allocated().values_list("pk", flat=True):
+    for pk in jobs_behind_replicas():
         job_rollup(job_id=pk)
 
 

@@ -65,6 +65,9 @@ COMMIT_WITHIN_SECONDS = 7.0
 NEXT_ROUND_WITHIN_SECONDS = 1.5
 # A sweep that begins sooner after another one has nothing to find.
 SWEEP_PAUSE_SECONDS = 2.0
+# Work that takes longer than this sweeps between its steps: a worker of one process would else
+# leave the sweep, which is due every 5 s, until a pass or estimates are done.
+WITHOUT_SWEEP_SECONDS = 1.0
 
 estimate_pace = EstimatePace()
 worker_init.connect(before_fork)
@@ -77,6 +80,7 @@ def plan_once() -> None:
     pass needs is read, after this one, so that they delay no placement.
     """
     begun, commit_is_over = time.monotonic(), _deadline(COMMIT_WITHIN_SECONDS)
+    between_steps = sweeps_between_steps()
     if allocations_release() == RELEASED_TOGETHER:
         ring_plan()
     continued = continuation_read("plan")
@@ -99,7 +103,10 @@ def plan_once() -> None:
         # jobs that had no turn yet. Jobs that are to start now had one, but are not left out.
         continuation_write("plan", _continuation_as_json(plan.continuation))
     plan = replace(plan, placements=owners_in_turn(plan.placements, snapshot.jobs))
-    result = commit(plan, own_nodes.drive_nodes, should_stop=commit_is_over)
+    between_steps()
+    result = commit(
+        plan, own_nodes.drive_nodes, between_steps=between_steps, should_stop=commit_is_over
+    )
     _count_placements(result, of=len(plan.placements))
     if plan.continuation or result.remaining:
         ring_plan()
@@ -119,6 +126,18 @@ def plan_once() -> None:
             counts_publish(row_count(snapshot), count)
     with history.lock:
         history.refresh_if_stale(timezone.now())
+
+
+def sweeps_between_steps() -> Callable[[], None]:
+    """For work that begins now: what it calls between two steps, outside of transactions. It sweeps
+    where that is due, once the work has taken WITHOUT_SWEEP_SECONDS."""
+    is_long = _deadline(WITHOUT_SWEEP_SECONDS)
+
+    def sweep_if_long() -> None:
+        if is_long():
+            sweep_unless_recent()
+
+    return sweep_if_long
 
 
 @contextmanager
@@ -194,7 +213,8 @@ def plan(self: Task) -> bool:
 
 @app.task(name="scheduler.tasks.foretell")
 def estimate() -> bool:
-    return run_exclusively(name="foretell", work=estimates_refresh, rounds=1)
+    work = partial(estimates_refresh, between_steps=sweeps_between_steps())
+    return run_exclusively(name="foretell", work=work, rounds=1)
 
 
 @app.task(name="scheduler.tasks.diagnose")
@@ -217,6 +237,12 @@ def site(name: str) -> bool:
 
 @app.task(name="scheduler.tasks.sweep")
 def sweep() -> bool:
+    return sweep_unless_recent()
+
+
+def sweep_unless_recent() -> bool:
+    """A sweep, unless one was completed within SWEEP_PAUSE_SECONDS. False if another worker is at
+    it. Not within a transaction."""
     return run_exclusively(
         name="sweep",
         is_due=lambda: not done_within("sweep", SWEEP_PAUSE_SECONDS),

@@ -1,4 +1,4 @@
-"""Which nodes a sweep drives: those whose desired document may lag behind the rows because a bell
+"""Which nodes a sweep looks at: those whose desired document may lag behind the rows because a bell
 was lost, and a few others in turn."""
 
 from uuid import UUID
@@ -12,7 +12,7 @@ from portal.jobs.models import DesiredState
 from portal.leases.services import continuation_read, continuation_write
 from scheduler.core.model.states import ReplicaStatus, SliceStatus
 
-# Every node is driven once in so many sweeps: 5 minutes, at one sweep every 5 s.
+# Every node is looked at once in so many sweeps: 5 minutes, at one sweep every 5 s.
 SWEEPS_A_ROUND = 60
 # Where the round has come to is kept beside the leases, under this name.
 ROUND = "drive"

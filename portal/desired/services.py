@@ -1,5 +1,6 @@
 """Renews the desired documents of nodes; a changed document gets a new revision."""
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from uuid import UUID
@@ -10,7 +11,7 @@ from django.db.models import Case, Expression, PositiveBigIntegerField, Value, W
 from agents.contract.codec import encode
 from portal.database.kept_queries import KeptSelect, ListOf
 from portal.database.row_writes import rows_update
-from portal.desired.documents import documents_compile
+from portal.desired.documents import CompiledDocument, documents_compile
 from portal.inventory.models import Node
 from portal.jobs.models import DesiredState, Replica
 from portal.live.bell import ring
@@ -19,6 +20,9 @@ from portal.live.bell import ring
 DOCUMENT_COLUMNS = ("revision", "desired", "drive_due")
 # What a renewal needs of it.
 RENEWED_COLUMNS = (*DOCUMENT_COLUMNS, "allow_mass_removal")
+LOOKED_AT_TOGETHER = 64
+
+log = logging.getLogger(__name__)
 
 
 def node_drive(*, node_id: UUID) -> bool:
@@ -34,6 +38,41 @@ def nodes_drive(*, node_ids: Collection[UUID]) -> frozenset[UUID]:
     with transaction.atomic():
         nodes = Node.objects.filter(pk__in=node_ids)
         return documents_update(nodes.only(*RENEWED_COLUMNS).lock_rows())
+
+
+def lagging_nodes(node_ids: Collection[UUID]) -> frozenset[UUID]:
+    """Those of these nodes that `nodes_drive` would change anything of: their document, or what is
+    noted with it. Locks nothing, and asks the same few questions for LOOKED_AT_TOGETHER of them.
+
+    One that lagged before is among them. One that another transaction changes meanwhile may be, for
+    nothing, and so are all that were looked at with one whose document cannot be made.
+    """
+    keys, lagging = sorted(node_ids), set[UUID]()
+    for start in range(0, len(keys), LOOKED_AT_TOGETHER):
+        together = keys[start : start + LOOKED_AT_TOGETHER]
+        try:
+            lagging |= _lagging(together)
+        except Exception:
+            log.exception("%d nodes are driven without a look at each", len(together))
+            lagging.update(together)
+    return frozenset(lagging)
+
+
+def _lagging(node_ids: list[UUID]) -> set[UUID]:
+    nodes = _RENEWED.rows(node_ids)
+    compiled = documents_compile(nodes)
+    return {node.pk for node in nodes if _lags(node, compiled[node.pk])}
+
+
+def _lags(node: Node, compiled: CompiledDocument) -> bool:
+    is_same = _same(encode(compiled.document), node.desired)
+    return not is_same or node.drive_due or any(map(_is_unnoted, compiled.replicas))
+
+
+_RENEWED = KeptSelect(
+    lambda nodes: Node.objects.filter(pk__in=nodes).order_by().only(*RENEWED_COLUMNS),
+    ListOf(Node._meta.pk),
+)
 
 
 def documents_update(nodes: Collection[Node]) -> frozenset[UUID]:
@@ -102,12 +141,8 @@ def _same(body: dict[str, Any], stored: dict[str, Any]) -> bool:
 
 def _note_revisions(rows: Collection[Replica], revisions: Mapping[UUID, int]) -> None:
     """`revisions`: by node, that of its document now."""
-    gone = [
-        row for row in rows if row.desired_state == DesiredState.GONE and row.gone_revision is None
-    ]
-    stopped = [
-        row for row in rows if row.desired_state == DesiredState.STOP and row.stop_revision is None
-    ]
+    gone = [row for row in rows if _is_left_out_anew(row)]
+    stopped = [row for row in rows if _is_stopped_anew(row)]
     # With the conditions under which they were read: these rows may not be locked yet.
     if gone:
         left_out = Replica.objects.filter(desired_state=DesiredState.GONE, gone_revision=None)
@@ -115,6 +150,18 @@ def _note_revisions(rows: Collection[Replica], revisions: Mapping[UUID, int]) ->
     if stopped:
         stopping = Replica.objects.filter(desired_state=DesiredState.STOP, stop_revision=None)
         stopping.filter(pk__in=_pks(stopped)).update(stop_revision=_by_node(stopped, revisions))
+
+
+def _is_unnoted(row: Replica) -> bool:
+    return _is_left_out_anew(row) or _is_stopped_anew(row)
+
+
+def _is_left_out_anew(row: Replica) -> bool:
+    return row.desired_state == DesiredState.GONE and row.gone_revision is None
+
+
+def _is_stopped_anew(row: Replica) -> bool:
+    return row.desired_state == DesiredState.STOP and row.stop_revision is None
 
 
 def _pks(rows: Iterable[Replica]) -> list[UUID]:

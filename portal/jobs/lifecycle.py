@@ -22,6 +22,7 @@ from portal.jobs.failures import failure_message
 from portal.jobs.first_failures import cause_of_end, first_failure
 from portal.jobs.images import with_other_image
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
+from portal.jobs.rollups import have_ended, is_behind, latest_attempts, outcome_of
 from portal.live.bell import ring, ring_diagnoses, ring_drive, ring_plan, ring_site
 from scheduler.core.model.states import (
     JOB_ALLOCATED,
@@ -30,7 +31,6 @@ from scheduler.core.model.states import (
     AttemptState,
     JobStatus,
     ReplicaStatus,
-    attempt_state,
 )
 
 # The job is asked to stop and goes back to the queue, unless it turns out to have succeeded.
@@ -72,14 +72,6 @@ def job_rollup(*, job_id: int) -> None:
             transitions=transitions,
         )
         transitions.write()
-
-
-def latest_attempts(jobs: Iterable[Job]) -> list[int]:
-    """The primary key of the latest attempt of each job that has devices."""
-    ids = [job.pk for job in jobs if JobStatus(job.status) in JOB_ALLOCATED]
-    attempts = Attempt.objects.filter(job__in=ids).order_by("number")
-    # The last one of each job is what stays.
-    return list(dict(attempts.values_list("job_id", "pk")).values())
 
 
 def jobs_rollup(
@@ -168,7 +160,9 @@ def ring_replicas(replicas: Iterable[Replica]) -> None:
 
 
 def _roll(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Transitions) -> None:
-    outcome = attempt_state([(ReplicaStatus(r.status), r.exit_code) for r in replicas])
+    if not is_behind(job, replicas):
+        return
+    outcome = outcome_of(replicas)
     if JobStatus(job.status) is JobStatus.STOPPING:
         _finish_when_ended(job, attempt, replicas, transitions)
     elif outcome in (AttemptState.FAILED, AttemptState.LOST):
@@ -256,7 +250,7 @@ def _may_run(replica: Replica) -> bool:
 def _finish_when_ended(
     job: Job, attempt: Attempt, replicas: list[Replica], transitions: Transitions
 ) -> None:
-    if not all(ReplicaStatus(r.status) in REPLICA_ENDED for r in replicas):
+    if not have_ended(replicas):
         return
     if job.stop_reason in MAKES_WAY and _succeeded(replicas):
         job.stop_reason = StopReason.SUCCEEDED
@@ -266,9 +260,8 @@ def _finish_when_ended(
 def _succeeded(replicas: list[Replica]) -> bool:
     """Whether every replica ended with 0 before it was asked to stop: nothing is left to run. One
     that ends with 0 after that has only saved its work."""
-    ends = [(ReplicaStatus(r.status), r.exit_code) for r in replicas]
     by_itself = all(r.ended_unasked for r in replicas)
-    return by_itself and attempt_state(ends) is AttemptState.SUCCEEDED
+    return by_itself and outcome_of(replicas) is AttemptState.SUCCEEDED
 
 
 def _end(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Transitions) -> None:

@@ -40,15 +40,17 @@ def commit(
     plan: Plan,
     on_nodes_changed: OnNodesChanged = lambda nodes: None,
     *,
+    between_steps: Callable[[], object] = lambda: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> CommitResult:
     """Apply the plan. Nodes hear of their placements with each transaction: the first ones of many
     do not wait for the last ones, nor for the rest of the plan. `on_nodes_changed` is called with
     the nodes whose partitions are to change.
 
-    `should_stop` is called between two transactions. Once it returns True, no further decision is
-    applied, apart from the first ones of the plan. Reservations and reasons are written even then:
-    people read them, and what they take is bounded by the length of the queue of a pass."""
+    `between_steps` and `should_stop` are called between two transactions. Once `should_stop`
+    returns True, no further decision is applied, apart from the first ones of the plan.
+    Reservations and reasons are written even then: people read them, and what they take is bounded
+    by the length of the queue of a pass."""
     placements = plan.placements
     placed: list[JobPlacement] = []
     tried = 0
@@ -57,6 +59,7 @@ def commit(
         tried += len(batch)
         # A plan that is committed again after a crash must not count its bypasses twice.
         placed += placements_commit(batch, plan.bypassed if tried == len(placements) else ())
+        between_steps()
     if placed and placed[-1] is not placements[-1]:
         Job.objects.filter(pk__in=plan.bypassed).count_bypass()
     steps: list[Callable[[], str]] = [
@@ -68,6 +71,7 @@ def commit(
     while done < len(steps) and not ((tried or done) and should_stop()):
         changed_gpus.append(steps[done]())
         done += 1
+        between_steps()
     reservations_write(plan.reservations)
     deferrals_write(plan.deferrals)
     gpus = Gpu.objects.filter(pk__in=[gpu for gpu in changed_gpus if gpu])

@@ -16,7 +16,7 @@ from agents.contract.lease import LeaseEnd, seconds_until_over
 from agents.contract.message import Message
 from portal.audit.codes import EventCode
 from portal.audit.transitions import StaleStatusError, advance
-from portal.desired.services import nodes_drive
+from portal.desired.services import lagging_nodes, nodes_drive
 from portal.inventory.boards import cluster_boards
 from portal.inventory.contact import longest_pause
 from portal.inventory.models import Node
@@ -45,10 +45,12 @@ class OwnNodes:
         return bool(placements_commit([placement], bypassed))
 
     def drive(self, attempts: Collection[int] | None = None) -> None:
-        """Of all attempts: by a bell for each node that may lag behind, also for nodes without any,
-        whose partitions change too."""
+        """Of all attempts: by a bell for each node that lags behind, also for nodes without any,
+        whose partitions change too. In a burst most nodes may lag behind, and hardly one does: a
+        task for each of them would keep a worker from planning, and reports from their rows."""
         if attempts is None:
-            ring_drive(sorted(unsettled_nodes() | nodes_in_turn()), repeat=True)
+            lagging = lagging_nodes(unsettled_nodes() | nodes_in_turn())
+            ring_drive(sorted(lagging), repeat=True)
             return
         rows = Replica.objects.filter(attempt__in=attempts, node__isnull=False).order_by("node_id")
         self.drive_nodes(frozenset(rows.values_list("node_id", flat=True)))

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
@@ -16,8 +17,9 @@ from agents.contract.codec import encode
 from agents.contract.documents import GpuMode
 from portal.allocations.disputes import disputed_claim_accept
 from portal.allocations.holding import node_allow_mass_removal
+from portal.desired import services
 from portal.desired.documents import compile_desired
-from portal.desired.services import node_drive
+from portal.desired.services import lagging_nodes, node_drive
 from portal.errors import Refused
 from portal.inventory.models import DisputedClaim, Gpu, Node
 from portal.jobs.models import DesiredState, Job, Replica
@@ -210,6 +212,33 @@ def test_a_lost_bell_is_found_by_the_sweep(kind: Callable[[], list[HonestNode]],
     assert not any(lags(pk) for pk in nodes)
 
 
+@pytest.mark.parametrize("kind", [placed, at_the_barrier])
+def test_a_sweep_drives_no_node_that_knows_all(kind: Callable[[], list[HonestNode]], monkeypatch):
+    """Its replicas are on their way, so it may lag behind."""
+    nodes = {node.row.pk for node in kind()}
+    for pk in nodes:
+        node_drive(node_id=pk)
+    assert nodes <= unsettled_nodes()
+    rung = []
+    monkeypatch.setattr(
+        "scheduler.sites.own_nodes.ring_drive", lambda pks, *, repeat: rung.extend(pks)
+    )
+    with CaptureQueriesContext(connection) as seen:
+        own_nodes.drive()
+    assert rung == []
+    assert not [query for query in seen if "desired" in query["sql"] and "UPDATE" in query["sql"]]
+
+
+def test_a_node_whose_document_cannot_be_made_holds_up_no_other(monkeypatch):
+    nodes = {node.row.pk for node in [*cancelled(), *allowed_to_remove_most()]}
+
+    def failing(nodes):
+        raise ValueError("a request that cannot be read")
+
+    monkeypatch.setattr(services, "documents_compile", failing)
+    assert lagging_nodes(nodes) == nodes
+
+
 @pytest.mark.parametrize("kind", [placed, *REPORTED])
 def test_a_placement_and_a_report_need_no_bell_of_their_own_nodes(
     kind: Callable[[], list[HonestNode]],
@@ -230,6 +259,7 @@ def test_a_node_that_was_told_all_is_not_driven_again():
     settle(*nodes)
     assert Job.objects.filter(status=JobStatus.RUNNING).count() == 2
     assert unsettled_nodes() == set()
+    assert lagging_nodes([node.row.pk for node in nodes]) == set()
 
 
 def test_what_is_due_is_due_once():
@@ -336,7 +366,8 @@ def test_whatever_happens_a_node_that_lags_is_found(steps, seed):
         story = Story(Random(seed))
         for step in steps:
             plan_once() if step == "plan" else getattr(story, step)()
-            found = unsettled_nodes()
+            found, lagging = unsettled_nodes(), lagging_nodes([one.row.pk for one in story.nodes])
             for node in story.nodes:
+                assert node.row.pk in lagging or not lags(node.row.pk), (step, timezone.now())
                 assert node.row.pk in found or not lags(node.row.pk), (step, timezone.now())
         transaction.set_rollback(True)

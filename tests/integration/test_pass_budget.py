@@ -12,7 +12,7 @@ from portal.leases.models import TaskLease
 from portal.leases.services import continuation_read
 from portal.live import bell
 from portal.planning.planner_input import planner_input
-from scheduler import tasks
+from scheduler import sweeper, tasks
 from scheduler.commit import plan as commit_plan
 from scheduler.commit.plan import commit
 from scheduler.core.model.policy import Policy
@@ -115,6 +115,26 @@ def test_the_budgets_of_a_task_stay_below_its_soft_time_limit(settings):
     spent = tasks.NEXT_ROUND_WITHIN_SECONDS + tasks.COMMIT_WITHIN_SECONDS
     assert spent <= 0.4 * settings.CELERY_TASK_SOFT_TIME_LIMIT
     assert tasks.DECIDE_SECONDS < tasks.COMMIT_WITHIN_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pause", "swept"),
+    [
+        pytest.param(0.0, 0.0, [0, 1, 2, 3, 4], id="a long pass"),
+        pytest.param(0.0, 60.0, [0], id="another sweep was completed a moment ago"),
+        pytest.param(60.0, 0.0, [], id="a short pass leaves it to its own task"),
+    ],
+)
+def test_a_long_pass_sweeps_between_its_placements(
+    queue, rings, monkeypatch, seconds, pause, swept
+):
+    """A worker of one process would else do so once the pass is over."""
+    placed, sweeps = Job.objects.filter(status=JobStatus.PLACED), []
+    monkeypatch.setattr(sweeper, "sweep", lambda: sweeps.append(placed.count()))
+    monkeypatch.setattr(tasks, "WITHOUT_SWEEP_SECONDS", seconds)
+    monkeypatch.setattr(tasks, "SWEEP_PAUSE_SECONDS", pause)
+    plan_once()
+    assert (sweeps, placed.count()) == (swept, 4)
 
 
 def test_what_a_commit_has_no_time_for_is_counted(queue):

@@ -7,7 +7,7 @@ import pytest
 from django.db import transaction
 
 from agents.runtime.port_offers import PortOffers
-from portal.jobs import lifecycle
+from portal.jobs import lifecycle, rollups
 from portal.live import bell
 from scheduler.core.model.states import AttemptState, ReplicaStatus, attempt_state
 from tests.conftest import clear_caches
@@ -62,7 +62,7 @@ def test_a_walk_tells_of_a_rank_that_starts_before_the_others_are_ready(monkeypa
         is_early = attempt_state(states) is AttemptState.PREPARING
         return AttemptState.READY if is_ready and is_early else attempt_state(states)
 
-    monkeypatch.setattr(lifecycle, "attempt_state", hasty)
+    monkeypatch.setattr(rollups, "attempt_state", hasty)
     assert "not all were ready" in told()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import psycopg
@@ -191,6 +191,15 @@ class DatabaseReader:
     def epochs(self) -> int:
         """Grows by one with each session of a node."""
         return self.number("SELECT sum(epoch)::bigint FROM inventory_node")
+
+    def now(self) -> datetime:
+        ((now,),) = self._rows("SELECT clock_timestamp()")
+        return cast(datetime, now)
+
+    def swept_at(self) -> datetime | None:
+        """When the last sweep was completed, whoever did it."""
+        rows = self._rows("SELECT stamped_at FROM duties_duty WHERE name = 'sweep'")
+        return rows[0][0] if rows else None
 
     def gpus(self) -> int:
         return self.number("SELECT count(*) FROM inventory_gpu")

@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Callable
+from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from tests.benchmarks.control_plane.cluster import Cluster
-from tests.benchmarks.control_plane.database import JobLife
+from tests.benchmarks.control_plane.database import Executed, JobLife
 from tests.benchmarks.control_plane.figures import milliseconds, spread
 from tests.benchmarks.control_plane.job_request import job_request
+from tests.benchmarks.control_plane.processes import spent
 from tests.benchmarks.control_plane.task_log import TaskLog
 
 # How often the database and the log of the worker are read, and memory.
@@ -28,6 +31,19 @@ class Watch:
         self.tasks = TaskLog(cluster.var / "worker.log")
         self.memory: list[dict[str, float]] = []
         self._begun = time.monotonic()
+        # When sweeps were completed, by the database's clock.
+        self._swept: list[datetime] = []
+
+    def begin(self) -> None:
+        """Count tasks and sweeps from now on."""
+        self.tasks.begin()
+        self._swept = [self.reader.now()]
+
+    def figures(self) -> dict[str, Any]:
+        """The longest time without a sweep, and what tasks were done, since `begin`."""
+        moments = [*self._swept, self.reader.now()]
+        gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(moments)]
+        return {"longest_without_sweep_s": round(max(gaps), 1), "tasks": self.tasks.figures()}
 
     def until(self, is_over: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> bool:
         """Watch until it is over. False if time was up first."""
@@ -65,6 +81,9 @@ class Watch:
 
     def _look(self) -> None:
         self.tasks.read()
+        swept = self.reader.swept_at()
+        if swept and self._swept and swept > self._swept[-1]:
+            self._swept.append(swept)
         at = time.monotonic() - self._begun
         if not self.memory or at >= self.memory[-1]["at_s"] + MEMORY_SECONDS:
             self.memory.append({"at_s": round(at, 1), **self.cluster.memory()})
@@ -76,7 +95,7 @@ def steady(watch: Watch, rate: float, seconds: float) -> dict[str, Any]:
     watch.reports()
     after = watch.reader.last_job()
     cpu, begun = cluster.cpu(), time.monotonic()
-    watch.tasks.begin()
+    watch.begin()
     people = cluster.submits(jobs=jobs, rate=rate, body=job_request(["true"]))
     try:
         watch.until(people.has_answered, seconds + PATIENCE_SECONDS)
@@ -85,7 +104,7 @@ def steady(watch: Watch, rate: float, seconds: float) -> dict[str, Any]:
         people.end()
     took = time.monotonic() - begun
     cores = {name: round((now - cpu[name]) / took, 2) for name, now in cluster.cpu().items()}
-    figures = watch.tasks.figures()
+    figures = watch.figures()
     is_settled = watch.until_settled(after)
     return {
         "submits": jobs,
@@ -105,13 +124,14 @@ def burst(watch: Watch, jobs: int) -> dict[str, Any]:
     """So many jobs in the queue at once, one submit a second beside them."""
     cluster, reader = watch.cluster, watch.reader
     after = reader.last_job()
-    watch.tasks.begin()
+    executed, cpu = reader.executed(), cluster.cpu()
+    watch.begin()
     begun_at = cluster.begin_queued(jobs)
     beside = {"jobs": min(jobs, BESIDE_BURST), "rate": 1, "body": job_request(["true"])}
     people = cluster.submits(**beside)
     try:
         are_placed = watch.until(lambda: reader.placed(after) >= jobs)
-        figures = watch.tasks.figures()
+        figures = watch.figures() | {"until_placed": _costs(watch, jobs, cpu, executed)}
         watch.until(people.has_answered)
         submitted = people.answer(1)
     finally:
@@ -119,6 +139,7 @@ def burst(watch: Watch, jobs: int) -> dict[str, Any]:
     placed = sorted(life.placed_at.timestamp() for life in reader.lives(after) if life.placed_at)
     last = placed[min(jobs, len(placed)) - 1] if placed else begun_at
     is_settled = watch.until_settled(after)
+    figures["until_settled"] = _costs(watch, jobs, cpu, executed)
     return {
         "jobs": jobs,
         "placed": min(jobs, len(placed)),
@@ -159,6 +180,16 @@ def restart(watch: Watch) -> dict[str, Any]:
         "held": watch.held(),
         "job_runs_after_s": started and round(started.timestamp() - submitted["first_at"], 2),
         **watch.reports(),
+    }
+
+
+def _costs(watch: Watch, jobs: int, cpu: dict[str, float], executed: Executed) -> dict[str, Any]:
+    """What a job of the burst has cost since these were read: steady on a busy machine as well."""
+    done = watch.reader.executed().since(executed)
+    return {
+        "sql_per_job": round(done.statements() / jobs, 1),
+        "transactions_per_job": round(done.transactions / jobs, 1),
+        "cpu_ms_per_job": spent(cpu, watch.cluster.cpu(), jobs),
     }
 
 

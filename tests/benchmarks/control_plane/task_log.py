@@ -1,8 +1,6 @@
 """The tasks that a worker has ended, read from its log as it grows."""
 
-import itertools
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +8,15 @@ LOGGER = "portal.monitoring.celery_process"
 
 
 class TaskLog:
-    """Counts from `begin` on. Call `read` often: the time of an end is that of its reading."""
+    """Counts from `begin` on."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._offset, self._rest = path, 0, ""
-        self._begun = time.monotonic()
-        self._ends: dict[str, list[tuple[float, float]]] = {}
+        self._ends: dict[str, list[float]] = {}
 
     def begin(self) -> None:
         self.read()
-        self._begun, self._ends = time.monotonic(), {}
+        self._ends = {}
 
     def read(self) -> None:
         if not self._path.exists():
@@ -32,15 +29,12 @@ class TaskLog:
             if LOGGER in line:
                 row = json.loads(line)
                 if row["event"] == "task done":
-                    end = (time.monotonic(), float(row["seconds"]))
-                    self._ends.setdefault(row["task"].rpartition(".")[2], []).append(end)
+                    name = row["task"].rpartition(".")[2]
+                    self._ends.setdefault(name, []).append(float(row["seconds"]))
 
     def figures(self) -> dict[str, Any]:
-        """How often each task ended and its longest run; and the longest time without a sweep."""
-        swept = [self._begun, *(at for at, _ in self._ends.get("sweep", [])), time.monotonic()]
-        gaps = [later - earlier for earlier, later in itertools.pairwise(swept)]
-        tasks = {
-            name: {"ended": len(ends), "longest_s": round(max(took for _, took in ends), 2)}
-            for name, ends in sorted(self._ends.items())
+        """How often each task ended, and its longest run."""
+        return {
+            name: {"ended": len(seconds), "longest_s": round(max(seconds), 2)}
+            for name, seconds in sorted(self._ends.items())
         }
-        return {"longest_without_sweep_s": round(max(gaps), 1), "tasks": tasks}
