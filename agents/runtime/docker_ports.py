@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from docker import DockerClient
-from docker.errors import NotFound
 from docker.models.containers import Container
 
 from agents.runtime.docker_errors import engine_errors
@@ -46,32 +45,27 @@ def connect_to_container(container: Container, port: int, seconds: float) -> soc
 def _network_namespace(container: Container) -> Iterator[int | None]:
     """A descriptor of it. None where this process may not enter it: it is not root, or the engine
     is on another machine."""
-    pid, path = container.attrs["State"]["Pid"], None
+    process = Path(f"/proc/{container.attrs['State']['Pid']}")
+    descriptor = None
     with contextlib.suppress(OSError):
-        if os.geteuid() == 0 and pid:
-            path = os.open(Path(f"/proc/{pid}/ns/net"), os.O_RDONLY | os.O_CLOEXEC)
+        if os.geteuid() == 0:
+            descriptor = os.open(process / "ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        yield path if path is not None and _is_still(container, pid, path) else None
+        is_its_own = descriptor is not None and _is_of(process, container, descriptor)
+        yield descriptor if is_its_own else None
     finally:
-        if path is not None:
-            os.close(path)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
-def _is_still(container: Container, pid: int, namespace: int) -> bool:
-    """Whether the descriptor is of the container: its process id may be another one's by now, or
-    one of this machine that has nothing to do with an engine elsewhere."""
-    with contextlib.suppress(NotFound), engine_errors("inspect"):
-        container.reload()
-    state = container.attrs["State"]
-    if not state.get("Running") or state.get("Pid") != pid:
-        return False
-    own = Path("/proc/self/ns/net").stat().st_ino
-    sandbox = Path(container.attrs["NetworkSettings"].get("SandboxKey") or "/nowhere")
+def _is_of(process: Path, container: Container, namespace: int) -> bool:
+    """Whether the namespace is the container's own. Its process id alone says nothing: it may be
+    one of another machine, or another program's by now."""
     with contextlib.suppress(OSError):
-        # Where the engine keeps the namespace itself.
-        if sandbox.stat().st_ino != os.fstat(namespace).st_ino:
-            return False
-    return os.fstat(namespace).st_ino != own
+        is_inside = str(container.id) in (process / "cgroup").read_text("utf-8", "replace")
+        own = Path("/proc/self/ns/net").stat().st_ino
+        return is_inside and os.fstat(namespace).st_ino != own
+    return False
 
 
 def _connect_in(namespace: int, port: int, seconds: float) -> socket.socket:

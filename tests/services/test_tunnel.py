@@ -102,16 +102,20 @@ def job(stack):
     stack.until_status(job, "cancelled")
 
 
+def cli_environment(url: str, token: str, folder: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TESSERA_")}
+    own = {"TESSERA_URL": url, "TESSERA_TOKEN": token, "TESSERA_CONFIG": str(folder / "none")}
+    return kept | own
+
+
 @contextmanager
 def forwarded(url: str, token: str, job: str, port: int, folder: Path):
     """The local port at which `tessera port` serves, and its process."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TESSERA_")}
-    own = {"TESSERA_URL": url, "TESSERA_TOKEN": token, "TESSERA_CONFIG": str(folder / "none")}
     words = ("port", job, str(port), "--local", "0")
     process = subprocess.Popen(
         [sys.executable, "-m", "portal.cli", *words],
         cwd=ROOT,
-        env=kept | own,
+        env=cli_environment(url, token, folder),
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -260,6 +264,16 @@ def test_a_connection_ends_within_5_seconds_of_the_right_to_it(stack, job, tmp_p
             assert "may not use this port any more" in process.stderr.read()
         finally:
             stack.python(imports + undo)
+
+
+def test_a_program_calls_the_command_through_pipes_as_ssh_does(stack, job, tmp_path):
+    words = ("port", job[0], str(job[1]), "--stdio")
+    command = [sys.executable, "-m", "portal.cli", *words]
+    environ = cli_environment(stack.url, stack.seeded["token"], tmp_path)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environ, input=b"echo\nhello\n", capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"hello\n", b"")
 
 
 def test_only_ports_of_the_job_itself_are_reached(stack, job, tmp_path):

@@ -197,8 +197,21 @@ def test_a_slow_reader_holds_its_window_and_stalls_no_other_stream():
             while wire.put_on_wire(side) and wire.deliver(side):
                 pass
         wire.take(1, AGENT)
+        wire.require_windows()
     assert wire.read[1, AGENT] == wire.written[1, PORTAL]
     assert len(stalled.received) == stalled.size
+
+
+def test_a_stream_after_many_others_has_the_window_of_the_first():
+    wire = two_open_streams()
+    for number in range(2, 300):
+        wire.open()
+        wire.run_out()
+        wire.accept(number)
+        wire.run_out()
+        wire.sides[number % 2].reset(wire.streams[number][number % 2])
+        wire.run_out()
+    assert wire.streams[-1][AGENT].size == wire.streams[-1][PORTAL].size == MAX_WINDOW_BYTES
 
 
 def test_streams_that_have_bytes_take_turns():
