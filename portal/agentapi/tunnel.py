@@ -23,7 +23,7 @@ from portal.inventory.models import Node
 from portal.live.listener import Bell, subscribe
 from portal.metrics import AGENT_CALLS
 from portal.tunnel.asgi_socket import AsgiSocket, refuse_handshake
-from portal.tunnel.held import hold_tunnel
+from portal.tunnel.held import REPLACED, hold_tunnel
 from portal.tunnel.registry import announce_tunnel
 from scheduler.core.model.states import NodeStatus
 
@@ -79,9 +79,12 @@ async def _hold(link: TunnelLink, caller: TunnelCaller, bell: Bell, address: str
     announcing = asyncio.ensure_future(announce_tunnel(caller.node_id, address))
     tasks = (carrying, welcome, announcing)
     try:
-        await asyncio.wait({carrying, welcome}, return_when=asyncio.FIRST_COMPLETED)
+        waiting = {carrying, welcome, announcing}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if welcome.done():
             await link.close(*welcome.result())
+        elif announcing.done():
+            await link.close(REPLACED, "the node opened another tunnel")
     finally:
         for task in tasks:
             task.cancel()

@@ -17,6 +17,7 @@ from portal.agentapi.long_poll import open_poll_count
 from portal.agentapi.threads import waiting_call_count
 from portal.monitoring.exposition import CONTENT_TYPE, Exposition, refusal_status
 from portal.stream_access import open_stream_count
+from portal.tunnel.held import held_tunnel_count
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -40,6 +41,9 @@ class WebMetrics(Collector):
         )
         yield GaugeMetricFamily(
             "tessera_streams", "Event streams that are open.", value=open_stream_count()
+        )
+        yield GaugeMetricFamily(
+            "tessera_tunnels", "Tunnels of nodes that are held.", value=held_tunnel_count()
         )
         yield GaugeMetricFamily(
             "tessera_agent_threads",

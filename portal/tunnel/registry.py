@@ -1,7 +1,7 @@
 """Which process holds the tunnel of a node: in Redis, for as long as the holder says so.
 
-A stranger in Redis can hide a holder, and nothing more: an entry counts only with the portal's own
-signature, which names the node.
+A stranger in Redis can hide a holder, or end a tunnel with an entry of yesterday, and nothing more:
+an entry counts only with the portal's own signature, which names the node.
 """
 
 import asyncio
@@ -44,15 +44,18 @@ _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, "redis.asyncio.Redis"] = 
 
 
 async def announce_tunnel(node_id: UUID, address: str) -> None:
-    """Say that this process holds the node's tunnel, until cancelled. Without Redis, and so with
-    one web process, there is nobody to tell."""
+    """Say that this process holds the node's tunnel. Returns once another one says so: the node has
+    opened a tunnel there since, and this one is of a connection that is gone. Without Redis, and so
+    with one web process, there is nobody to tell."""
     if not settings.PLATFORM.redis_url:
-        return
+        await asyncio.Event().wait()
     entry = _sealed(node_id, Holder(PROCESS, address))
+    is_said = False
     try:
-        while True:
+        while not is_said or await find_holder(node_id) is None:
             try:
                 await _client().set(_key(node_id), entry, ex=TTL_SECONDS)
+                is_said = True
             except (RedisError, OSError) as error:
                 log.warning("other web processes may not find a tunnel: %s", error)
             await asyncio.sleep(RENEWAL_SECONDS)

@@ -51,6 +51,7 @@ def test_it_enrols_syncs_and_runs_a_job_past_an_address_that_is_down(tmp_path):
             ca_file.write_text(authority.certificate)
             stack.start_agent(NODE)
             stack.until_online()
+            until(lambda: "tunnel_open" in stack.log(NODE), what="its tunnel")
             job = stack.submit(["python3", "-c", "print('through the proxy')"])
             stack.until_status(job, "succeeded")
             found = doctor(stack)

@@ -1,0 +1,86 @@
+"""Which process holds a tunnel, as a real Redis has it."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+import redis
+
+from portal.tunnel import registry
+from portal.tunnel.registry import Holder, announce_tunnel, close_registry, find_holder
+
+pytestmark = pytest.mark.services
+NODE = UUID(int=7)
+ADDRESS = "10.0.0.5:8000"
+
+
+@pytest.fixture
+def entries(redis_server, settings, monkeypatch):
+    """The Redis of two processes, of which the test is one."""
+    url = redis_server.url(12)
+    settings.PLATFORM = replace(settings.PLATFORM, redis_url=url)
+    monkeypatch.setattr(registry, "RENEWAL_SECONDS", 0.02)
+    with redis.Redis.from_url(url) as client:
+        client.flushdb()
+        yield client
+
+
+@asynccontextmanager
+async def announced():
+    task = asyncio.ensure_future(announce_tunnel(NODE, ADDRESS))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await close_registry()
+
+
+async def until_said(entries):
+    while not entries.exists(registry._key(NODE)):
+        await asyncio.sleep(0.01)
+
+
+def test_a_holder_is_found_by_others_until_its_tunnel_ends(entries, monkeypatch):
+    async def scenario():
+        async with announced() as task:
+            await until_said(entries)
+            assert await find_holder(NODE) is None, "this process is no other one"
+            with monkeypatch.context() as other:
+                own = registry.PROCESS
+                other.setattr(registry, "PROCESS", "another")
+                assert await find_holder(NODE) == Holder(own, ADDRESS)
+                assert await find_holder(UUID(int=8)) is None
+            assert 0 < entries.ttl(registry._key(NODE)) <= registry.TTL_SECONDS
+            assert not task.done()
+        assert not entries.exists(registry._key(NODE))
+
+    asyncio.run(scenario())
+
+
+def test_a_newer_tunnel_elsewhere_ends_the_older_ones_announcement(entries):
+    newer = registry._sealed(NODE, Holder("another", "10.0.0.6:8000"))
+
+    async def scenario():
+        async with announced() as task:
+            await until_said(entries)
+            entries.set(registry._key(NODE), newer)
+            await task
+        assert entries.get(registry._key(NODE)) == newer.encode(), "the newer one stays"
+
+    asyncio.run(scenario())
+
+
+def test_what_a_stranger_writes_is_overwritten(entries):
+    async def scenario():
+        async with announced() as task:
+            await until_said(entries)
+            for value in (b"{}", b"x" * 5_000, b"\xff"):
+                entries.set(registry._key(NODE), value)
+                while entries.get(registry._key(NODE)) == value:
+                    await asyncio.sleep(0.01)
+            assert not task.done()
+
+    asyncio.run(scenario())
