@@ -69,7 +69,7 @@ class MemoryPartSerializer(serializers.Serializer[Any]):
     )
     bytes = NUMBER()
     formula = serializers.CharField(help_text="with its numbers, in English")
-    source = serializers.CharField(allow_blank=True)
+    reference = serializers.CharField(help_text="source of the formula")
 
 
 class AdviceStartSerializer(serializers.Serializer[Any]):
@@ -122,7 +122,7 @@ class ModelAdviceSerializer(serializers.Serializer[Any]):
     sequence = NUMBER(help_text="0 for a network that has none")
     concurrency = NUMBER()
     quantisation = serializers.CharField()
-    source = serializers.CharField(help_text="where the sizes of the model were published")
+    reference = serializers.CharField(help_text="where the sizes of the model were published")
     project = serializers.CharField(allow_blank=True, help_text="whose limits and starts these are")
     devices = DeviceAdviceSerializer(many=True)
 
@@ -137,7 +137,7 @@ class ModelAdviceSerializer(serializers.Serializer[Any]):
             "sequence": question.sequence,
             "concurrency": question.concurrency,
             "quantisation": str(question.quantisation),
-            "source": question.source,
+            "reference": question.source,
             "project": advice.project,
             "devices": [_device_data(advice.project, each) for each in advice.devices],
         }
@@ -172,7 +172,7 @@ def _part_data(part: MemoryPart) -> dict[str, Any]:
         "name": part.name,
         "bytes": part.bytes,
         "formula": part.formula.text,
-        "source": part.source,
+        "reference": part.source,
     }
 
 

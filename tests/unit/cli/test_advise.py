@@ -6,7 +6,7 @@ import json
 
 from tests.unit.cli.fake_rest import Rest, problem
 
-PARTS = [{"name": "weights", "bytes": 16 << 30, "formula": "2 bytes", "source": "ZeRO"}]
+PARTS = [{"name": "weights", "bytes": 16 << 30, "formula": "2 bytes", "reference": "ZeRO"}]
 
 
 def a_device(profile: str = "2g.35gb", **fields) -> dict:
