@@ -1,5 +1,6 @@
 """Serializers of a question to the advisor, and of its answer."""
 
+from dataclasses import asdict
 from typing import Any
 
 from django.urls import reverse
@@ -10,6 +11,7 @@ from portal.advice.question import Task
 from portal.advice.reading import LARGEST, RECOMPUTES
 from portal.advice.requests import form_query
 from portal.advice.selectors import Advice, DeviceAdvice
+from portal.advice.speed import REFERENCE, serving_speed
 from portal.api.jobs.reason_serializers import StartEstimateSerializer, estimate_data
 from portal.planning.estimates import estimate_as_dict
 from portal.submission.dry_run import RequestStart
@@ -72,6 +74,17 @@ class MemoryPartSerializer(serializers.Serializer[Any]):
     reference = serializers.CharField(help_text="source of the formula")
 
 
+class ServingSpeedSerializer(serializers.Serializer[Any]):
+    """How fast one replica of a model server is, as busy as the question says."""
+
+    tokens_per_second = serializers.FloatField(help_text="of all sequences together")
+    tokens_per_second_each = serializers.FloatField()
+    prefill_seconds = serializers.FloatField(help_text="of a prompt of the full length")
+    max_concurrency = NUMBER(help_text="sequences of the full length that fit at a time")
+    limits = serializers.CharField(help_text="what writing waits for")
+    reference = serializers.CharField(help_text="source of the formula")
+
+
 class AdviceStartSerializer(serializers.Serializer[Any]):
     """When the request could start, by the planner's own trial."""
 
@@ -100,6 +113,9 @@ class DeviceAdviceSerializer(serializers.Serializer[Any]):
     )
     free = NUMBER(help_text="devices of the kind that could start now")
     parts = MemoryPartSerializer(many=True)
+    serving = ServingSpeedSerializer(
+        allow_null=True, help_text="null for a training, and for boards without figures"
+    )
     start = AdviceStartSerializer(
         allow_null=True, help_text="of the first usable ones; null where nobody asked the planner"
     )
@@ -139,12 +155,13 @@ class ModelAdviceSerializer(serializers.Serializer[Any]):
             "quantisation": str(question.quantisation),
             "reference": question.source,
             "project": advice.project,
-            "devices": [_device_data(advice.project, each) for each in advice.devices],
+            "devices": [_device_data(advice, each) for each in advice.devices],
         }
 
 
-def _device_data(project: str, advice: DeviceAdvice) -> dict[str, Any]:
-    fit, device = advice.fit, advice.fit.device
+def _device_data(answer: Advice, advice: DeviceAdvice) -> dict[str, Any]:
+    project, fit, device = answer.project, advice.fit, advice.fit.device
+    speed = serving_speed(answer.question, fit)
     fields = advice.fields if advice.is_usable else {}
     is_open = bool(fields and project)
     return {
@@ -161,6 +178,7 @@ def _device_data(project: str, advice: DeviceAdvice) -> dict[str, Any]:
         "obstacle": advice.obstacle.text if advice.obstacle else "",
         "free": device.count.available,
         "parts": [_part_data(part) for part in fit.need.parts],
+        "serving": asdict(speed) | {"reference": REFERENCE} if speed else None,
         "start": _start_data(advice.start) if advice.start else None,
         "request": fields,
         "form": f"{reverse('web:request')}?{form_query(project, fields)}" if is_open else "",

@@ -99,6 +99,11 @@ def _print_next(advice: Mapping[str, Any]) -> None:
         return
     if not best["request"]:
         return
+    if speed := best.get("serving"):
+        print_message(
+            f"About {speed['tokens_per_second']:,.0f} tokens a second together, limited by "
+            f"{single_line(speed['limits'])}; at most {speed['max_concurrency']:,} such sequences."
+        )
     request = {**best["request"], "image": "IMAGE"}
     if advice["project"]:
         request["project"] = single_line(advice["project"])

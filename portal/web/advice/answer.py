@@ -11,11 +11,13 @@ from portal.advice.fits import DeviceFit, gpus_enough
 from portal.advice.question import OWN_MODEL, AdviceQuestion
 from portal.advice.requests import form_query
 from portal.advice.selectors import Advice, DeviceAdvice
+from portal.advice.speed import REFERENCE, serving_speed
 from portal.web.advice.form import TASK_LABELS
 from portal.web.request.card_starts import CardStart, card_start
 from portal.web.request.device_kinds import board_size
 from portal.web.wording.labels import NBSP, gigabytes
 from portal.web.wording.messages import message_text
+from scheduler.advisor.inference import Bottleneck
 
 GIB = 1 << 30
 PART_LABELS = {
@@ -65,6 +67,9 @@ class AdviceAnswer:
     sentence: str
     question: str
     """What was asked, in a line."""
+    speed: str
+    """How fast the best one serves the model; empty where that is not known."""
+    speed_reference: str
     parts: tuple[PartRow, ...]
     total: str
     parts_of: str
@@ -84,6 +89,8 @@ def advice_answer(advice: Advice) -> AdviceAnswer:
         title=title,
         sentence=sentence,
         question=_question_line(advice.question),
+        speed=_speed_line(advice),
+        speed_reference=REFERENCE,
         parts=_parts(shown.fit) if shown else (),
         total=gib(shown.fit.need.total) if shown else "",
         parts_of=device_words(shown.fit) if shown else "",
@@ -170,6 +177,30 @@ def _question_line(question: AdviceQuestion) -> str:
             n,
         )
     return text % {**words, "n": f"{n:,}"}
+
+
+def _speed_line(advice: Advice) -> str:
+    speed = serving_speed(advice.question, advice.best.fit) if advice.best else None
+    if speed is None:
+        return ""
+    words = {
+        "tokens": f"{speed.tokens_per_second:,.0f}",
+        "each": f"{speed.tokens_per_second_each:,.0f}",
+        "seconds": f"{speed.prefill_seconds:.2g}",
+        "most": f"{speed.max_concurrency:,}",
+    }
+    if speed.limits is Bottleneck.MEMORY_BANDWIDTH:
+        text = _(
+            "About %(tokens)s tokens a second together, %(each)s for each sequence, limited by "
+            "memory bandwidth; %(seconds)s s to read a full prompt. At most %(most)s such "
+            "sequences fit."
+        )
+    else:
+        text = _(
+            "About %(tokens)s tokens a second together, %(each)s for each sequence, limited by "
+            "compute; %(seconds)s s to read a full prompt. At most %(most)s such sequences fit."
+        )
+    return text % words
 
 
 def _parts(fit: DeviceFit) -> tuple[PartRow, ...]:

@@ -10,6 +10,7 @@ from portal.advice.fits import device_fits
 from portal.advice.question import InvalidQuestion, Task
 from portal.advice.reading import read_question
 from portal.advice.requests import request_fields
+from portal.advice.speed import serving_speed
 from scheduler.advisor.errors import AdvisorError
 from scheduler.core.availability.cluster import ClusterAvailability, NodeAvailability
 from scheduler.core.availability.counts import Availability
@@ -72,6 +73,16 @@ def test_a_served_model_is_divided_over_one_node_only():
     command = request_fields(question, whole)["command"]
     assert command[:3] == ["vllm", "serve", "llama3-70b"]
     assert command[-2:] == ["--tensor-parallel-size", str(whole.gpus)]
+
+
+def test_a_server_is_as_fast_as_its_part_of_the_board_and_a_training_has_no_speed():
+    question, found = fits(a_cluster(n1=8), task="inference", concurrency=4, sequence=2048)
+    speeds = {each.device.name: serving_speed(question, each) for each in found if each.fits}
+    whole, half = speeds["H200"], speeds["H200 3g.71gb"]
+    assert whole and half and whole.tokens_per_second > 1.5 * half.tokens_per_second
+    assert whole.max_concurrency > half.max_concurrency >= 4
+    question, found = fits(a_cluster(n1=8))
+    assert {serving_speed(question, each) for each in found} == {None}
 
 
 def test_a_model_that_writes_no_text_is_not_served():

@@ -24,6 +24,7 @@ def a_device(profile: str = "2g.35gb", **fields) -> dict:
         "obstacle": "",
         "free": 3,
         "parts": PARTS,
+        "serving": None,
         "start": {"at_once": True, "code": "", "estimate": None},
         "request": {
             "name": "lora-llama3-8b",
@@ -57,6 +58,12 @@ def test_the_smallest_comes_first_with_the_command_that_requests_it():
     assert "WEIGHTS" in wide and "16.0GiB" in wide
     names = rest.run("advise", "--model", "m", "--task", "lora", "-o", "name").stdout
     assert names == "H200 2g.35gb\nH200 1g.18gb\n"
+
+
+def test_how_fast_a_server_is_is_told():
+    serving = {"tokens_per_second": 1234.5, "limits": "memory bandwidth", "max_concurrency": 41}
+    done = advising(a_device(serving=serving)).run("advise", "--model", "m", "--task", "inference")
+    assert "About 1,234 tokens a second together, limited by memory bandwidth" in done.stderr
 
 
 def test_where_nothing_holds_it_no_command_is_told():
