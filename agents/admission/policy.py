@@ -15,7 +15,12 @@ from typing import Any
 from agents.admission.git_hosts import git_hosts_problem, git_refusal
 from agents.admission.project_users import DEFAULT_RANGE, project_user, read_range
 from agents.admission.shared_caches import SharedCache, read_shared_caches
-from agents.admission.volume_roots import VolumeRoot, read_volume_roots, volumes_refusal
+from agents.admission.volume_roots import (
+    DriverRoot,
+    VolumeRoot,
+    read_volume_roots,
+    volumes_refusal,
+)
 from agents.contract.documents import DesiredReplica, RuntimeKind, SliceKind
 from agents.contract.environment import is_environment_name, is_reserved
 from agents.contract.gang_network import OverlayKind
@@ -126,7 +131,7 @@ class NodePolicy:
     image_cache: str = "60%"
     keep_images: tuple[str, ...] = ()
     # Folders of this machine below which volumes may be: a table.
-    volumes: tuple[VolumeRoot, ...] = ()
+    volumes: tuple[VolumeRoot | DriverRoot, ...] = ()
     # Folders that the jobs of some projects read: tables by name.
     caches: tuple[SharedCache, ...] = ()
     # Hosts, some with a port, from which this node fetches the code of jobs by git, and a file with

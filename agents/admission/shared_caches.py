@@ -10,7 +10,7 @@ mounted = true
 from dataclasses import dataclass
 from typing import Any
 
-from agents.admission.volume_roots import VolumeRoot, read_volume_roots
+from agents.admission.volume_roots import VolumeRoot, read_folder_root
 from agents.contract.caches import MAX_CACHE_PROJECTS, MAX_CACHES
 from agents.contract.environment import is_barred_from_images, is_environment_name, is_reserved
 
@@ -60,7 +60,7 @@ def _cache(name: str, keys: Any) -> SharedCache:
     if not is_list or not all(isinstance(each, str) and each for each in projects):
         raise ValueError(f'{name}: projects must be a list of short names, or ["*"] for all')
     place = {key: keys[key] for key in ("path", "mounted") if key in keys}
-    (folder,) = read_volume_roots({name: place | {"read_only": True}})
+    folder = read_folder_root(name, place | {"read_only": True})
     return SharedCache(folder, variable, tuple(projects))
 
 

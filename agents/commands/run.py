@@ -53,6 +53,7 @@ from agents.rank_network.reading import interface_of, read_rank_network
 from agents.runtime.base import Runtime, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_recipe import LABEL
+from agents.runtime.docker_volumes import DockerVolumes
 from agents.runtime.grants import Grant, GrantProvider
 from agents.runtime.process import ProcessRuntime
 from agents.runtime.work_folders import WORK
@@ -153,6 +154,8 @@ async def run_agent(settings: AgentSettings) -> None:
     grant = secrets.grant(grant, settings.runtime)
     address = settings.address or address_towards(settings.route.addresses)
     runtime = _runtime(settings, policy, identity.node_id, grant, address)
+    if isinstance(runtime, DockerRuntime):
+        volumes.use_engine(DockerVolumes(runtime.client))
     if runtime.injection is not None:
         logging.getLogger("agents").info("device_injection", extra=asdict(runtime.injection))
     portal_session = PortalSession(client, identity, journal, runtime, secrets)

@@ -17,6 +17,7 @@ ROOT_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
 MAX_VOLUMES = 16
 MAX_ROOTS = 64
 MAX_SIZES = 256
+MAX_DRIVER_BYTES = 255
 MAX_SUBPATH_BYTES = 1_024
 MAX_TARGET_BYTES = 255
 # Folders at the top of a container that the system, its runtime or decision 18 needs.
@@ -66,6 +67,8 @@ class OfferedRoot:
     sizes: tuple[VolumeSize, ...] = field(
         default=(), metadata=omitted_by_default(max_length=MAX_SIZES)
     )
+    # That of the engine's volumes, whose space nobody knows; empty for a folder.
+    driver: str = field(default="", metadata=omitted_by_default(max_length=MAX_DRIVER_BYTES))
 
 
 def root_access(root: str, *, read_only: bool) -> str:
@@ -90,6 +93,13 @@ def subpath_problem(subpath: str) -> Message | None:
     if any(part in ("", ".", "..") for part in subpath.split("/")):
         return constant("write a folder below the root, such as team/images: no '..', no '/' first")
     return None
+
+
+def driver_subpath_problem(subpath: str) -> Message | None:
+    """Why no volume of a driver may be called so: its name is part of the engine's."""
+    if not subpath or re.fullmatch(ROOT_NAME, subpath):
+        return None
+    return constant("a driver keeps it: write one name as its folder, such as imagenet, or none")
 
 
 def target_problem(path: str) -> Message | None:

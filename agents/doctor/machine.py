@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agents.admission.policy import NodePolicy
+from agents.admission.volume_roots import DriverRoot, VolumeRoot
 from agents.contract.documents import RuntimeKind
 from agents.facts.gpus import DriverVersions, GpuFacts
 from agents.host.files import FileTree
@@ -27,7 +28,9 @@ from agents.route.portal_route import PortalRoute
 from agents.route.reading import AddressReading, read_route
 from agents.runtime.base import RuntimeFailure
 from agents.runtime.docker_engine import EngineApi, EngineConnection, connect_engine
+from agents.runtime.docker_volumes import volume_drivers
 from agents.volumes.caches import SharedCaches
+from agents.volumes.driver_roots import missing_drivers
 from agents.volumes.roots import VolumeRoots
 
 PROGRAM_SECONDS = 5
@@ -186,8 +189,12 @@ class RealMachine(FileTree):
 
     @property
     def folder_problems(self) -> tuple[str, ...]:
-        roots, caches = VolumeRoots(self.policy.volumes), SharedCaches(self.policy.caches)
-        return roots.problems() + caches.problems()
+        drivers = [root for root in self.policy.volumes if isinstance(root, DriverRoot)]
+        folders = [root for root in self.policy.volumes if isinstance(root, VolumeRoot)]
+        roots, caches = VolumeRoots(folders), SharedCaches(self.policy.caches)
+        # The engine is asked only where its drivers are offered.
+        has = volume_drivers(self.engine or {}) if drivers else frozenset()
+        return (*roots.problems(), *missing_drivers(drivers, has), *caches.problems())
 
     @property
     def engine(self) -> Mapping[str, Any] | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from docker.types import LogConfig, Mount, Ulimit
+from docker.types import DriverConfig, LogConfig, Mount, Ulimit
 
 from agents.admission.policy import NodePolicy
 from agents.contract.container_names import container_name
@@ -187,7 +187,17 @@ def _limits(grant: Grant) -> list[Ulimit]:
 
 
 def _volume(volume: VolumeMount) -> Mount:
-    """Unlike `binds`, a mount creates no folder on the host where there is none."""
+    """Unlike `binds`, a mount creates no folder on the host where there is none. A driver's volume
+    starts empty, whatever the image has there."""
+    if driver := volume.driver:
+        return Mount(
+            volume.target,
+            volume.source,
+            read_only=volume.read_only,
+            no_copy=True,
+            labels=driver.labels,
+            driver_config=DriverConfig(driver.name, driver.options),
+        )
     mount = Mount(volume.target, volume.source, type="bind", read_only=volume.read_only)
     mount["BindOptions"] = {"NonRecursive": True}
     return mount

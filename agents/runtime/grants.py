@@ -7,12 +7,23 @@ from agents.contract.documents import DesiredReplica
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeDriver:
+    """How the engine makes a volume that is not there yet."""
+
+    name: str
+    options: dict[str, str]
+    labels: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class VolumeMount:
-    """A folder of the host in a container, without file systems that are mounted inside it."""
+    """A folder of the host in a container, without file systems that are mounted inside it; or,
+    with a driver, the engine's volume of the name `source`."""
 
     source: str
     target: str
     read_only: bool
+    driver: VolumeDriver | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from agents.admission.shared_caches import SharedCache
 from agents.contract.caches import OfferedCache, is_cache_of
 from agents.volumes.folders import FolderRefused
-from agents.volumes.roots import RootWatch
+from agents.volumes.root_watch import FolderWatch
 
 
 class SharedCaches:
     """The caches of the policy, each with why it cannot be used."""
 
     def __init__(self, caches: tuple[SharedCache, ...]) -> None:
-        self._watches = [(cache, RootWatch(cache.folder, for_all_users=True)) for cache in caches]
+        self._watches = [(cache, FolderWatch(cache.folder, for_all_users=True)) for cache in caches]
 
     def offered(self) -> tuple[OfferedCache, ...]:
         """Those that answer. Looks again where that is due, without waiting."""

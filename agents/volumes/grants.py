@@ -22,10 +22,7 @@ def with_volumes(inner: GrantProvider, roots: VolumeRoots, runtime: RuntimeKind)
         granted = inner(replica, devices)
         if not replica.volumes:
             return granted
-        mounts = tuple(
-            VolumeMount(roots.folder(volume), volume.path, volume.read_only)
-            for volume in replica.volumes
-        )
+        mounts = tuple(roots.mount(volume) for volume in replica.volumes)
         is_process = runtime is RuntimeKind.PROCESS
         places = {
             volume_variable(volume.name): mount.source if is_process else mount.target

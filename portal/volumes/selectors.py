@@ -35,6 +35,8 @@ class NodeRoot:
     total_mib: int
     sizes: Mapping[str, Mapping[str, Any]]
     """By folder below the root, what the node measured."""
+    driver: str = ""
+    """That of the engine's volumes, whose space nobody knows; empty for a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ def node_roots() -> list[NodeRoot]:
             free_mib=root["free_mib"],
             total_mib=root["total_mib"],
             sizes={size["subpath"]: size for size in root.get("sizes", ())},
+            driver=root.get("driver", ""),
         )
         for name, status, roots in rows.values_list("name", "status", "facts__volume_space")
         for root in roots

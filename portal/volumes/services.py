@@ -8,7 +8,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from agents.contract.message import Message
-from agents.contract.volumes import ROOT_NAME, subpath_problem
+from agents.contract.volumes import ROOT_NAME, driver_subpath_problem, subpath_problem
 from portal.accounts.models import Project, User
 from portal.accounts.rights import require_platform_admin
 from portal.audit.codes import AuditAction
@@ -17,7 +17,7 @@ from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.volumes.models import Volume, VolumeUse
-from portal.volumes.selectors import require_volumes
+from portal.volumes.selectors import node_roots, require_volumes
 from scheduler.core.model.states import JOB_FINAL
 from scheduler.core.request.values import VolumeRequest
 from scheduler.core.request.volumes import VOLUME_NAME
@@ -48,7 +48,9 @@ def volume_create(
     if not re.fullmatch(ROOT_NAME, root):
         why = "Write the name of a root as the policy of a node has it, such as datasets"
         raise Refused(ErrorCode.ROOT_INVALID, why, "root")
-    if problem := subpath_problem(subpath):
+    is_of_driver = any(each.driver for each in node_roots() if each.root == root)
+    wrong = driver_subpath_problem if is_of_driver else subpath_problem
+    if problem := wrong(subpath):
         raise Refused(ErrorCode.PATH_INVALID, problem, "subpath")
     row = Volume(name=name, root=root, subpath=subpath)
     _set(row, values)

@@ -1,12 +1,17 @@
 """Volumes in containers of a real engine: what is read-only stays so, and each job sees its own."""
 
+import contextlib
+import uuid
+
 import pytest
+from docker.errors import NotFound
 
 from agents.admission.shared_caches import SharedCache
-from agents.admission.volume_roots import VolumeRoot
+from agents.admission.volume_roots import DriverRoot, VolumeRoot
 from agents.contract.documents import RuntimeKind
 from agents.contract.volumes import DesiredVolume
 from agents.runtime.base import RuntimeFailure
+from agents.runtime.docker_volumes import DockerVolumes
 from agents.runtime.grants import no_grant
 from agents.volumes.caches import SharedCaches
 from agents.volumes.grants import with_caches, with_volumes
@@ -138,3 +143,75 @@ def test_a_volume_that_vanished_fails_the_start_with_a_sentence_and_makes_no_fol
     assert caught.value.sentence == f"volume data: there is no folder {root}/a"
     assert not (root / "a").exists(), "the engine would have made an empty one"
     assert (root / "elsewhere" / "of-a").read_text() == "secret"
+
+
+@pytest.fixture
+def driver_root(docker_node):
+    """Makes a root of the engine's own driver; its volumes are removed."""
+    name = f"t{uuid.uuid4().hex[:12]}"
+
+    def make(**options):
+        return DriverRoot(name, "local", tuple(options.items()))
+
+    yield make
+    for volume in docker_node.client.volumes.list():
+        if volume.name.startswith(f"tessera_{name}_"):
+            with contextlib.suppress(NotFound):
+                volume.remove()
+
+
+def driver_runtime(docker_node, root):
+    roots = VolumeRoots((root,))
+    roots.use_engine(DockerVolumes(docker_node.client))
+    assert [one.driver for one in roots.offered()] == ["local"]
+    return docker_node.runtime(with_volumes(no_grant, roots, RuntimeKind.DOCKER))
+
+
+def driver_volume(root, name, *, read_only=False):
+    return (DesiredVolume("data", root.name, name, "/data", read_only),)
+
+
+@pytest.mark.slow
+def test_a_volume_of_a_driver_outlives_its_job_and_is_not_that_of_another(
+    docker_node, driver_root, root
+):
+    """Bind mounts by the engine's own driver, one folder for each volume."""
+    kept = driver_root(type="none", o="bind", device=f"{root}/{{volume}}")
+    runtime = driver_runtime(docker_node, kept)
+    watch = Watch(runtime)
+    said = []
+    for name, read_only in (("a", False), ("a", True), ("b", False)):
+        replica = a_replica(LOOK, volumes=driver_volume(kept, name, read_only=read_only))
+        go(runtime, replica)
+        assert watch.ended(replica).exit_code == 0
+        said.append(whole_log(runtime, replica.id).decode().splitlines())
+        runtime.remove(replica.id)
+    assert said == [
+        ["in it: ['of-a']", "written"],
+        ["in it: ['new', 'of-a']", "refused: Read-only file system"],
+        ["in it: ['of-b']", "written"],
+    ]
+    made = docker_node.client.volumes.get(f"tessera_{kept.name}_a")
+    assert made.attrs["Labels"] == {"tessera.volume": f"{kept.name}/a"}
+    assert made.attrs["Options"]["device"] == f"{root}/a"
+
+
+@pytest.mark.slow
+def test_the_policys_options_hold_and_other_ones_are_not_taken_for_them(docker_node, driver_root):
+    memory = driver_root(type="tmpfs", device="tmpfs", o="size=1m,mode=1777")
+    runtime = driver_runtime(docker_node, memory)
+    fill = """
+try:
+    open("/data/large", "wb").write(bytes(2 << 20))
+except OSError as error:
+    print(error.strerror)
+"""
+    replica = a_replica(fill, volumes=driver_volume(memory, "scratch"))
+    go(runtime, replica)
+    assert Watch(runtime).ended(replica).exit_code == 0
+    assert whole_log(runtime, replica.id).decode().strip() == "No space left on device"
+    runtime.remove(replica.id)
+    larger = driver_runtime(docker_node, driver_root(type="tmpfs", device="tmpfs", o="mode=1777"))
+    with pytest.raises(RuntimeFailure, match="another driver or other options") as caught:
+        larger.prepare(a_replica(volumes=driver_volume(memory, "scratch")), ())
+    assert caught.value.code == "volume"

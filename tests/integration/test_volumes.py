@@ -91,6 +91,28 @@ def test_a_job_waits_for_a_node_that_offers_its_volume_and_names_those_that_do_n
     assert job.status == JobStatus.RUNNING
 
 
+def test_a_driver_of_docker_volumes_is_a_place_like_a_root(client, olga, team, admin):
+    """The planner's filter and its reason, what the node is told, and what REST says."""
+    node = a_node_with(OfferedRoot("fast", True, driver="local"))
+    values = VolumeValues(projects=(team,))
+    with pytest.raises(Refused) as refused:
+        volume_create(actor=admin, name="deep", root="fast", subpath="a/b", values=values)
+    assert code_of(refused) == ("path_invalid", "subpath")
+    volume_create(actor=admin, name="cache", root="fast", subpath="cache", values=values)
+    job = a_job(olga, team, **WHOLE, volumes=["cache:/data"])
+    plan_once()
+    job.refresh_from_db()
+    assert job.reason["evidence"]["nodes"] == {"n1": "n1 offers fast for reading only"}
+    client.force_login(olga)
+    (row,) = client.get("/api/v1/volumes").json()["results"]
+    assert [(each["node"], each["driver"]) for each in row["nodes"]] == [("n1", "local")]
+    node.volume_roots = (OfferedRoot("fast", driver="local"),)
+    node.report()
+    settle(node)
+    (replica,) = node.desired.replicas
+    assert [(each.root, each.subpath) for each in replica.volumes] == [("fast", "cache")]
+
+
 def test_what_changes_in_a_volume_does_not_make_every_node_be_read_again(imagenet):
     """Free space and sizes are beside what placements rest on."""
     node = a_node_with(ROOT)

@@ -30,6 +30,9 @@ class VolumeNodeSerializer(serializers.Serializer[Any]):
     read_only = serializers.BooleanField(  # type: ignore[assignment]  # a field, not the argument
         help_text="by the policy of the node"
     )
+    driver = serializers.CharField(
+        help_text="of Docker volumes, whose space is not known; empty: a folder of the node"
+    )
     free_mib = serializers.IntegerField(help_text="of the file system")
     total_mib = serializers.IntegerField()
 

@@ -115,6 +115,7 @@ def an_observed(**fields):
             pins_images=True,
             volume_roots=(
                 OfferedRoot("datasets", True, 10, 20, (VolumeSize("a", 1, 2, True, 3),)),
+                OfferedRoot("fast", driver="local"),
             ),
             caches=(OfferedCache("models", "HF_HUB_CACHE", ("vision",)),),
             git_hosts=("github.com", "git.example:8443"),

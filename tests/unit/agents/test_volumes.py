@@ -8,14 +8,21 @@ import pytest
 
 from agents.admission.local_checks import local_refusal
 from agents.admission.policy import NodePolicy, PolicyError, read_policy
-from agents.admission.volume_roots import VolumeRoot
+from agents.admission.volume_roots import (
+    DriverRoot,
+    VolumeRoot,
+    read_volume_roots,
+    volumes_refusal,
+)
 from agents.contract.documents import RuntimeKind
 from agents.contract.volumes import DesiredVolume, offered_access, target_problem
 from agents.runtime.base import RuntimeFailure
+from agents.runtime.docker_volumes import EngineVolume
 from agents.runtime.grants import VolumeMount, no_grant
 from agents.volumes.folders import FolderRefused
 from agents.volumes.grants import with_volumes
-from agents.volumes.roots import VolumeRoots, answer_of
+from agents.volumes.root_watch import answer_of
+from agents.volumes.roots import VolumeRoots
 from agents.volumes.sizes import VolumeSizes, measured
 from tests.unit.agents.documents import a_replica
 
@@ -41,7 +48,7 @@ def a_volume(**fields):
 
 def why_not(roots, **fields):
     with pytest.raises(RuntimeFailure) as caught:
-        roots.folder(a_volume(**fields))
+        roots.mount(a_volume(**fields))
     assert caught.value.code == "volume"
     return caught.value.sentence.removeprefix("volume images: ")
 
@@ -224,3 +231,80 @@ def test_roots_are_read_from_the_policy(tmp_path):
         VolumeRoot("a", "/mnt", True, True),
         VolumeRoot("b", "/srv"),
     )
+
+
+class EngineInMemory:
+    """As DockerVolumes."""
+
+    def __init__(self, *drivers, **volumes):
+        self.names, self.volumes = frozenset(drivers), volumes
+
+    def drivers(self):
+        return self.names
+
+    def find(self, name):
+        return self.volumes.get(name)
+
+
+def driver_roots(engine, **options):
+    roots = VolumeRoots((DriverRoot("fast", "local", (("device", "/srv/{volume}"),), **options),))
+    roots.use_engine(engine)
+    return roots
+
+
+def driver_volume(subpath="images", **fields):
+    return a_volume(root="fast", subpath=subpath, **fields)
+
+
+def test_a_driver_is_offered_only_where_the_engine_has_it():
+    (offered,) = driver_roots(EngineInMemory("local"), read_only=True).offered()
+    assert (offered.name, offered.driver, offered.read_only) == ("fast", "local", True)
+    for engine, why in (
+        (EngineInMemory("nfs"), "the Docker Engine has no volume driver local"),
+        (None, "this node runs no containers"),
+    ):
+        roots = driver_roots(engine)
+        assert roots.offered() == ()
+        assert roots.problems() == (f"Volumes below fast cannot be used: {why}",)
+
+
+def test_the_policy_fixes_driver_and_options_and_the_portal_names_the_volume():
+    mount = driver_roots(EngineInMemory("local")).mount(driver_volume())
+    assert (mount.source, mount.target, mount.read_only) == ("tessera_fast_images", "/data", True)
+    assert (mount.driver.name, mount.driver.options) == ("local", {"device": "/srv/images"})
+    for subpath in ("a/b", "..", "-x", "a b", "x" * 64):
+        with pytest.raises(RuntimeFailure, match="write one name as its folder"):
+            driver_roots(EngineInMemory("local")).mount(driver_volume(subpath))
+
+
+def test_a_volume_that_the_engine_has_otherwise_is_not_given_to_a_job():
+    label, options = {"tessera.volume": "fast/images"}, {"device": "/srv/images"}
+    same = EngineVolume("local", options, label)
+    driver_roots(EngineInMemory("local", tessera_fast_images=same)).mount(driver_volume())
+    for other, why in (
+        (replace(same, labels={}), "not of Tessera"),
+        (replace(same, driver="nfs"), "another driver or other options"),
+        (replace(same, options={"device": "/etc"}), "another driver or other options"),
+    ):
+        roots = driver_roots(EngineInMemory("local", tessera_fast_images=other))
+        with pytest.raises(RuntimeFailure, match=why):
+            roots.mount(driver_volume())
+
+
+def test_the_policy_says_what_a_driver_needs():
+    good = {"driver": "local", "options": {"type": "tmpfs"}, "read_only": True}
+    (root,) = read_volume_roots({"fast": good})
+    assert root == DriverRoot("fast", "local", (("type", "tmpfs"),), read_only=True)
+    for name, keys in (
+        ("fa_st", good),
+        ("fast", good | {"path": "/srv"}),
+        ("fast", good | {"driver": ""}),
+        ("fast", good | {"options": {"size": 1}}),
+        ("fast", good | {"options": "type=tmpfs"}),
+    ):
+        with pytest.raises(ValueError, match=r"fa_?st"):
+            read_volume_roots({name: keys})
+    writes = a_replica(volumes=(driver_volume(read_only=False),))
+    assert "for reading only" in volumes_refusal(writes, (root,))
+    deep = a_replica(volumes=(driver_volume("a/b"),))
+    assert "write one name" in volumes_refusal(deep, (root,))
