@@ -87,6 +87,8 @@ class NodePolicy:
     project_users: str = DEFAULT_RANGE
     user: int = 65_534
     pids: int = 4_096
+    # A container cannot write to its image: only to the folders that it is given, and its volumes.
+    read_only_images: bool = False
     # "job": a network for each job. "host": the host's network, without isolation between jobs.
     network: str = "job"
     # With the host's network, the interface by which ranks reach those of other nodes; "auto": that

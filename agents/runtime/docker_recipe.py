@@ -91,6 +91,7 @@ class ContainerRecipe:
             "cap_drop": ["ALL"],
             "security_opt": ["no-new-privileges"],
             "pids_limit": self.policy.pids,
+            "read_only": self.policy.read_only_images,
             "mem_limit": f"{replica.memory_mib}m",
             "memswap_limit": f"{replica.memory_mib}m",
             "nano_cpus": max(MIN_NANO_CPUS, replica.cpu_milli * 1_000_000),

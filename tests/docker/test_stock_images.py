@@ -31,9 +31,10 @@ def stock(docker_engine):
 
 
 @pytest.mark.slow
-def test_a_stock_image_runs_as_it_is(docker_node, stock):
+@pytest.mark.parametrize("is_read_only", [False, True])
+def test_a_stock_image_runs_as_it_is(docker_node, stock, is_read_only):
     """Its user, home and working directory are root's, and the job is not root."""
-    runtime = docker_node.runtime()
+    runtime = docker_node.runtime(read_only_images=is_read_only)
     watch = Watch(runtime)
     fields = {"image": stock, "launcher": "entrypoint", "user": "ada"}
     as_it_is = a_replica(command=(), memory_mib=256, cpu_milli=2_000, **fields)
@@ -54,6 +55,32 @@ def test_a_stock_image_runs_as_it_is(docker_node, stock):
         "errors": [],
     }
     assert said[1] == ["--baked", "--port", "8000"]
+
+
+WRITE_EVERYWHERE = f"""
+import os, tempfile
+own = [os.environ[name] for name in
+       ("HOME", "TMPDIR", "TESSERA_OUTPUT_DIR", "TESSERA_CHECKPOINT_DIR")]
+for folder in (*own, "/var/tmp", "/dev/shm", os.getcwd(), {OPEN_FOLDER!r}):
+    try:
+        tempfile.NamedTemporaryFile(dir=folder).close()
+    except OSError as error:
+        print(folder, error.strerror)
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_where_the_policy_says_so_a_job_writes_to_its_own_folders_alone(docker_node, stock):
+    """The image has a folder that is open to everybody."""
+    said = {}
+    for is_read_only in (False, True):
+        runtime = docker_node.runtime(read_only_images=is_read_only)
+        replica = a_replica(WRITE_EVERYWHERE, image=stock)
+        go(runtime, replica)
+        assert Watch(runtime).ended(replica).exit_code == 0
+        said[is_read_only] = whole_log(runtime, replica.id).decode().splitlines()
+    assert said == {False: ["done"], True: [f"{OPEN_FOLDER} Read-only file system", "done"]}
 
 
 def test_a_program_of_the_users_replaces_that_of_a_stock_image(docker_node, stock):
