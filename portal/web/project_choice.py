@@ -51,6 +51,7 @@ FILTERS = {
     "web:usage": ProjectFilter("of", "project:", "me"),
     "web:limits": ProjectFilter("project"),
     "web:request": ProjectFilter("project", is_list=False),
+    "web:advise": ProjectFilter("project", is_list=False),
 }
 
 
