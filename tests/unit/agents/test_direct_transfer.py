@@ -3,6 +3,7 @@ portal, from where it stopped."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import httpx
@@ -10,11 +11,19 @@ import pytest
 
 from agents.contract.direct_transfer import ContentPart
 from agents.contract.errors import ContractError
-from agents.contract.file_transfer import MAX_FILE_CHUNK_BYTES, TreeCommitRequest, TreeKind
+from agents.contract.file_transfer import (
+    MAX_FILE_CHUNK_BYTES,
+    FileContent,
+    TreeCommitRequest,
+    TreeKind,
+)
 from agents.files.direct_store import AWAY_SECONDS, DirectStore, StoreAway
 from agents.files.fetching import fetch_tree
+from agents.files.file_calls import PortalAway
 from agents.files.sending import send_tree
 from agents.files.tree_reading import read_tree
+from agents.portal.client import PortalOlder
+from agents.portal.portal_file_calls import PortalFileCalls
 from agents.route.portal_route import PortalRoute
 from tests.support.files_in_memory import FilesInMemory
 
@@ -151,3 +160,37 @@ def test_plain_http_is_used_only_where_the_portal_is_called_so():
         else:
             store.put(part, b"x")
     assert asked == [part.url]
+
+
+class OlderClient:
+    """Of a portal that offered it at hello, and whose other process does not know it yet."""
+
+    has_direct_transfer = True
+
+    async def parts_to_send(self, *_):
+        raise PortalOlder("no such call")
+
+    async def parts_to_fetch(self, *_):
+        raise PortalOlder("no such call")
+
+
+class CallsAtOnce:
+    client = OlderClient()
+
+    def answer(self, call, seconds):
+        return asyncio.run(call)
+
+
+def test_a_portal_that_is_half_updated_loses_no_file():
+    """What a portal never takes is dropped; this one takes it as soon as all of it is new."""
+    store = DirectStore(PortalRoute(("https://portal",)), httpx.MockTransport(httpx.Response))
+    calls = PortalFileCalls(CallsAtOnce(), store)
+    assert calls.store is store
+    for ask in (
+        lambda: calls.parts_to_send("r", FileContent("a" * 64, 2 * PART), PART),
+        lambda: calls.parts_to_fetch("r", "a" * 64, 0),
+    ):
+        with pytest.raises(PortalAway, match="no such call"):
+            ask()
+    CallsAtOnce.client.has_direct_transfer = False
+    assert calls.store is None
