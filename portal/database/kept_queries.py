@@ -6,7 +6,8 @@
 Django makes the text of a query, and how its rows are read, anew each time: half of what a report
 of a node or a submit over REST cost the web process. The query set stays the one definition: with
 `Slot`s in place of the values it gives the text, which is kept for each number of values in a list.
-Only for what is asked many times a second, and only on PostgreSQL: elsewhere Django asks.
+Only for what is asked many times a second, and only on PostgreSQL: elsewhere Django asks, unless a
+test keeps texts there, too.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +30,9 @@ AnyField: TypeAlias = "Field[Any, Any]"
 Row: TypeAlias = Sequence[Any]
 # A longer list is asked by Django itself.
 LONGEST_LIST = 64
+KEPT_ON = frozenset({"postgresql"})
+# A text is one of a database, and of so many values in each list.
+TextKey: TypeAlias = tuple[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +83,9 @@ class _Kept:
     def __init__(self, *fields: SlotField) -> None:
         self._fields = fields
 
-    def _sizes(self, values: Row) -> tuple[int, ...] | None:
+    def _key(self, values: Row) -> TextKey | None:
         """How many slots the lists among the values have; None if no text is kept for these."""
-        if connection.vendor != "postgresql":
+        if connection.vendor not in KEPT_ON:
             return None
         sizes = []
         for field, value in zip(self._fields, values, strict=True):
@@ -90,10 +94,10 @@ class _Kept:
                     return None
                 # A power of two, so that there are few texts.
                 sizes.append(1 << (len(value) - 1).bit_length())
-        return tuple(sizes)
+        return connection.vendor, tuple(sizes)
 
-    def _slots(self, sizes: tuple[int, ...]) -> list[Any]:
-        left = list(sizes)
+    def _slots(self, key: TextKey) -> list[Any]:
+        left = list(key[1])
         return [
             [Slot(place, item, field.field) for item in range(left.pop(0))]
             if isinstance(field, ListOf)
@@ -115,15 +119,15 @@ class KeptSelect(_Kept, Generic[SelectedRow]):
         with `select_related`, or of `values_list`. `fields`: of the values, in their order."""
         super().__init__(*fields)
         self._make = make
-        self._made: dict[tuple[int, ...], _Select[SelectedRow]] = {}
+        self._made: dict[TextKey, _Select[SelectedRow]] = {}
 
     def rows(self, *values: Any) -> list[SelectedRow]:
-        sizes = self._sizes(values)
-        if sizes is None:
+        key = self._key(values)
+        if key is None:
             return list(self._make(*values))
-        kept = self._made.get(sizes)
+        kept = self._made.get(key)
         if kept is None:
-            kept = self._made[sizes] = _select(self._make(*self._slots(sizes)))
+            kept = self._made[key] = _select(self._make(*self._slots(key)))
         if kept.is_locking and not connection.in_atomic_block:
             raise TransactionManagementError("rows are locked within a transaction")
         with connection.cursor() as cursor:
@@ -143,17 +147,17 @@ class KeptUpdate(_Kept):
         """`make` and `columns` are given the same values: which rows, and what is written."""
         super().__init__(*fields)
         self._make, self._columns = make, columns
-        self._made: dict[tuple[int, ...], _Text] = {}
+        self._made: dict[TextKey, _Text] = {}
 
     def write(self, *values: Any) -> int:
         """Returns how many rows were written."""
-        sizes = self._sizes(values)
-        if sizes is None:
+        key = self._key(values)
+        if key is None:
             return self._make(*values).update(**self._columns(*values))
-        text = self._made.get(sizes)
+        text = self._made.get(key)
         if text is None:
-            slots = self._slots(sizes)
-            text = self._made[sizes] = _update(self._make(*slots), self._columns(*slots))
+            slots = self._slots(key)
+            text = self._made[key] = _update(self._make(*slots), self._columns(*slots))
         with connection.cursor() as cursor:
             cursor.execute(text.sql, text.with_values(values))
             return int(cursor.rowcount)

@@ -7,6 +7,7 @@ import pytest
 from django.db import transaction
 
 from agents.runtime.port_offers import PortOffers
+from portal.database import kept_queries
 from portal.jobs import lifecycle, rollups
 from portal.live import bell
 from scheduler.core.model.states import AttemptState, ReplicaStatus, attempt_state
@@ -15,7 +16,8 @@ from tests.property.gang_walk import GangWalk, gang_walk
 
 pytestmark = pytest.mark.django_db
 STEPS = 16
-# `GANG_WALKS=1000:2000` walks other seeds than the slow test does by itself.
+# `GANG_WALKS=1000:2000` walks other seeds than the slow test does by itself. A walk is 1.5 s of a
+# processor.
 FIRST, END = map(int, os.environ.get("GANG_WALKS", "3:40").split(":"))
 
 
@@ -23,6 +25,12 @@ FIRST, END = map(int, os.environ.get("GANG_WALKS", "3:40").split(":"))
 def no_bells(monkeypatch) -> None:
     """Passes, drives and sweeps are steps of the walk."""
     monkeypatch.setattr(bell, "_send_once", lambda *_, **__: None)
+
+
+@pytest.fixture(autouse=True)
+def texts_are_kept(monkeypatch) -> None:
+    """As on PostgreSQL: 40 % of a walk would be Django making the same texts anew."""
+    monkeypatch.setattr(kept_queries, "KEPT_ON", kept_queries.KEPT_ON | {"sqlite"})
 
 
 def walked(seed: int) -> GangWalk:

@@ -105,7 +105,7 @@ def test_reads_that_are_kept_find_what_django_finds(monkeypatch):
     rows = [node.row for node in nodes]
     some = [rows[2].pk, rows[0].pk]
     kept = [node_records(), node_records(some), node_records([])]
-    monkeypatch.setattr(KeptSelect, "_sizes", lambda *_: None)
+    monkeypatch.setattr(KeptSelect, "_key", lambda *_: None)
     assert [node_records(), node_records(some), node_records([])] == kept
     assert len(kept[0]) == 3
     assert kept[1].keys() == set(some)
