@@ -32,18 +32,19 @@ def have_ended(replicas: Iterable[Replica]) -> bool:
 def is_behind(job: Job, replicas: Sequence[Replica]) -> bool:
     """Whether a rollup has anything to do: the job is not where its replicas are, or their barrier
     is not released."""
-    if JobStatus(job.status) is JobStatus.STOPPING:
+    status = JobStatus(job.status)
+    if status is JobStatus.STOPPING:
         return have_ended(replicas)
     match outcome_of(replicas):
         case AttemptState.WAITING:
             return False
         case AttemptState.PREPARING:
-            return job.status == JobStatus.PLACED
+            return status is JobStatus.PLACED
         case AttemptState.READY:
             is_held = any(row.desired_state == DesiredState.PREPARE for row in replicas)
-            return job.status == JobStatus.PLACED or is_held or bool(with_other_image(replicas))
+            return status is JobStatus.PLACED or is_held or bool(with_other_image(replicas))
         case AttemptState.RUNNING:
-            return job.status != JobStatus.RUNNING
+            return status is not JobStatus.RUNNING
         case _:
             return True
 
