@@ -28,6 +28,7 @@ from agents.contract.gang_network import GangNetwork
 from agents.contract.volumes import DesiredVolume
 from portal.allocations.models import Allocation
 from portal.database.kept_queries import KeptSelect, ListOf
+from portal.desired.kept_requests import request_of
 from portal.desired.rdma import attempts_with_rdma
 from portal.files.selectors import jobs_with_checkpoint, saving_jobs
 from portal.gang_networks.documents import desired_networks
@@ -40,7 +41,6 @@ from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import DesiredState, Replica
 from portal.volumes.selectors import desired_volumes
 from scheduler.core.model.states import SliceStatus
-from scheduler.core.request import parse_stored_request
 from scheduler.core.request.secrets import desired_secrets
 
 DESIRED_SLICES = [SliceStatus.PLANNED, SliceStatus.CREATING, SliceStatus.READY, SliceStatus.FAILED]
@@ -244,7 +244,7 @@ def _replica(
     commit: str,
 ) -> DesiredReplica:
     job, joined = row.attempt.job, row.attempt.joined_replicas
-    request = parse_stored_request(job.request)
+    request = request_of(job)
     return DesiredReplica(
         id=str(row.pk),
         job=str(job.uid),

@@ -1,0 +1,24 @@
+"""Requests of jobs that have devices, read once: each document of a node names all of its jobs."""
+
+from typing import Any
+from uuid import UUID
+
+from portal.jobs.models import Job
+from scheduler.core.request import JobRequest, parse_stored_request
+
+# Some 5 KB each.
+MAX_REQUESTS = 5_000
+# By the job's uid: the stored request, and what was read of it.
+_kept: dict[UUID, tuple[Any, JobRequest]] = {}
+
+
+def request_of(job: Job) -> JobRequest:
+    """As `parse_stored_request` reads it. One that was changed by hand is read anew."""
+    kept = _kept.get(job.uid)
+    if kept and kept[0] == job.request:
+        return kept[1]
+    if len(_kept) >= MAX_REQUESTS:
+        _kept.clear()
+    request = parse_stored_request(job.request)
+    _kept[job.uid] = (job.request, request)
+    return request
