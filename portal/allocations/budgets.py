@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F, QuerySet, Sum, Value
+from django.db.models import DateTimeField, F, QuerySet, Sum, Value
 from django.db.models.functions import Coalesce, Greatest, Least
 
 from portal.allocations.models import Allocation
 from portal.database.intervals import NextSecond, epoch_seconds, lease_unit_seconds, overlaps
+from portal.database.kept_queries import KeptSelect
 from portal.quotas.models import Budget
 from scheduler.core.model.snapshot import BudgetView
 from scheduler.core.model.states import JobStatus
@@ -22,8 +23,13 @@ Sums = list[dict[str, Any]]
 def current_budgets(now: datetime) -> tuple[BudgetView, ...]:
     """The budgets of this moment with their usage. Three queries, however many budgets and
     allocations there are."""
-    rows = list(Budget.objects.current(now).select_related("project", "user").order_by("id"))
-    return budget_views(rows, now)
+    return budget_views(_CURRENT.rows(now), now)
+
+
+_CURRENT = KeptSelect(
+    lambda now: Budget.objects.current(now).select_related("project", "user").order_by("id"),
+    DateTimeField(),
+)
 
 
 def budget_views(rows: list[Budget], now: datetime) -> tuple[BudgetView, ...]:

@@ -137,10 +137,7 @@ def _slices(
 
 
 def _attempts_create(gangs: Sequence[GangOrder], at: datetime) -> list[Attempt]:
-    earlier = (
-        Attempt.objects.filter(job__in=[gang.job for gang in gangs]).order_by().values_list("job")
-    )
-    counts: dict[int, int] = dict(earlier.annotate(Count("pk")))
+    counts: dict[int, int] = dict(_EARLIER.rows([gang.job.pk for gang in gangs]))
     return Attempt.objects.bulk_create(
         [
             Attempt(
@@ -154,6 +151,15 @@ def _attempts_create(gangs: Sequence[GangOrder], at: datetime) -> list[Attempt]:
             for gang in gangs
         ]
     )
+
+
+# By job, how many attempts it had.
+_EARLIER: KeptSelect[Any] = KeptSelect(
+    lambda jobs: (
+        Attempt.objects.filter(job__pk__in=jobs).order_by().values_list("job").annotate(Count("pk"))
+    ),
+    ListOf(Job._meta.pk),
+)
 
 
 def gang_reserve(
@@ -261,8 +267,7 @@ def allocations_release(*, limit: int = RELEASED_TOGETHER) -> int:
     Where one of them cannot be released, the others are, one by one. Only the planner's pass calls
     this: rows of quotas have no other writer but placements, made in the same pass.
     """
-    marked = Allocation.objects.filter(status=AllocationStatus.RELEASING).order_by("pk")
-    ids = list(marked.values_list("pk", flat=True)[:limit])
+    ids = _MARKED_KEYS.rows()[:limit]
     try:
         return _release(ids)
     except RELEASE_ERRORS as error:
@@ -309,6 +314,13 @@ def _held(allocations: Any) -> SliceQuerySet:
     return Slice.objects.filter(allocations__pk__in=allocations)
 
 
+_MARKED_KEYS = KeptSelect(
+    lambda: (
+        Allocation.objects.filter(status=AllocationStatus.RELEASING)
+        .order_by("pk")
+        .values_list("pk", flat=True)[:RELEASED_TOGETHER]
+    )
+)
 # In the order of their locks.
 _HELD_GPUS = KeptSelect(
     lambda ids: Gpu.objects.filter(pk__in=_held(ids).values("gpu")).only("pk").locking(),

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from agents.contract.boards import Board, known_boards
 from portal.availability.models import ROW_ID, PublishedCounts
+from portal.database.kept_queries import KeptSelect
 from portal.inventory.boards import cluster_boards
 from portal.planning.snapshot_cache import freeze_garbage_collector
 from scheduler.core.availability.cluster import ClusterAvailability
@@ -38,8 +39,11 @@ def counts_publish(rows: int, count: Callable[[], ClusterAvailability]) -> None:
         PublishedCounts.objects.bulk_create(
             [row], update_conflicts=True, unique_fields=["id"], update_fields=columns
         )
-    elif PublishedCounts.objects.exists():
+    elif _PUBLISHED.rows():
         PublishedCounts.objects.all().delete()
+
+
+_PUBLISHED = KeptSelect(lambda: PublishedCounts.objects.values_list("pk", flat=True)[:1])
 
 
 def published_counts() -> ClusterAvailability | None:

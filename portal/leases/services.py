@@ -7,8 +7,10 @@ from itertools import count
 from math import inf
 from typing import Any
 
+from django.db.models import CharField
 from django.db.models.functions import Now
 
+from portal.database.kept_queries import KeptSelect, KeptUpdate
 from portal.leases.claims import Claim, lease_claim
 from portal.leases.models import TaskLease
 
@@ -59,7 +61,13 @@ def done_within(name: str, seconds: float) -> bool:
 
 def continuation_read(name: str) -> Any:
     """What the last round of this work left for the next one; None if it came to its end."""
-    return TaskLease.objects.filter(name=name).values_list("continuation", flat=True).first()
+    return next(iter(_CONTINUATION.rows(name)), None)
+
+
+_CONTINUATION = KeptSelect(
+    lambda name: TaskLease.objects.filter(name=name).values_list("continuation", flat=True),
+    CharField(),
+)
 
 
 def continuation_write(name: str, continuation: Any) -> None:
@@ -91,7 +99,14 @@ def _ring_and_take(claim: Claim, name: str) -> bool:
 
 def _ring_clear(name: str) -> bool:
     """Clear the ring, before the rows of the next round are read; whether it was set."""
-    return TaskLease.objects.filter(name=name, rung=True).update(rung=False) == 1
+    return _CLEARED.write(name) == 1
+
+
+_CLEARED = KeptUpdate(
+    lambda name: TaskLease.objects.filter(name=name, rung=True),
+    lambda name: {"rung": False},
+    CharField(),
+)
 
 
 def _write(name: str, **columns: Any) -> None:

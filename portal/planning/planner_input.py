@@ -6,13 +6,18 @@ from datetime import datetime
 from django.db.models import QuerySet
 
 from portal.allocations.budgets import current_budgets
+from portal.database.kept_queries import KeptSelect
 from portal.gang_networks.selectors import largest_gang
 from portal.images.needs_cache import image_needs_refresh
 from portal.jobs.models import Job
 from portal.node_pairs.selectors import pair_facts
 from portal.planning.history_cache import HistoryCache
 from portal.planning.node_cache import NodeCache
-from portal.planning.requests import waiting_jobs_from_queryset
+from portal.planning.requests import (
+    SELECTED,
+    waiting_jobs_from_columns,
+    waiting_jobs_from_queryset,
+)
 from portal.planning.running import running_jobs
 from portal.planning.snapshot import quota_views
 from portal.planning.usage import owners
@@ -37,8 +42,6 @@ def planner_input(
     rows.
     `jobs`: the queue; by default the first MAX_JOBS_PER_PASS queued jobs.
     """
-    if jobs is None:
-        jobs = queued_jobs()[:MAX_JOBS_PER_PASS]
     image_needs_refresh(now)
     nodes, history = nodes or NodeCache(), history or HistoryCache()
     with nodes.lock:
@@ -47,7 +50,11 @@ def planner_input(
     with history.lock:
         mix, past_runs = history.current(now)
         owned = owners(live, now, policy.half_life_seconds, history.usage)
-    waiting = waiting_jobs_from_queryset(jobs)
+    waiting = (
+        waiting_jobs_from_columns(_FRONT.rows())
+        if jobs is None
+        else waiting_jobs_from_queryset(jobs)
+    )
     pairs = pair_facts(waiting)
     return ClusterSnapshot(
         now=int(now.timestamp()),
@@ -74,3 +81,6 @@ def _largest_gang(jobs: Iterable[WaitingJob], nodes: Iterable[NodeView]) -> int:
 def queued_jobs() -> QuerySet[Job]:
     """The jobs that wait for a place, oldest first."""
     return Job.objects.queued().order_by("queued_at", "id")
+
+
+_FRONT = KeptSelect(lambda: queued_jobs()[:MAX_JOBS_PER_PASS].values_list(*SELECTED))

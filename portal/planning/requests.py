@@ -26,6 +26,7 @@ from agents.contract.image_needs import ImageNeeds
 from agents.contract.launcher_names import LauncherName
 from agents.contract.rank_network import RdmaUse
 from portal.database.intervals import NextSecond, ThisSecond
+from portal.database.kept_queries import KeptSelect, ListOf
 from portal.images.needs_cache import needs_of
 from portal.job_secrets.selectors import known_secrets
 from portal.jobs.models import Dependency, Job
@@ -141,10 +142,14 @@ def _add_volumes(specs: dict[UUID, RequestSpec], uids: list[UUID]) -> None:
 
 def waiting_jobs_from_queryset(rows: QuerySet[Job]) -> tuple[WaitingJob, ...]:
     """Queued jobs, in the order of `rows`. Three queries at most, and one if they need secrets."""
-    columns: list[Any] = list(rows.values_list(*SELECTED))
+    return waiting_jobs_from_columns(list(rows.values_list(*SELECTED)))
+
+
+def waiting_jobs_from_columns(columns: Sequence[Any]) -> tuple[WaitingJob, ...]:
+    """Queued jobs. `columns`: of each, the values of SELECTED. Two queries at most, and one if they
+    need secrets."""
     specs = request_specs(row[1] for row in columns)
-    links = Dependency.objects.filter(from_job__status=JobStatus.QUEUED)
-    after = _unmet(links) if columns else {}
+    after = _after(_UNMET_OF_QUEUED.rows()) if columns else {}
     jobs = [waiting_job_from_columns(row, specs[row[1]], after.get(row[0], ())) for row in columns]
     return tuple(_without_secrets(jobs, [specs[row[1]] for row in columns]))
 
@@ -157,7 +162,7 @@ def waiting_job_from_row(job: Job) -> WaitingJob:
 def waiting_jobs_from_rows(jobs: Sequence[Job]) -> list[WaitingJob]:
     """Jobs as if they were queued, whatever they wait for. Two queries at most, and one if they
     need secrets."""
-    after = _unmet(Dependency.objects.filter(from_job__in=[job.pk for job in jobs]))
+    after = _after(_UNMET_OF.rows([job.pk for job in jobs]))
     specs = request_specs(job.uid for job in jobs)
     waiting = [
         waiting_job_from_columns(
@@ -340,11 +345,25 @@ def _without_secrets(jobs: Sequence[WaitingJob], specs: Sequence[RequestSpec]) -
     return [replace(job, missing_secret=name) if name else job for job, name in pairs]
 
 
-def _unmet(links: DependencyQuerySet[Dependency]) -> dict[int, tuple[str, ...]]:
-    """By job id: the jobs that it still has to wait for. Many of one array are the array."""
+def _unmet(links: DependencyQuerySet[Dependency]) -> QuerySet[Dependency, tuple[Any, ...]]:
     rows = links.unmet().order_by("from_job_id", "to_job_id")
+    return rows.values_list("from_job_id", "to_job_id", "to_job__array_id")
+
+
+_UNMET_OF_QUEUED = KeptSelect(
+    lambda: _unmet(Dependency.objects.filter(from_job__status=JobStatus.QUEUED))
+)
+
+
+_UNMET_OF = KeptSelect(
+    lambda jobs: _unmet(Dependency.objects.filter(from_job__pk__in=jobs)), ListOf(Job._meta.pk)
+)
+
+
+def _after(rows: Iterable[tuple[Any, ...]]) -> dict[int, tuple[str, ...]]:
+    """By job id: the jobs that it still has to wait for. Many of one array are the array."""
     unmet: dict[int, dict[int, int | None]] = defaultdict(dict)
-    for job_id, after_id, array in rows.values_list("from_job_id", "to_job_id", "to_job__array_id"):
+    for job_id, after_id, array in rows:
         unmet[job_id][after_id] = array
     return {job_id: _dependencies(after) for job_id, after in unmet.items()}
 

@@ -8,9 +8,13 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from agents.contract.documents import SliceKind
 from portal.allocations.models import Allocation
 from portal.database.intervals import SECOND, ThisSecond
+from portal.database.kept_queries import KeptSelect, ListOf
+from portal.inventory.models import Node
 from portal.jobs.models import Job
 from portal.planning.requests import (
     SELECTED,
@@ -52,10 +56,13 @@ class LiveAllocation:
 
 def live_allocations(nodes: Collection[UUID] | None = None) -> list[LiveAllocation]:
     """Every live allocation of a slice, or those on GPUs of these nodes. One query."""
+    rows: list[tuple[Any, ...]] = _LIVE.rows() if nodes is None else _LIVE_ON.rows(list(nodes))
+    return [_live_allocation(row) for row in rows]
+
+
+def _live() -> QuerySet[Allocation, tuple[Any, ...]]:
     allocations = Allocation.objects.live().filter(slice__isnull=False)
-    if nodes is not None:
-        allocations = allocations.filter(slice__gpu__node_id__in=nodes)
-    rows = allocations.order_by().values_list(
+    return allocations.order_by().values_list(
         "id",
         "replica__attempt__job_id",
         "replica__attempt_id",
@@ -78,7 +85,12 @@ def live_allocations(nodes: Collection[UUID] | None = None) -> list[LiveAllocati
         "slice__memory_mib",
         "slice__threads",
     )
-    return [_live_allocation(row) for row in rows]
+
+
+_LIVE = KeptSelect(_live)
+_LIVE_ON = KeptSelect(
+    lambda nodes: _live().filter(slice__gpu__node__pk__in=nodes), ListOf(Node._meta.pk)
+)
 
 
 def _live_allocation(row: tuple[Any, ...]) -> LiveAllocation:
@@ -108,13 +120,21 @@ def running_jobs(live: Iterable[LiveAllocation], now: datetime) -> tuple[Running
     places: dict[int, list[LiveAllocation]] = defaultdict(list)
     for row in live:
         places[row.job].append(row)
-    allocated = Job.objects.allocated().order_by("id")
-    rows = list(allocated.values_list(*SELECTED, "status", ThisSecond("started_at")))
+    rows: list[tuple[Any, ...]] = _ALLOCATED.rows()
     specs = request_specs(row[1] for row in rows)
     kept = [_kept_or_made(row, specs[row[1]], places[row[0]], epoch_seconds(now)) for row in rows]
     _kept.clear()
     _kept.update((row[0], entry) for row, entry in zip(rows, kept, strict=True))
     return tuple(entry.running for entry in kept)
+
+
+_ALLOCATED = KeptSelect(
+    lambda: (
+        Job.objects.allocated()
+        .order_by("id")
+        .values_list(*SELECTED, "status", ThisSecond("started_at"))
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)

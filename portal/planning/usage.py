@@ -4,14 +4,17 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
-from django.db.models import F, QuerySet, Sum, Value
+from django.db.models import DateTimeField, F, QuerySet, Sum, Value
 from django.db.models.functions import TruncDay, TruncHour
 from django.utils import timezone
 
 from portal.accounts.models import Membership, Project
 from portal.allocations.models import Allocation
 from portal.database.intervals import SECOND
+from portal.database.kept_queries import KeptSelect
 from portal.planning.running import LiveAllocation
 from scheduler.core.model.snapshot import OwnerView
 
@@ -52,7 +55,7 @@ class UsageHistory:
         by_days = half_life_seconds >= BY_DAYS
         since = _floor(now - timedelta(seconds=HALF_LIVES * half_life_seconds), by_days=by_days)
         until = self._settle(now, since, by_days)
-        late = _sums(_released(until, now), by_days=by_days)
+        late = _sums(until, now, by_days=by_days)
         return {
             period: _plus(self.settled.get(period, NOTHING), late.get(period, NOTHING))
             for period in self.settled.keys() | late.keys()
@@ -66,7 +69,7 @@ class UsageHistory:
             self.settled = {}
         until, settles = self.until or since, now - SETTLED_AFTER
         if settles - until > SETTLED_AFTER:
-            more = _sums(_released(until, settles), by_days=by_days)
+            more = _sums(until, settles, by_days=by_days)
             for period, amounts in more.items():
                 self.settled[period] = _plus(self.settled.get(period, NOTHING), amounts)
             self.settled = {key: sums for key, sums in self.settled.items() if key[2] >= since}
@@ -108,13 +111,18 @@ def decay(age_seconds: int, half_life_seconds: int) -> int:
 
 def _shares() -> dict[Owner, tuple[int, int]]:
     """Weight and cap of running jobs. One query."""
+    rows = _WEIGHTS.rows()
+    return {(slug, user): (weight, max_running) for slug, user, weight, max_running in rows}
+
+
+def _weights() -> QuerySet[Project, tuple[Any, ...]]:
     columns = ("weight", "max_running")
     projects = Project.objects.order_by().values_list("slug", Value(""), *columns)
     members = Membership.objects.order_by().values_list("project__slug", "user__username", *columns)
-    return {
-        (slug, user): (weight, max_running)
-        for slug, user, weight, max_running in projects.union(members, all=True)
-    }
+    return projects.union(members, all=True)
+
+
+_WEIGHTS = KeptSelect(_weights)
 
 
 def _spent(
@@ -142,19 +150,24 @@ def _spent(
     return {owner: (u // SCALE, c // SCALE, m // SCALE) for owner, (u, c, m) in sums.items()}
 
 
-def _released(after: datetime, until: datetime) -> QuerySet[Allocation]:
+def _sums(after: datetime, until: datetime, *, by_days: bool) -> dict[Period, Amounts]:
+    """What was released between the two, by project, user and the start of the day or hour."""
+    found = (_SUMS_BY_DAYS if by_days else _SUMS_BY_HOURS).rows(after, until)
+    return {
+        (project, user, at): (int(units), int(cpu), int(memory))
+        for project, user, at, units, cpu, memory in found
+    }
+
+
+def _summed(after: Any, until: Any, *, by_days: bool) -> QuerySet[Allocation, tuple[Any, ...]]:
     rows = Allocation.objects.filter(released_at__gt=after, released_at__lte=until)
-    return rows.filter(used_seconds__gt=0)
-
-
-def _sums(rows: QuerySet[Allocation], *, by_days: bool) -> dict[Period, Amounts]:
-    """Summed in the database, by project, user and the start of the day or hour."""
     zone = timezone.get_default_timezone()
     trunc = TruncDay if by_days else TruncHour
     period = trunc("released_at", tzinfo=zone)
     names = ("project__slug", "user__username", "period")
-    found = (
-        rows.order_by()
+    return (
+        rows.filter(used_seconds__gt=0)
+        .order_by()
         .annotate(period=period)
         .values(*names)
         .annotate(
@@ -164,10 +177,10 @@ def _sums(rows: QuerySet[Allocation], *, by_days: bool) -> dict[Period, Amounts]
         )
         .values_list(*names, "used_units", "used_cpu", "used_memory")
     )
-    return {
-        (project, user, at): (int(units), int(cpu), int(memory))
-        for project, user, at, units, cpu, memory in found
-    }
+
+
+_SUMS_BY_DAYS = KeptSelect(partial(_summed, by_days=True), DateTimeField(), DateTimeField())
+_SUMS_BY_HOURS = KeptSelect(partial(_summed, by_days=False), DateTimeField(), DateTimeField())
 
 
 def _floor(at: datetime, *, by_days: bool) -> datetime:

@@ -10,6 +10,7 @@ from django.db import transaction
 from agents.contract.message import Message
 from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
+from portal.database.kept_queries import KeptSelect
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.live.bell import ring_plan
@@ -38,8 +39,11 @@ DEFAULT_MAX_VALUE = 10 * 366 * 86_400
 
 def current_policy() -> Policy:
     """The stored policy; the defaults if it was never changed."""
-    row = PlannerPolicy.objects.filter(pk=1).first() or PlannerPolicy()
+    row = next(iter(_POLICY.rows()), None) or PlannerPolicy()
     return Policy(**{name: _value(name, getattr(row, name)) for name in POLICY_OPTIONS})
+
+
+_POLICY = KeptSelect(lambda: PlannerPolicy.objects.filter(pk=1))
 
 
 def policy_set(*, actor: str, version: int | None = None, **options: Any) -> PlannerPolicy:

@@ -7,6 +7,7 @@ from math import inf
 
 from django.db.models import Q
 
+from portal.database.kept_queries import KeptSelect, ListOf
 from portal.jobs.models import Job
 from portal.jobs.waiting_columns import waiting_columns_write
 from portal.live.bell import is_plan_rung, ring
@@ -47,11 +48,24 @@ def reservations_write(reservations: tuple[Reservation, ...]) -> None:
     """Write the start promised to each job; a job without a reservation loses what it had."""
     starts = {int(r.job): datetime.fromtimestamp(r.starts_at, UTC) for r in reservations}
     queued = Job.objects.queued()
-    rows = queued.filter(Q(pk__in=starts) | Q(reserved_at__isnull=False))
-    for pk, reserved_at in rows.values_list("pk", "reserved_at"):
+    for pk, reserved_at in _PROMISED.rows(list(starts)) if starts else _RESERVED.rows():
         if starts.get(pk) != reserved_at:
             queued.filter(pk=pk).update(reserved_at=starts.get(pk))
             ring(f"job:{pk}")
+
+
+_RESERVED = KeptSelect(
+    lambda: Job.objects.queued().filter(reserved_at__isnull=False).values_list("pk", "reserved_at")
+)
+# These, and those that have a reservation.
+_PROMISED = KeptSelect(
+    lambda jobs: (
+        Job.objects.queued()
+        .filter(Q(pk__in=jobs) | Q(reserved_at__isnull=False))
+        .values_list("pk", "reserved_at")
+    ),
+    ListOf(Job._meta.pk),
+)
 
 
 def deferrals_write(deferrals: tuple[Deferral, ...]) -> None:
@@ -64,13 +78,11 @@ def deferrals_write(deferrals: tuple[Deferral, ...]) -> None:
     """
     if notice_pace.is_recent and is_plan_rung():
         return
-    queued, new = Job.objects.queued(), {int(each.job): each for each in deferrals}
+    new = {int(each.job): each for each in deferrals}
     if notice_pace.is_due(len(new)):
-        rows = queued.filter(reason__isnull=False).values_list("pk", "reason", "position")
-        written = {pk: (reason, position) for pk, reason, position in rows}
+        written = {pk: (reason, position) for pk, reason, position in _WRITTEN.rows()}
     else:
-        unwritten = set(queued.filter(reason__isnull=True).values_list("pk", flat=True))
-        new, written = {pk: new[pk] for pk in unwritten & new.keys()}, {}
+        new, written = {pk: new[pk] for pk in new.keys() & set(_UNWRITTEN.rows())}, {}
     changed = {}
     for pk, deferral in new.items():
         old, position = written.get(pk, (None, None))
@@ -78,3 +90,13 @@ def deferrals_write(deferrals: tuple[Deferral, ...]) -> None:
         if (old, position) != (reason, deferral.position):
             changed[pk] = {"reason": reason, "position": deferral.position}
     waiting_columns_write(changed)
+
+
+_WRITTEN = KeptSelect(
+    lambda: (
+        Job.objects.queued().filter(reason__isnull=False).values_list("pk", "reason", "position")
+    )
+)
+_UNWRITTEN = KeptSelect(
+    lambda: Job.objects.queued().filter(reason__isnull=True).values_list("pk", flat=True)
+)

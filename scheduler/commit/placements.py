@@ -8,12 +8,13 @@ from ipaddress import IPv4Network
 from uuid import UUID
 
 from django.db import DataError, IntegrityError, transaction
+from django.db.models import DateTimeField
 from django.utils import timezone
 
 from portal.allocations.services import GangOrder, gangs_allocate
 from portal.arrays.room import CapRoom
 from portal.audit.transitions import IllegalTransitionError, StaleStatusError, Transitions
-from portal.database.kept_queries import KeptSelect, ListOf
+from portal.database.kept_queries import KeptSelect, KeptUpdate, ListOf
 from portal.desired.services import RENEWED_COLUMNS, documents_update
 from portal.gang_networks.services import NetworkOrder, gang_networks_create, subnets_now
 from portal.gang_networks.subnets import FreeSubnets
@@ -67,12 +68,8 @@ def placements_commit(
 
 
 def _commit(placements: Sequence[JobPlacement], bypassed: Collection[str]) -> list[JobPlacement]:
-    queued = Job.objects.queued()
-    unlocked = queued.filter(pk__in=[placement.job for placement in placements])
-    owners = {
-        pk: (project, owner)
-        for pk, project, owner in unlocked.values_list("pk", "project_id", "owner_id")
-    }
+    unlocked = _OWNERS.rows([placement.job for placement in placements])
+    owners = {pk: (project, owner) for pk, project, owner in unlocked}
     if not owners:
         return []
     replicas = [replica for placement in placements for replica in placement.replicas]
@@ -101,6 +98,12 @@ def _commit(placements: Sequence[JobPlacement], bypassed: Collection[str]) -> li
     return started
 
 
+_OWNERS = KeptSelect(
+    lambda jobs: (
+        Job.objects.queued().filter(pk__in=jobs).values_list("pk", "project_id", "owner_id")
+    ),
+    ListOf(Job._meta.pk),
+)
 # In the order of their locks.
 _NODES = KeptSelect(
     lambda nodes: Node.objects.filter(pk__in=nodes).only(*RENEWED_COLUMNS).locking(),
@@ -170,10 +173,19 @@ def _network_orders(
             yield NetworkOrder(attempt, nodes, subnet)
 
 
+_ESTIMATED = KeptUpdate(
+    lambda jobs, now: StartEstimate.objects.filter(job__pk__in=jobs, started_at=None),
+    lambda jobs, now: {"started_at": now},
+    ListOf(Job._meta.pk),
+    DateTimeField(),
+)
+
+
 def jobs_place(placed: Sequence[tuple[Job, JobPlacement]], now: datetime) -> None:
     """Advance jobs, locked by the caller, that have their devices; they wait for nothing more."""
     jobs, transitions = [job for job, _ in placed], Transitions()
-    StartEstimate.objects.filter(job__in=jobs, started_at=None).update(started_at=now)
+    if jobs:
+        _ESTIMATED.write([job.pk for job in jobs], now)
     noticed = [job for job in jobs if job.reason is not None or job.estimate is not None]
     Job.objects.filter(pk__in=[job.pk for job in noticed]).update(reason=None, estimate=None)
     for job, placement in placed:

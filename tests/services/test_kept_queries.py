@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
 from django.db import connection, transaction
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from agents.contract.documents import SliceKind
-from portal.database.kept_queries import LONGEST_LIST, KeptSelect, KeptUpdate, ListOf
+from portal.allocations.models import Allocation
+from portal.database.kept_queries import LONGEST_LIST, KeptSelect, KeptUpdate, ListOf, _Kept
 from portal.inventory.models import Gpu, Node, Slice
-from tests.support.rows import a_node
+from portal.jobs.models import Job
+from portal.planning.planner_input import planner_input
+from portal.quotas.models import Budget
+from portal.quotas.policy import current_policy
+from scheduler.commit import notices
+from scheduler.tasks import plan_once
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 # What breaks a text that is put together by hand.
 NAMES = ("plain", "it's", 'a "b" {c,d} \\', "NULL", "显卡", "%s %% {}")
@@ -105,3 +114,51 @@ def test_no_value_is_an_error_rather_than_no_row(postgres_django):
     for values in ((None, ["a"]), (a_node().row.pk, ["a", None])):
         with pytest.raises(ValueError, match="NULL equals nothing"):
             kept.rows(*values)
+
+
+def test_a_pass_reads_what_plain_queries_would_read(postgres_django, monkeypatch):
+    alice, node = a_user("alice"), a_node(gpus=3)
+    vision = a_project("vision", alice, a_user("bob"), gpus=8)
+    now = timezone.now()
+    day = timedelta(days=1)
+    for owner in (alice, None):
+        Budget.objects.create(
+            project=vision,
+            user=owner,
+            limit_unit_seconds=10**12,
+            starts_at=now - day,
+            ends_at=now + day,
+        )
+    ended = a_job(alice, vision, device={"gpus": 1})
+    settle(node)
+    node.finish()
+    settle(node)
+    Allocation.objects.update(used_seconds=5)
+    runs = a_job(alice, vision, device={"gpus": 1})
+    settle(node)
+    a_job(alice, vision, device={"gpus": 3}, after=[runs.label])
+    plan_once()
+    Job.objects.queued().update(reserved_at=now)
+    later = now + timedelta(minutes=1)
+
+    def read():
+        return planner_input(now=later, policy=current_policy()), queued_reasons()
+
+    found = read()
+    assert (ended.pk, runs.pk) == tuple(Job.objects.order_by("pk").values_list("pk", flat=True)[:2])
+    snapshot, _ = found
+    assert [len(rows) for rows in (snapshot.jobs, snapshot.running, snapshot.budgets)] == [1, 1, 2]
+    assert snapshot.jobs[0].after
+    assert any(owner.used_units for owner in snapshot.owners)
+    monkeypatch.setattr(_Kept, "_sizes", lambda self, values: None)
+    assert read() == found
+
+
+def queued_reasons():
+    """What a pass compares its own reasons and reservations with."""
+    return [
+        notices._RESERVED.rows(),
+        notices._PROMISED.rows([0]),
+        notices._WRITTEN.rows(),
+        notices._UNWRITTEN.rows(),
+    ]
