@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
@@ -77,10 +78,9 @@ async def _hold(link: TunnelLink, caller: TunnelCaller, bell: Bell, address: str
     carrying = asyncio.ensure_future(link.run())
     welcome = asyncio.ensure_future(_while_welcome(caller, bell))
     announcing = asyncio.ensure_future(announce_tunnel(caller.node_id, address))
-    tasks = (carrying, welcome, announcing)
+    tasks: list[asyncio.Future[Any]] = [carrying, welcome, announcing]
     try:
-        waiting = {carrying, welcome, announcing}
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if welcome.done():
             await link.close(*welcome.result())
         elif announcing.done():
