@@ -48,6 +48,8 @@ from agents.portal.loop_calls import LoopCalls
 from agents.portal.portal_file_calls import PortalFileCalls
 from agents.portal.secret_calls import SecretCalls
 from agents.portal.sync import NodeRetired, PortalSession, enrol
+from agents.ports.replica_ports import replica_ports
+from agents.ports.tunnel_service import AgentTunnel
 from agents.rank_network.grants import with_rank_network
 from agents.rank_network.reading import interface_of, read_rank_network
 from agents.runtime.base import Runtime, RuntimeFailure
@@ -67,8 +69,6 @@ from agents.telemetry.sampler import Sampler
 from agents.telemetry.service import Telemetry
 from agents.topology.reading import read_topology
 from agents.topology.wiring import WiringCache, topology_report
-from agents.tunnel.ports import replica_ports
-from agents.tunnel.service import AgentTunnel
 from agents.volumes.caches import SharedCaches
 from agents.volumes.grants import with_caches, with_volumes
 from agents.volumes.roots import VolumeRoots

@@ -1,1 +1,1 @@
-"""The tunnel to the portal: streams to ports of replicas, over a connection that the node opens."""
+"""Many streams of bytes over one WebSocket: what the portal and the agent share."""

@@ -42,7 +42,7 @@ class PortForward:
         async with contextlib.AsyncExitStack() as stack:
             await self._dial_forever(stack)
 
-    async def run_here(self) -> None:
+    async def run_on_stdio(self) -> None:
         """One connection, between standard input and output, until both directions have ended.
         Raises CommandFailed."""
         try:

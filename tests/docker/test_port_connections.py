@@ -7,9 +7,9 @@ import socket
 import pytest
 
 from agents.contract.tunnel import StreamTarget
+from agents.ports.replica_ports import CONNECT_SECONDS, replica_ports
 from agents.runtime import docker_ports
 from agents.tunnel.link import OpenRefused
-from agents.tunnel.ports import CONNECT_SECONDS, replica_ports
 from tests.contract.replicas import Watch, a_replica, go
 
 pytestmark = [

@@ -40,4 +40,4 @@ def port(
     here = port if local is None else local
     forward = PortForward(cli.access, url, f"{single_line(row['id'])} port {port}", here)
     with suppress(KeyboardInterrupt):
-        asyncio.run(forward.run_here() if stdio else forward.run())
+        asyncio.run(forward.run_on_stdio() if stdio else forward.run())

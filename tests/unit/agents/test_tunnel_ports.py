@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from agents.host.listening import listening_address
-from agents.tunnel.ports import CONNECT_SECONDS
+from agents.ports.replica_ports import CONNECT_SECONDS
 
 LISTEN = """
 import socket, sys

@@ -11,10 +11,10 @@ from agents.contract.errors import ContractError
 from agents.contract.tunnel import MAX_FRAME_BYTES, TUNNEL_PATH, StreamRefusal, read_target
 from agents.portal.client import PortalClient
 from agents.portal.sync import retry_pauses
+from agents.ports.replica_ports import Connect, connect_target
 from agents.route.websocket import websocket_options, websocket_url
 from agents.tunnel.client_socket import ClientSocket, Dial
 from agents.tunnel.link import IncomingStream, OpenRefused, SocketClosed, TunnelLink
-from agents.tunnel.ports import Connect, connect_target
 from agents.tunnel.splice import SocketStream, splice
 
 # How often a silent connection is tried, and how long an answer may take: shorter than a proxy
@@ -27,7 +27,7 @@ REFUSED_SECONDS = 15.0
 # Connections to ports that are made at once.
 PORT_THREADS = 8
 
-log = logging.getLogger("agents.tunnel")
+log = logging.getLogger("agents.ports.tunnel_service")
 
 
 class AgentTunnel:
@@ -36,6 +36,8 @@ class AgentTunnel:
     def __init__(self, client: PortalClient, connect: Connect) -> None:
         self._client = client
         self._connect = connect
+        # Why the last try failed, as it is in the log.
+        self._failure = ""
         # Of its own: a port that does not answer keeps no log and no file waiting.
         self._threads = ThreadPoolExecutor(PORT_THREADS, thread_name_prefix="ports")
 
@@ -48,15 +50,21 @@ class AgentTunnel:
                 await self._once(address)
             except InvalidStatus as refused:
                 status = refused.response.status_code
-                log.info("tunnel_refused", extra={"status": status})
+                self._log_once(f"the portal, or a proxy before it, answered {status}")
                 pause = max(pause, REFUSED_SECONDS)
             except (OSError, TimeoutError, WebSocketException) as error:
-                log.info("tunnel_away", extra={"why": str(error) or type(error).__name__})
+                self._log_once(str(error) or type(error).__name__)
                 self._client.leave(address)
             except Exception:
                 log.exception("tunnel_failed")
                 pause = max(pause, REFUSED_SECONDS)
             await asyncio.sleep(pause)
+
+    def _log_once(self, why: str) -> None:
+        """A way that stays shut is one line, not one for each try."""
+        if why != self._failure:
+            self._failure = why
+            log.info("tunnel_away", extra={"why": why})
 
     async def _once(self, address: str) -> None:
         """One tunnel, until it closes. Raises what dialing raises."""
@@ -71,6 +79,7 @@ class AgentTunnel:
             **websocket_options(self._client.route, address),
         ) as connection:
             log.info("tunnel_open", extra={"address": address})
+            self._failure = ""
             with suppress(SocketClosed):
                 await TunnelLink(ClientSocket(connection), self._serve).run()
         log.info("tunnel_closed", extra={"why": connection.close_reason or ""})
