@@ -34,7 +34,7 @@ def requested_replica(request: Mapping[str, Any], launcher: LauncherName) -> Des
     return DesiredReplica(
         id="replica-0",
         job="job",
-        world=int(request.get("replicas", 1)),
+        world=_replicas(request.get("replicas", 1)),
         name=str(request.get("name", "")),
         command=tuple(map(str, request.get("command", ()))),
         launcher=launcher,
@@ -43,6 +43,11 @@ def requested_replica(request: Mapping[str, Any], launcher: LauncherName) -> Des
         processes=int(request.get("processes", LAUNCHERS[launcher].default_processes(gpus))),
         backend=CollectiveBackend(request.get("backend", "auto")),
     )
+
+
+def _replicas(value: Any) -> int:
+    """Of several sizes, the least."""
+    return int(value["min"] if isinstance(value, Mapping) else value)
 
 
 def _devices(device: Mapping[str, Any]) -> tuple[Device, ...]:

@@ -9,6 +9,7 @@ from scheduler.core.request_fields import (
     DefaultRule,
     FieldKind,
     RequestField,
+    count_range_words,
     volume_words,
 )
 
@@ -58,6 +59,8 @@ def _field_flags(field: RequestField, value: Any) -> Iterator[list[str]]:
     match field.kind:
         case FieldKind.YES_NO:
             yield [flag if value else f"--no-{flag.removeprefix('--')}"]
+        case FieldKind.COUNT_RANGE:
+            yield _flag(flag, count_range_words(value))
         case FieldKind.SHARE:
             yield _flag(flag, f"{value['threads']}:{value['memory']}")
         case FieldKind.VARIABLES:

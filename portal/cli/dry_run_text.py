@@ -7,6 +7,7 @@ from typing import Any
 
 from portal.cli.job_text import device_text
 from portal.cli.text import clock_text, expected_start_text, gpu_count_text, parse_time
+from scheduler.core.request_fields import count_range_words
 
 # The devices of a large gang that are listed.
 MAX_LISTED_DEVICES = 8
@@ -21,7 +22,7 @@ def dry_run_facts(answer: DryRun, now: datetime) -> list[tuple[str, object]]:
     """A dry run as name and value. Fields that an older portal lacks are left out."""
     request = answer.get("request") or {}
     replicas = request.get("replicas", 1)
-    times = f"{replicas} x " if replicas != 1 else ""
+    times = f"{count_range_words(replicas)} x " if replicas != 1 else ""
     return [
         ("Verdict", _verdict(answer, now)),
         ("Approval", (answer.get("approval") or {}).get("sentence", "")),
@@ -84,7 +85,7 @@ def _verdict(answer: DryRun, now: datetime) -> str:
         return f"can never run: {reason}"
     match answer.get("verdict"):
         case "now":
-            return "starts at once"
+            return "starts at once" + _size(answer)
         case "soon":
             return f"starts in a moment: {reason}"
         case "approval":
@@ -93,6 +94,15 @@ def _verdict(answer: DryRun, now: datetime) -> str:
         return "can run"
     starts = expected_start_text(answer, now)
     return f"waits: {reason}; {starts}" if starts else f"waits: {reason}"
+
+
+def _size(answer: DryRun) -> str:
+    """With how many replicas, where the request leaves that open."""
+    sizes = (answer.get("request") or {}).get("replicas")
+    if not isinstance(sizes, Mapping):
+        return ""
+    started = answer.get("starting_replicas", "some")
+    return f" with {started} of {sizes.get('min')} to {sizes.get('max')} replicas"
 
 
 def _places(devices: list[DryRun]) -> str:

@@ -16,6 +16,7 @@ from portal.cli.text import (
     parse_time,
     single_line,
 )
+from scheduler.core.request_fields import count_range_words
 
 WAITING_STATUSES = frozenset(("submitted", "awaiting_approval", "queued"))
 STARTING = frozenset(("placed", "preparing"))
@@ -183,7 +184,7 @@ def job_facts(job: Row, now: datetime) -> list[tuple[str, object]]:
         *(("Code commit", commit) for commit in _of_last_attempt(job, "code_commit")),
         ("Command", " ".join(map(str, job.get("request", {}).get("command", [])))),
         ("Device", device_text(job.get("request", {}).get("device", {}))),
-        ("Replicas", job["replicas"]),
+        ("Replicas", _replicas(job)),
         ("Priority", job["priority"] + (", preemptible" if job["preemptible"] else "")),
         ("Time limit", duration_text(job["time_limit_seconds"])),
         ("Position", job["position"]),
@@ -192,6 +193,15 @@ def job_facts(job: Row, now: datetime) -> list[tuple[str, object]]:
         if when := parse_time(job.get(name)):
             facts.append((name.removesuffix("_at").capitalize(), clock_text(when, now)))
     return [*facts, ("GPU-hours", job["gpu_hours"])]
+
+
+def _replicas(job: Row) -> str:
+    """ "4", or "2-8, 4 in the last attempt" of a job that leaves it open."""
+    requested = job.get("request", {}).get("replicas", job["replicas"])
+    placed = (job.get("attempts") or [{}])[-1].get("placed_replicas")
+    if not isinstance(requested, Mapping) or not placed:
+        return count_range_words(requested)
+    return f"{count_range_words(requested)}, {placed} in the last attempt"
 
 
 def device_text(device: Any) -> str:

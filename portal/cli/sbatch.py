@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from portal.cli.exit_codes import CommandFailed, ExitCode
-from scheduler.core.request_fields import FIELDS, FieldKind
+from scheduler.core.request_fields import FIELDS, FieldKind, read_count_range
 
 # REST accepts at most this many characters in one word of a command.
 MAX_SCRIPT_LENGTH = 32_768
@@ -146,6 +146,12 @@ def _count(value: str) -> int:
     return int(value)
 
 
+def _count_range(value: str) -> Any:
+    """ "4", or "2-8" for the fewest and the most."""
+    read = read_count_range(value)
+    return read if isinstance(read, dict) else _count(value)
+
+
 def _gres(fields: dict[str, Any], value: str) -> None:
     """ "gpu:2", "gpu:h100:2" or "gpu:1g.10gb:1"; gpu is the only supported resource."""
     name, *rest = value.partition("(")[0].split(":")
@@ -176,6 +182,7 @@ def _set(field: str, read: Callable[[str], Any]) -> Callable[[dict[str, Any], st
 SLURM_READERS: dict[FieldKind, Callable[[str], Any]] = {
     FieldKind.TEXT: job_name,
     FieldKind.COUNT: _count,
+    FieldKind.COUNT_RANGE: _count_range,
     FieldKind.CPU: _count,
     FieldKind.SIZE: read_memory,
     FieldKind.DURATION: read_time,

@@ -2,7 +2,6 @@
 
 from agents.contract.file_transfer import TreeKind
 from portal.files.models import Tree
-from portal.jobs.models import Attempt, Job
 
 
 def archive_name(tree: Tree) -> str:
@@ -12,13 +11,9 @@ def archive_name(tree: Tree) -> str:
         parts.append(f"step-{tree.step}")
     if tree.attempt:
         parts.append(f"attempt-{tree.attempt.number}")
-    if tree.job and _ranks(tree.job, tree.attempt) > 1:
+    replicas = tree.attempt.placed_replicas if tree.attempt else 0
+    if tree.job and max(replicas, tree.job.replica_count) > 1:
         parts.append(f"rank-{tree.rank}")
     if tree.kind == TreeKind.CODE:
         parts.append(tree.digest[:12])
     return "-".join(parts) + ".zip"
-
-
-def _ranks(job: Job, attempt: Attempt | None) -> int:
-    placed = attempt.replica_count if attempt else None
-    return placed or job.replica_count

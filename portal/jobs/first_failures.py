@@ -5,6 +5,7 @@ starts: these are `imposed`, and kept before the gang is stopped, so that no ran
 passes for the first.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,9 @@ from portal.audit.models import Event
 from portal.audit.transitions import Transitions
 from portal.jobs.models import Attempt, Replica
 from scheduler.core.model.states import ReplicaStatus
+
+# Of failed replicas: what ended them was around them.
+LOST_CODES = END_CAUSES | {"vanished", "ended_unseen", "gpu_error", "gpu_lost", "quarantined"}
 
 
 def imposed_failure(*, rank: int, status: str, code: str, message: Message) -> dict[str, Any]:
@@ -46,6 +50,13 @@ def cause_of_end(
 def _was_ended_by_node(replica: Replica) -> bool:
     return replica.status == ReplicaStatus.LOST or (
         replica.status == ReplicaStatus.FAILED and replica.code in END_CAUSES
+    )
+
+
+def is_lost_rank(failure: Mapping[str, Any]) -> bool:
+    """Whether a rank was lost: its node, engine or device ended it, not its program."""
+    return failure.get("status") == ReplicaStatus.LOST or (
+        failure.get("status") == ReplicaStatus.FAILED and failure.get("code") in LOST_CODES
     )
 
 

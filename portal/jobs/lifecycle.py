@@ -5,7 +5,7 @@ may be called twice.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
@@ -19,9 +19,10 @@ from portal.audit.transitions import SYSTEM, Transitions, event_record
 from portal.database.intervals import SECOND
 from portal.database.kept_queries import KeptSelect, ListOf
 from portal.jobs.failures import failure_message
-from portal.jobs.first_failures import cause_of_end, first_failure
+from portal.jobs.first_failures import cause_of_end, first_failure, is_lost_rank
 from portal.jobs.images import with_other_image
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
+from portal.jobs.replica_ranges import has_several_sizes
 from portal.jobs.rollups import have_ended, is_behind, latest_attempts, outcome_of
 from portal.live.bell import ring, ring_diagnoses, ring_drive, ring_plan, ring_site
 from scheduler.core.model.states import (
@@ -34,7 +35,7 @@ from scheduler.core.model.states import (
 )
 
 # The job is asked to stop and goes back to the queue, unless it turns out to have succeeded.
-MAKES_WAY = (StopReason.PREEMPTED, StopReason.DRAINED)
+MAKES_WAY = (StopReason.PREEMPTED, StopReason.RESIZED, StopReason.DRAINED)
 # A job that starts again gets at least this much of its limit, however long it ran before.
 MIN_SECONDS_LEFT = 60
 
@@ -44,6 +45,11 @@ FROM_CHECKPOINT = Message(
 FROM_THE_START = Message(
     "preempted: queued again at its original position. It saved no checkpoint: it starts again "
     "from the beginning, with its whole time limit"
+)
+
+WITH_MORE = Message(
+    "resized: queued again at its original position. It goes on from its last checkpoint, with as "
+    "many replicas as are free"
 )
 
 # These ends of an attempt spend a retry, if one is left.
@@ -292,6 +298,10 @@ def _requeue(job: Job, attempt: Attempt, transitions: Transitions) -> bool:
     what it ran until it last saved: of a job without a checkpoint, nothing."""
     if job.stop_reason == StopReason.PREEMPTED:
         return _requeue_preempted(job, attempt, transitions)
+    if job.stop_reason == StopReason.RESIZED:
+        attained = _attained_seconds(job, attempt)
+        _queue_again(job, transitions, StopReason.RESIZED, WITH_MORE, attained_seconds=attained)
+        return True
     if job.stop_reason not in RETRIED:
         return False
     failure = attempt.first_failure or {}
@@ -301,17 +311,32 @@ def _requeue(job: Job, attempt: Attempt, transitions: Transitions) -> bool:
         message = Message("%(why)s. Queued again until it is set", why=why)
         _queue_again(job, transitions, EventCode.RETRY, message)
         return True
+    attained = _attained_seconds(job, attempt)
+    if _may_shrink(job, attempt, failure):
+        message = Message(
+            "%(why)s. Queued again with the replicas that find room; as it has saved since it "
+            "started, this spends no retry",
+            why=why,
+        )
+        _queue_again(job, transitions, EventCode.RETRY, message, attained_seconds=attained)
+        return True
     is_user = failure.get("status") == ReplicaStatus.EXITED
     column = "user_retries_left" if is_user else "infrastructure_retries_left"
     left = getattr(job, column)
     if left < 1:
         return False
     message = Message("%(why)s. Queued again, %(left)s retries left", why=why, left=left - 1)
-    attained = _attained_seconds(job, attempt)
     columns = {column: left - 1, "attained_seconds": attained}
     _queue_again(job, transitions, EventCode.RETRY, message, **columns)
     ring_diagnoses()
     return True
+
+
+def _may_shrink(job: Job, attempt: Attempt, failure: Mapping[str, Any]) -> bool:
+    """Whether it goes on with as many replicas as are left: it may have several sizes, a rank was
+    lost, and it has saved since the last such end. So no circle of lost nodes is without work."""
+    is_lost = job.stop_reason in (StopReason.LOST, StopReason.FAILED) and is_lost_rank(failure)
+    return is_lost and attempt.saved_at is not None and has_several_sizes(job)
 
 
 def _requeue_preempted(job: Job, attempt: Attempt, transitions: Transitions) -> bool:

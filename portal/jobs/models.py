@@ -1,7 +1,6 @@
 """Jobs, their attempts and replicas, and the estimates of their starts."""
 
 import uuid
-from enum import StrEnum
 
 from django.conf import settings
 from django.db import models
@@ -19,6 +18,7 @@ from portal.jobs.querysets import (
     JobQuerySet,
     ReplicaQuerySet,
 )
+from portal.jobs.stop_reasons import StopReason as StopReason
 from scheduler.core.model.snapshot import Priority
 from scheduler.core.model.states import JobStatus, ReplicaStatus
 
@@ -257,33 +257,17 @@ class Attempt(models.Model):
     @property
     def world(self) -> int:
         """How many replicas, that is containers, it has."""
-        return (self.replica_count or self.job.replica_count) // self.joined_replicas
+        return self.placed_replicas // self.joined_replicas
+
+    @property
+    def placed_replicas(self) -> int:
+        """How many of the job's replicas it was placed with."""
+        return self.replica_count or self.job.replica_count
 
     @property
     def is_open(self) -> bool:
         """Its job has not ended, and was not queued again, since it began."""
         return self.ended_at is None
-
-
-class StopReason(StrEnum):
-    """Why an attempt ended: `Job.stop_reason` while it stops, `Attempt.outcome` afterwards."""
-
-    SUCCEEDED = "succeeded"
-    CANCELLED = "cancelled"
-    TIMED_OUT = "timed_out"
-    FAILED = "failed"
-    # Its node was given up.
-    LOST = "lost"
-    # Other work went first; the job is queued again.
-    PREEMPTED = "preempted"
-    # An admin emptied its node. Costs an infrastructure retry, as a lost node does.
-    DRAINED = "drained"
-    # Its GPUs did nothing for as long as its project allows.
-    IDLE = "idle"
-    # An admin did not approve the job.
-    REFUSED = "refused"
-    # A job that had to succeed first did not.
-    DEPENDENCY = "dependency"
 
 
 class Replica(models.Model):

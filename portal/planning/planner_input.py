@@ -11,6 +11,7 @@ from portal.gang_networks.selectors import largest_gang
 from portal.images.needs_cache import image_needs_refresh
 from portal.jobs.models import Job
 from portal.node_pairs.selectors import pair_facts
+from portal.planning.elastic_jobs import with_releasing, with_saved
 from portal.planning.history_cache import HistoryCache
 from portal.planning.node_cache import NodeCache
 from portal.planning.requests import (
@@ -60,8 +61,8 @@ def planner_input(
         now=int(now.timestamp()),
         nodes=views,
         quotas=quota_views(),
-        jobs=pairs.with_nodes(waiting),
-        running=running_jobs(live, now),
+        jobs=with_releasing(pairs.with_nodes(waiting), live, views, now),
+        running=with_saved(running_jobs(live, now)),
         budgets=current_budgets(now),
         owners=owned,
         mix=mix,

@@ -36,6 +36,7 @@ from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology, Wai
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request import JobRequest, parse_stored_request
 from scheduler.core.request.conditions import parse_dependency
+from scheduler.core.request.replica_range import replica_sizes
 from scheduler.core.request.secrets import secret_names
 
 # More than a pass reads: waiting, running and ended jobs together.
@@ -94,6 +95,7 @@ class RequestSpec:
     git_host: str = ""
     image: str = ""
     volume_access: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
 
 
 # The fields of a stored request that its spec is made of; and what is recognised in its command.
@@ -237,6 +239,7 @@ def _waiting_job(
         array_cap=value["array_cap"],
         volume_access=spec.volume_access,
         image_needs=needs,
+        sizes=spec.sizes,
         egress=EgressPolicy(value["project__egress"]),
     )
 
@@ -282,6 +285,7 @@ def waiting_job_from_request(
         git_host=spec.git_host,
         volume_access=access_of_request(request) if request.volumes else (),
         image_needs=needs_of(request.image),
+        sizes=spec.sizes,
         egress=EgressPolicy(egress),
     )
 
@@ -298,6 +302,9 @@ def epoch_seconds(at: datetime) -> int:
 
 def _spec_of_stored(stored: Mapping[str, Any]) -> RequestSpec:
     """Thousands of requests differ in names, commands and times alone: those are read once."""
+    if isinstance(stored.get("replicas"), Mapping):
+        # Its sizes depend on every word of the command.
+        return _spec(parse_stored_request(stored))
     values = [stored.get(name) for name in SPEC_FIELDS]
     traits = command_traits(stored.get("command") or ())
     code = stored.get("code", "")
@@ -326,6 +333,7 @@ def _spec(request: JobRequest) -> RequestSpec:
         needs_rdma=request.rdma is RdmaUse.ON,
         git_host=request.git_source.endpoint if request.git_source else "",
         image=request.image,
+        sizes=replica_sizes(request),
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
@@ -157,9 +157,12 @@ def _kept_or_made(
     *_, status, started_at = row
     if kept and started_at is not None and kept.row == row and kept.live == live:
         return kept
+    job, replicas = waiting_job_from_columns(row[:-2], spec), _replicas(live)
+    if job.sizes and replicas:
+        job = replace(job, replicas=len(replicas))
     running = RunningJob(
-        job=waiting_job_from_columns(row[:-2], spec),
-        replicas=_replicas(live),
+        job=job,
+        replicas=replicas,
         started_at=now if started_at is None else started_at,
         stopping=status == JobStatus.STOPPING,
     )

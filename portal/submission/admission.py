@@ -234,10 +234,10 @@ def _never_starts(job: Job) -> Refused:
 
 
 def cheapest(request: JobRequest, boards: Iterable[Board]) -> tuple[int, str]:
-    """Units of all replicas together, and the key of the board that serves them with the fewest;
-    whole GPUs and "" if no board can serve the request."""
+    """Units of all replicas together, as many as it may have at once, and the key of the board that
+    serves them with the fewest; whole GPUs and "" if no board can serve the request."""
     options = device_options(request.device, boards)
     option = min(options, key=lambda option: option.replica_units, default=None)
     if option is None:
-        return request.replicas * UNITS_PER_GPU * max(1, request.device.gpus), ""
-    return request.replicas * option.replica_units, option.board
+        return request.most_replicas * UNITS_PER_GPU * max(1, request.device.gpus), ""
+    return request.most_replicas * option.replica_units, option.board

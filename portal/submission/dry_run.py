@@ -113,6 +113,11 @@ class DryRunResult:
         return datetime.fromtimestamp(begin_at, UTC) if begin_at else None
 
     @property
+    def starting_replicas(self) -> int:
+        """How many replicas would start at once; 0 if it would wait."""
+        return len({device.rank for device in self.devices})
+
+    @property
     def carves(self) -> bool:
         return any(device.is_carved for device in self.devices)
 

@@ -6,7 +6,7 @@ variables that look like secrets are hidden.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agents.contract.documents import DesiredReplica, Device, SliceKind
 from agents.contract.job_secrets import SecretForm
@@ -64,8 +64,9 @@ class LaunchPreview:
 
 def launch_preview(request: JobRequest, nodes: Mapping[int, str]) -> LaunchPreview:
     """`nodes`: by rank, where it would start at once."""
-    placed = [nodes[rank] for rank in range(request.replicas) if rank in nodes]
-    places = placed if len(placed) == request.replicas else []
+    places = [nodes[rank] for rank in sorted(nodes)]
+    # Of several sizes, the one that would start at once; else the least.
+    request = replace(request, replicas=len(places) or request.replicas, max_replicas=0)
     joined = _joined(request, places)
     container_nodes = [places[ranks[0]] for ranks in container_ranks(places, joined)]
     replica = requested_replica(request, joined)

@@ -3,6 +3,7 @@ allocates."""
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from ipaddress import IPv4Network
 from uuid import UUID
@@ -160,7 +161,7 @@ def _gang_order(job: Job, own: WaitingJob, placement: JobPlacement) -> GangOrder
     """Replicas on one node share a container where they can, and where the request lets them."""
     joined, nodes = 1, [replica.node for replica in placement.replicas]
     if job.request.get("containers") != ContainerSharing.PER_REPLICA:
-        joined = joined_count(own, nodes)
+        joined = joined_count(replace(own, replicas=len(nodes)), nodes)
     return GangOrder(job, joined_placement(placement.replicas, joined), own.processes, joined)
 
 

@@ -17,7 +17,15 @@ from scheduler.commit.notices import deferrals_write, reservations_write
 from scheduler.commit.partitions import carve_commit, merge_commit
 from scheduler.commit.placements import placements_commit
 from scheduler.commit.preemptions import preemption_commit
-from scheduler.core.model.decisions import Carve, JobPlacement, Merge, Plan, Preemption
+from scheduler.commit.resizes import resize_commit
+from scheduler.core.model.decisions import (
+    Carve,
+    JobPlacement,
+    Merge,
+    Plan,
+    Preemption,
+    Resize,
+)
 
 OnNodesChanged = Callable[[frozenset[UUID]], object]
 # Placements of one transaction, with which their nodes hear of them. It holds the quotas of their
@@ -66,6 +74,7 @@ def commit(
         *(partial(_merge, merge) for merge in plan.merges),
         *(partial(_carve, carve) for carve in plan.carves),
         *(partial(_preempt, preemption) for preemption in plan.preemptions),
+        *(partial(_resize, resize) for resize in plan.resizes),
     ]
     changed_gpus, done = [], 0
     while done < len(steps) and not ((tried or done) and should_stop()):
@@ -98,6 +107,11 @@ def _carve(carve: Carve) -> str:
 
 def _preempt(preemption: Preemption) -> str:
     preemption_commit(preemption)
+    return ""
+
+
+def _resize(resize: Resize) -> str:
+    resize_commit(resize)
     return ""
 
 

@@ -17,13 +17,14 @@ from scheduler.core.model.decisions import JobPlacement, Merge, Preemption, Pree
 from scheduler.core.model.policy import BackfillMode
 from scheduler.core.model.reasons import Reason, ReasonCode
 from scheduler.core.model.snapshot import WaitingJob
+from scheduler.core.pass_search import choose_size, find_undelayed, quota_shortage
 from scheduler.core.pass_state import PassState, Turn
 from scheduler.core.placement.ledger import Ledger
-from scheduler.core.placement.legality import quota_reason
 from scheduler.core.placement.search import GangPlacement, find_placement
 from scheduler.core.queue.eligibility import not_due
 from scheduler.core.queue.messages import (
     BEHIND_OTHERS,
+    OWN_DEVICES,
     placement_message,
     waits_for_reservation,
     waits_for_stops,
@@ -36,7 +37,6 @@ from scheduler.core.queue.preemption import (
 )
 from scheduler.core.queue.quota_preemption import make_quota_room
 from scheduler.core.queue.quota_reservation import quota_reserved_reason
-from scheduler.core.queue.reservation import reserve_placement, without_reserved
 from scheduler.core.queue.running import PreemptibleJob
 
 
@@ -123,12 +123,6 @@ def respect_reserved_quota(state: PassState, turn: Turn) -> StageResult:
     return quota_reserved_reason(ahead)
 
 
-def quota_shortage(state: PassState, job: WaitingJob, option: DeviceOption) -> Reason | None:
-    if not state.has_limits:
-        return None
-    return quota_reason(job, option.replica_units * job.replicas, state.ledger, option.board)
-
-
 # Devices.
 
 
@@ -161,6 +155,12 @@ def recall_failure(state: PassState, turn: Turn) -> StageResult:
 
 def place(state: PassState, turn: Turn) -> StageResult:
     """Start the job, or hold a place for it until merges or stopping jobs are done."""
+    if turn.job.is_releasing:
+        # With its own devices it may start larger. Equal requests have no such reason.
+        turn.failure_key = None
+        return OWN_DEVICES
+    if turn.job.sizes:
+        choose_size(state, turn)
     can_merge = state.policy.merge and state.ledger.has_idle
     for merging in (False, True) if can_merge else (False,):
         for option in turn.options:
@@ -235,28 +235,6 @@ STAGES: tuple[Stage, ...] = (
     stop_others,
     explain_shortage,
 )
-
-
-def find_undelayed(
-    state: PassState, turn: Turn, option: DeviceOption, *, merging: bool
-) -> GangPlacement | None:
-    """A placement, held on the ledger, that delays no reservation. If there is none, `conflict` of
-    the turn is the first reservation in the way, if any was."""
-    job, mark = turn.job, state.ledger.mark()
-    placement = state.stopping.find_placement(job, option, merging=merging)
-    if placement is None or not turn.overlapping:
-        return placement
-    conflict = state.reservations.admit(turn.starting, placement)
-    if conflict is None:
-        return placement
-    state.ledger.rollback(mark)
-    with without_reserved(state.ledger, turn.overlapping):
-        placement = find_placement(job, option, state.ledger, merging=merging)
-    if placement is None or state.reservations.admit(turn.starting, placement) is not None:
-        turn.conflict = turn.conflict or conflict
-        return None
-    reserve_placement(state.ledger, job, placement)
-    return placement
 
 
 def _take(state: PassState, turn: Turn, placement: GangPlacement, *, merging: bool) -> StageResult:

@@ -15,7 +15,9 @@ from scheduler.core.model.decisions import Continuation, Deferral, Plan, Replica
 from scheduler.core.model.policy import BackfillMode, Policy
 from scheduler.core.model.snapshot import ClusterSnapshot, RunningJob, WaitingJob
 from scheduler.core.pass_cache import PassCache
-from scheduler.core.pass_stages import find_undelayed, quota_shortage, take_turn
+from scheduler.core.pass_growth import growing_gang
+from scheduler.core.pass_search import quota_shortage, starts_at_once
+from scheduler.core.pass_stages import take_turn
 from scheduler.core.pass_state import PassState
 from scheduler.core.placement.search import GangPlacement
 from scheduler.core.queue.eligibility import not_due
@@ -96,8 +98,9 @@ class Pass:
         continuation = self.walk(should_stop, continued)
         state = self.state
         reservations = state.reservations.decisions()
-        prepared = Proposals()
+        prepared, grows = Proposals(), None
         if continuation is None:
+            grows = growing_gang(state)
             # Room for expected demand comes after all jobs that wait.
             prepared = prewarm(state.policy, state.ledger, state.allocated, reservations)
         return Plan(
@@ -108,6 +111,7 @@ class Pass:
             reservations=reservations,
             bypassed=state.bypasses.bypassed(),
             carves=prepared.carves,
+            resizes=(grows,) if grows else (),
             continuation=continuation,
         )
 
@@ -168,18 +172,12 @@ class Pass:
         if state.requirements.impossible_reason(job, turn.requirements):
             return False
         state.begin_devices(turn)
-        mark = state.ledger.mark()
         for option in turn.options:
             if quota_shortage(state, job, option) is not None:
                 continue
             if not state.quota_reservations.allowed_options(job, [option])[0]:
                 continue
-            with state.reservations.trial():
-                placement = find_undelayed(state, turn, option, merging=False)
-            # Where other jobs are stopping it waits for them.
-            starts = placement is not None and not state.stopping.blocking(job, placement)
-            state.ledger.rollback(mark)
-            if starts:
+            if starts_at_once(state, turn, option):
                 return True
         return False
 

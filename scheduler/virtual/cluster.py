@@ -44,7 +44,8 @@ class VirtualCluster:
     def start(self, place: JobPlacement, now: int, attained_seconds: int) -> RunningJob:
         """Start a waiting job on its placement."""
         job = self.waiting.pop(place.job)
-        job = replace(job, attained_seconds=attained_seconds, bypassed=0)
+        size = len(place.replicas)
+        job = replace(job, attained_seconds=attained_seconds, bypassed=0, replicas=size)
         run = RunningJob(job, self._devices.take(job, place.replicas), now)
         self.running[job.id] = run
         self._usage.started(run)
@@ -57,7 +58,7 @@ class VirtualCluster:
         self._devices.give_back(run)
         self._usage.ended(run, now)
         self.totals.count_devices(run, -1)
-        return run.job
+        return replace(run.job, replicas=min(run.job.sizes)) if run.job.sizes else run.job
 
     def clear_dependency(self, key: str) -> None:
         """A job is over: no other job depends on it any more."""

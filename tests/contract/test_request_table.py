@@ -119,7 +119,7 @@ def test_schema_reader_and_stored_form_have_the_fields_of_the_table():
 
 def test_every_attribute_of_a_request_is_read_by_one_row():
     read = [field.attribute for field in FIELDS if field.attribute]
-    own = {"device", "begin_at", "begin_in", "limit_is_chosen"}
+    own = {"device", "max_replicas", "begin_at", "begin_in", "limit_is_chosen"}
     assert len(read) == len(set(read))
     assert {each.name for each in attributes(JobRequest)} == set(read) | own
     assert set(OWN_READERS) <= {field.name for field in FIELDS}

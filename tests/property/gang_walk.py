@@ -19,6 +19,7 @@ from portal.desired.services import nodes_drive
 from portal.gang_networks.models import AttemptNetwork, NetworkBlock
 from portal.inventory.models import Node
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
+from portal.jobs.replica_ranges import replica_range
 from portal.jobs.services import job_cancel
 from portal.quotas.models import Quota
 from scheduler import sweeper
@@ -29,6 +30,7 @@ from tests.support.node_sessions import session_open
 from tests.support.rows import a_job, a_node, a_project, a_user
 
 WAITS = (5, 5, 30, 30, 120, 400, 1_000)
+SIZES = (2, 3, {"min": 1, "max": 3}, {"min": 2, "max": 4})
 DEVICES = ({"gpus": 1}, {"gpus": 1}, {"gpus": 2}, {"mig": "2g.35gb"})
 # A walk is at rest after so many rounds without faults, or never.
 REST_ROUNDS = 40
@@ -64,6 +66,7 @@ class GangWalk:
                 self.engine_restarts: 1,
                 self.slow: 1,
                 self.stuck: 2,
+                self.save: 1,
             }
             self._two_gangs()
             for _ in range(steps):
@@ -79,7 +82,8 @@ class GangWalk:
 
     @contextmanager
     def _virtual_time(self):
-        with mock.patch("django.utils.timezone.now", lambda: self.now):
+        grows_soon = mock.patch("scheduler.core.pass_growth.GROW_SECONDS", 60)
+        with grows_soon, mock.patch("django.utils.timezone.now", lambda: self.now):
             yield
 
     def _begin(self) -> None:
@@ -107,8 +111,10 @@ class GangWalk:
     # What happens.
 
     def submit(self) -> None:
-        gang = {"replicas": self.random.choice((2, 2, 3)), "topology": "any"}
+        gang = {"replicas": self.random.choice(SIZES), "topology": "any"}
         retries = {"infrastructure": self.random.choice((0, 1, 3)), "user": 1}
+        if isinstance(gang["replicas"], dict):
+            retries["infrastructure"] = max(1, retries["infrastructure"])
         device = self.random.choice(DEVICES)
         a_job(self.alice, self.home, device=device, retries=retries, grace="30s", **gang)
 
@@ -164,6 +170,11 @@ class GangWalk:
 
     def stuck(self) -> None:
         self.random.choice(self.nodes).is_stuck = True
+
+    def save(self) -> None:
+        """All that run send a checkpoint."""
+        running = Attempt.objects.open().filter(job__status=JobStatus.RUNNING)
+        running.update(saved_at=self.now)
 
     # What must be true.
 
@@ -271,6 +282,12 @@ class GangWalk:
             held = sum(live.values_list("units", flat=True))
             if quota.used_units != held:
                 self._wrong(f"the quota counts {quota.used_units}, and {held} are held")
+        for attempt in Attempt.objects.select_related("job"):
+            least, most = replica_range(attempt.job.request)
+            if not least <= attempt.placed_replicas <= most:
+                self._wrong(f"{attempt} has {attempt.placed_replicas} of {least} to {most}")
+            if attempt.replicas.count() != attempt.world:
+                self._wrong(f"{attempt} has {attempt.replicas.count()} of {attempt.world} ranks")
         for attempt in Attempt.objects.filter(outcome__in=[str(reason) for reason in FAILED]):
             failure = attempt.first_failure or {}
             if failure.get("rank") not in attempt.replicas.values_list("rank", flat=True):

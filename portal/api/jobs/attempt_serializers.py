@@ -94,6 +94,9 @@ class ReplicaSerializer(UtcModelSerializer[Replica]):
 
 class AttemptSerializer(UtcModelSerializer[Attempt]):
     replicas = ReplicaSerializer(many=True, help_text="its containers")
+    placed_replicas = serializers.IntegerField(
+        read_only=True, help_text="how many replicas of the job it was placed with"
+    )
     joined_replicas = serializers.IntegerField(
         read_only=True, help_text="how many of the job's replicas each of these runs"
     )
@@ -120,6 +123,7 @@ class AttemptSerializer(UtcModelSerializer[Attempt]):
             "code_commit",
             "first_failure",
             "finding",
+            "placed_replicas",
             "joined_replicas",
             "replicas",
         ]

@@ -138,6 +138,9 @@ class DryRunSerializer(serializers.Serializer[Any]):
     placement = PlannedDeviceSerializer(
         many=True, help_text="devices, if it would start at once; else empty"
     )
+    starting_replicas = serializers.IntegerField(
+        help_text="how many replicas would start at once; 0 if it would wait"
+    )
     units = serializers.IntegerField(
         help_text="units it would use at a time; 56,000 units are one GPU"
     )
@@ -174,6 +177,7 @@ class DryRunSerializer(serializers.Serializer[Any]):
             "reason": result.reason,
             "approval": result.approval.as_dict() if result.approval else None,
             "placement": [_device_data(device) for device in result.devices],
+            "starting_replicas": result.starting_replicas,
             "units": result.units,
             "gpu_hours": str(gpu_hours(result.unit_seconds)),
             "estimate": estimate_data(estimate_as_dict(result.estimate))

@@ -75,7 +75,9 @@ class JobSummarySerializer(KeptFields):
     id = serializers.CharField(source="label")
     project = serializers.CharField(source="project.slug")
     owner = serializers.CharField(source="owner.username")
-    replicas = serializers.IntegerField(source="replica_count")
+    replicas = serializers.IntegerField(
+        source="replica_count", help_text="the fewest, where the request has several numbers"
+    )
     held_by = serializers.CharField(source="hold_owner", read_only=True)
     held_because = serializers.CharField(source="hold_reason", read_only=True)
     reason = serializers.SerializerMethodField()

@@ -6,6 +6,7 @@ Nothing is checked here: `scheduler.core.request` reads and checks a request.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from scheduler.core.request.choices import choices_of
@@ -94,6 +95,25 @@ def _texts(**options: Any) -> AnyField:
     return serializers.ListField(child=serializers.CharField(), **options)
 
 
+@extend_schema_field(
+    {
+        "oneOf": [
+            {"type": "integer", "minimum": 1},
+            {
+                "type": "object",
+                "required": ["min", "max"],
+                "properties": {
+                    "min": {"type": "integer", "minimum": 1, "description": "the fewest"},
+                    "max": {"type": "integer", "minimum": 1, "description": "the most"},
+                },
+            },
+        ]
+    }
+)
+class CountRangeField(serializers.JSONField):
+    """A number, or the fewest and the most."""
+
+
 def _volumes(**options: Any) -> AnyField:
     return JobVolumeRequestSerializer(many=True, **options)
 
@@ -105,6 +125,7 @@ def _variables(**options: Any) -> AnyField:
 SCHEMA_FIELDS: Mapping[FieldKind, Callable[..., AnyField]] = {
     FieldKind.TEXT: serializers.CharField,
     FieldKind.COUNT: serializers.IntegerField,
+    FieldKind.COUNT_RANGE: CountRangeField,
     FieldKind.CPU: serializers.JSONField,
     FieldKind.SIZE: serializers.CharField,
     FieldKind.DURATION: serializers.CharField,

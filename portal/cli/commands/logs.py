@@ -3,6 +3,7 @@ the other or as one by time."""
 
 import codecs
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -73,7 +74,7 @@ def logs(
         merged = MergedLog(cli, str(row["id"]), attempt or newest, is_raw=raw)
         _print_merged(merged, tail, follow=follow, is_fixed=attempt is not None)
         return
-    ranks = list(range(row["replicas"])) if every else (rank or [0])
+    ranks = _ranks(row, attempt or newest) if every else (rank or [0])
     printer = LogPrinter(
         cli, str(row["id"]), attempt or newest, is_prefixed=len(ranks) > 1, is_raw=raw
     )
@@ -109,6 +110,13 @@ def _print_end(row: dict[str, Any]) -> None:
 def _print_way_back(job: object, options: str = "") -> None:
     command = f"tessera logs -f {single_line(job)}{options}"
     print_message(f"\nThe job continues. To follow it again: {command}")
+
+
+def _ranks(row: Mapping[str, Any], attempt: int) -> list[int]:
+    """All of the attempt; of an older portal, as many as the job has replicas."""
+    of_attempts = {each["number"]: each.get("replicas") for each in row["attempts"]}
+    placed = of_attempts.get(attempt) or [{"rank": rank} for rank in range(row["replicas"])]
+    return [int(each["rank"]) for each in placed]
 
 
 def _until_started(cli: CliContext, row: dict[str, Any], follow: bool) -> dict[str, Any]:

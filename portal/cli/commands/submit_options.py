@@ -10,7 +10,13 @@ from typer.core import TyperCommand
 
 from portal.cli.exit_codes import CommandFailed, ExitCode
 from portal.cli.request_builder import environment_from_flags, parse_share, parse_time_limit
-from scheduler.core.request_fields import FIELDS, FieldGroup, FieldKind, RequestField
+from scheduler.core.request_fields import (
+    FIELDS,
+    FieldGroup,
+    FieldKind,
+    RequestField,
+    read_count_range,
+)
 
 Texts = list[str] | None
 AFTER = "After submitting"
@@ -135,6 +141,8 @@ def _written(
         if value in (None, "", (), []):
             continue
         match field.kind:
+            case FieldKind.COUNT_RANGE:
+                value = read_count_range(value)
             case FieldKind.SHARE:
                 value = parse_share(value)
             case FieldKind.DURATION:

@@ -36,7 +36,7 @@ from scheduler.core.request import (
 )
 from scheduler.core.request.choices import choices_of
 from scheduler.core.request.values import FieldError
-from scheduler.core.request_fields import BY_NAME, FIELDS, FieldKind
+from scheduler.core.request_fields import BY_NAME, FIELDS, FieldKind, count_range_words
 
 # Values of the field `amount` that are not a MIG profile. Whole GPUs of one model are "gpus:H200",
 # a card of an amount of GPU memory is "memory:16GiB".
@@ -202,6 +202,8 @@ def _meant_value(error: FieldError) -> str:
     if field is None or error.suggestion.keys() != {field.top}:
         return ""
     value = field.value_in(error.suggestion)
+    if field.kind is FieldKind.COUNT_RANGE:
+        return count_range_words(value)
     return str(value) if isinstance(value, str | int) else ""
 
 

@@ -19,6 +19,8 @@ from scheduler.core.request_fields import (
     DefaultRule,
     FieldKind,
     RequestField,
+    count_range_words,
+    read_count_range,
     volume_words,
 )
 
@@ -78,6 +80,8 @@ def _parsed(
     match field.kind:
         case FieldKind.COUNT:
             return parse_number(text)
+        case FieldKind.COUNT_RANGE:
+            return read_count_range(text)
         case FieldKind.WORDS:
             return text.split() if field.has_commas_in_words else split_words(text)
         case FieldKind.YES_NO:
@@ -105,6 +109,8 @@ def field_values(fields: Mapping[str, Any]) -> dict[str, str]:
 
 def _written(field: RequestField, value: Any, fields: Mapping[str, Any]) -> str:
     match field.kind:
+        case FieldKind.COUNT_RANGE:
+            return count_range_words(value)
         case FieldKind.WORDS:
             return " ".join(value)
         case FieldKind.YES_NO:

@@ -249,6 +249,13 @@ def _start_panel(result: DryRunResult) -> PreviewPanel:
         )
     else:
         sentence = _("Everything it needs is free and ready")
+    if most := result.request.max_replicas:
+        sizes = {"n": result.starting_replicas, "least": result.request.replicas, "most": most}
+        words = {
+            "first": _("It starts with %(n)s of %(least)s to %(most)s replicas") % sizes,
+            "then": sentence,
+        }
+        sentence = _("%(first)s. %(then)s") % words
     names_profile = bool(result.request.device.mig)
     devices = result.devices[:MAX_PLACES]
     places = [f"{each.node}, GPU {each.gpu}{_device_part(each, names_profile)}" for each in devices]

@@ -16,6 +16,7 @@ from portal.audit.models import Event
 from portal.gang_networks.models import AttemptNetwork
 from portal.inventory.models import Node, Slice
 from portal.jobs.models import Job, Replica
+from portal.jobs.replica_ranges import replica_range
 from portal.planning.estimates import no_estimate_for_job
 from portal.planning.offers import job_offers
 from portal.web.wording import (
@@ -181,6 +182,17 @@ def exit_meaning(replica: Replica) -> str:
 @register.filter
 def device_label(job: Job) -> str:
     return labels.device_label(job)
+
+
+@register.filter
+def may_be_gang(job: Job) -> bool:
+    """Whether it may have several ranks."""
+    return replica_range(job.request)[1] > 1
+
+
+@register.filter
+def size_sentence(job: Job, placed: int) -> str:
+    return labels.size_sentence(job, placed)
 
 
 @register.filter

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from agents.contract.image_digest import LOCAL, is_local
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
 from portal.jobs.models import Job
+from portal.jobs.replica_ranges import replica_range
 from scheduler.core.model.states import JobStatus, NodeStatus
 
 NBSP = "\u00a0"
@@ -170,7 +171,18 @@ def device_label(job: Job) -> str:
         each = share_label(device["mps"]["threads"], size)
     else:
         each = str(device.get("mig", device.get("memory")))
+    least, most = replica_range(job.request)
+    if least < most:
+        return f"{least}–{most} × {each}"
     return f"{job.replica_count} × {each}" if job.replica_count > 1 else each
+
+
+def size_sentence(job: Job, placed: int) -> str:
+    """With how many of its replicas it was placed; empty for a job of one size."""
+    least, most = replica_range(job.request)
+    words = {"placed": placed, "least": least, "most": most}
+    text = _("%(placed)s replicas of %(least)s to %(most)s.")
+    return text % words if least < most else ""
 
 
 def image_digest_text(digest: str) -> str:

@@ -173,7 +173,7 @@ def _less_memory(job: WaitingJob, boards: list[Board]) -> Iterator[tuple[Alterna
 
 def _fewer(job: WaitingJob) -> Iterator[tuple[Alternative, WaitingJob]]:
     for replicas in _halves(job.replicas):
-        changed = replace(job, replicas=replicas)
+        changed = replace(job, replicas=replicas, sizes=())
         message = make_message("instead.replicas", replicas=replicas)
         yield Alternative(AlternativeKind.REPLICAS, message, {"replicas": replicas}), changed
 

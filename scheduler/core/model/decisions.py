@@ -95,6 +95,18 @@ class Preemption:
 
 
 @dataclass(frozen=True, slots=True)
+class Resize:
+    """Stop this running gang, with its grace period, and queue it again: it could have more
+    replicas."""
+
+    job: str
+    replicas: int
+    """How many it has."""
+    size: int
+    """How many it could have."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reservation:
     """A start time and place promised to a blocked job, which no other job may delay.
 
@@ -158,5 +170,6 @@ class Plan:
     """Waiting jobs to count one more bypass for, because a later arrival of no higher priority
     starts in this pass: the oldest ones of each priority band that are below the limit."""
     carves: tuple[Carve, ...] = ()
+    resizes: tuple[Resize, ...] = ()
     continuation: Continuation | None = None
     """None if every waiting job has had its turn."""

@@ -51,6 +51,9 @@ _REASONS = {
     ),
     "priority.taken": MessageTemplate("Jobs ahead of it take the devices that are free now"),
     "priority.behind": MessageTemplate("A job ahead of it is blocked, and no job may bypass it"),
+    "priority.own_devices": MessageTemplate(
+        "The devices of its last attempt are about to be free, for as many replicas as fit"
+    ),
     "priority.stopping": MessageTemplate(
         "It waits until %(jobs)s has stopped", "It waits until %(jobs)s have stopped", "number"
     ),

@@ -269,6 +269,11 @@ class WaitingJob:
     """Names of the nodes that it measures: it runs on no other one. Empty for every other job."""
     egress: EgressPolicy = field(default=EgressPolicy.ALL, metadata=omitted_by_default())
     """Of its project."""
+    sizes: tuple[int, ...] = field(default=(), metadata=omitted_by_default())
+    """Numbers of replicas that it may start with, the least first; empty if `replicas` alone. Of a
+    waiting job `replicas` is the least of them, of a running one how many it has."""
+    is_releasing: bool = field(default=False, metadata=omitted_by_default())
+    """Devices of its last attempt are about to be free. Known of jobs of several sizes alone."""
 
     @property
     def awaits_people(self) -> bool:
@@ -286,6 +291,8 @@ class RunningJob:
     """When the devices were allocated."""
     stopping: bool = False
     """It is already giving its devices back."""
+    has_saved: bool = field(default=False, metadata=omitted_by_default())
+    """It has sent a checkpoint since it started. Known of jobs of several sizes alone."""
 
     @property
     def ends_at(self) -> int:

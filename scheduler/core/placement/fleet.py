@@ -18,6 +18,7 @@ from agents.contract.units import UNITS_PER_GPU
 from scheduler.core.devices.options import DeviceOption, device_options
 from scheduler.core.geometry.placement_value import profile_weights
 from scheduler.core.model.snapshot import (
+    SINGLE_NODE,
     ClusterSnapshot,
     Demand,
     DeviceRequest,
@@ -159,6 +160,19 @@ class Fleet:
         )
         return fitting * (self._most_gpus // option.count) < job.replicas
 
+    def most_replicas(self, job: WaitingJob, option: DeviceOption, max_count: int) -> int:
+        """How many replicas free devices could hold by their number, up to `max_count`: on one node
+        for a gang that has to be on one, else in one network. Their places may allow fewer."""
+        fitting = self.nodes_for(job, option, 1, merging=False)
+        if job.topology in SINGLE_NODE:
+            return max((_room(node, job, option, max_count) for node in fitting), default=0)
+        found: Counter[str] = Counter()
+        for node in fitting:
+            found[node.view.fabric] += _room(node, job, option, max_count)
+            if found[node.view.fabric] >= max_count:
+                return max_count
+        return max(found.values(), default=0)
+
     def without(self, among: Bools, nodes: Iterable[str]) -> Bools:
         left = among.copy()
         left[[self._number[key] for key in nodes]] = False
@@ -295,20 +309,33 @@ def fleet_of(ledger: Ledger) -> Fleet:
 
 def _could(node: NodeSpace, job: WaitingJob, option: DeviceOption, replicas: int) -> bool:
     """Whether this many slices could fit on the node if their places did not matter."""
+    return option.kind is SliceKind.GPU or _slice_room(node, job, option) >= replicas
+
+
+def _room(node: NodeSpace, job: WaitingJob, option: DeviceOption, most: int) -> int:
+    """How many replicas, up to `most`, could fit on the node if their places did not matter."""
     if option.kind is SliceKind.GPU:
-        return True
+        empty = (gpu for gpu in node.open_gpus if gpu.board.key == option.board and gpu.is_empty)
+        devices = sum(1 for _ in empty) // option.count
+    else:
+        devices = _slice_room(node, job, option)
+    return next((n for n in range(min(devices, most), 0, -1) if node.can_host(job, n)), 0)
+
+
+def _slice_room(node: NodeSpace, job: WaitingJob, option: DeviceOption) -> int:
+    """How many slices or shares could fit on the node if their places did not matter."""
     alike = [gpu for gpu in node.open_gpus if gpu.board.key == option.board]
     if option.kind is SliceKind.MPS:
         clients = node.view.share_clients
         lefts = (gpu.share_room(job.project, clients, without_idle=True) for gpu in alike)
         size = (option.threads, option.memory_mib, job.processes)
-        return sum(left.max_shares(*size) for left in lefts if left) >= replicas
+        return sum(left.max_shares(*size) for left in lefts if left)
     carved = [gpu for gpu in alike if gpu.may_carve(without_idle=True)]
     most = (
         layout_table(gpu.board).free_beside(gpu.layout(without_idle=True)).max_count
         for gpu in carved
     )
-    return sum(one[option.profile] for one in most) >= replicas
+    return sum(one[option.profile] for one in most)
 
 
 def _shape(option: DeviceOption, merging: bool) -> DeviceShape:

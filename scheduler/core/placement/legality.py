@@ -42,7 +42,9 @@ def quota_reason(job: WaitingJob, units: int, ledger: Ledger, model: str = "") -
 
 def _check(place: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | None:
     units = sum(device.units for replica in place.replicas for device in replica.devices)
-    if sorted(r.rank for r in place.replicas) != list(range(job.replicas)):
+    size = len(place.replicas)
+    is_allowed = size in (job.sizes or (job.replicas,))
+    if not is_allowed or sorted(r.rank for r in place.replicas) != list(range(size)):
         return Reason(ReasonCode.RESOURCES, make_message("fits.ranks"))
     model = _model(place, ledger)
     if reason := quota_reason(job, units, ledger, model) or _together(place, job, ledger):
@@ -69,7 +71,7 @@ def _together(place: JobPlacement, job: WaitingJob, ledger: Ledger) -> Reason | 
         return Reason(ReasonCode.TOPOLOGY, make_message("fits.one_node"))
     if len({network_of(ledger.nodes[node].view, job) for node in nodes}) > 1:
         return Reason(ReasonCode.TOPOLOGY, make_message("fits.network"))
-    too_large = job.replicas > ledger.snapshot.largest_networked_gang
+    too_large = len(place.replicas) > ledger.snapshot.largest_networked_gang
     if too_large and needs_network(place, ledger):
         return Reason(ReasonCode.TOPOLOGY, make_message("fits.no_addresses"))
     if job.topology is Topology.NVLINK and not _nvlink_joins(place, ledger):

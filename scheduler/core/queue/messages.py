@@ -14,6 +14,13 @@ BEHIND_OTHERS = Reason(
     make_message("unblocks.those_ahead"),
 )
 
+OWN_DEVICES = Reason(
+    ReasonCode.PRIORITY,
+    make_message("priority.own_devices"),
+    {},
+    make_message("unblocks.nothing_to_do"),
+)
+
 
 def placement_message(placement: GangPlacement) -> Message:
     """How many devices the gang gets, and of which kind."""

@@ -42,6 +42,14 @@ class BypassCounter:
     def waits_for_quota(self, job: WaitingJob) -> None:
         self._short[job.id] = job
 
+    def board_has_queue(self, board: str) -> bool:
+        """Whether a job waits for devices that this board could serve."""
+        return any(board in boards for _, boards in self._waiting.values())
+
+    def has_short(self, project: str) -> bool:
+        """Whether a job of the project waits for quota."""
+        return any(job.project == project for job in self._short.values())
+
     def started(self, job: WaitingJob, board: str) -> None:
         if not (job.preempted or job.attained_seconds):
             self._started.append((job, board))

@@ -10,7 +10,7 @@ from scheduler.core.request.conditions import write_begin
 from scheduler.core.request.quantities import write_cpu, write_memory, write_seconds
 from scheduler.core.request.values import JobRequest
 from scheduler.core.request.volumes import write_volumes
-from scheduler.core.request_fields import FIELDS, FieldKind
+from scheduler.core.request_fields import FIELDS, FieldKind, RequestField
 
 # Characters that JSON accepts unescaped but YAML folds or refuses. Both read the escape.
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -36,8 +36,7 @@ def request_as_dict(request: JobRequest) -> dict[str, Any]:
         if field.top == "device":
             written["device"] = device_as_dict(request.device)
             continue
-        begins = field.kind is FieldKind.BEGIN
-        value = _begin(request) if begins else getattr(request, field.attribute)
+        value = _value(request, field)
         is_default = value is field.default if field.kind is FieldKind.YES_NO else not value
         if field.is_optional_in_storage and is_default:
             continue
@@ -53,8 +52,12 @@ def request_as_yaml(request: JobRequest) -> str:
     return "".join(f"{name}: {_plain(value)}\n" for name, value in fields if value != {})
 
 
-def _begin(request: JobRequest) -> str:
-    return write_begin(request.begin_at, write_seconds(request.begin_in))
+def _value(request: JobRequest, field: RequestField) -> Any:
+    if field.kind is FieldKind.BEGIN:
+        return write_begin(request.begin_at, write_seconds(request.begin_in))
+    if field.kind is FieldKind.COUNT_RANGE and request.max_replicas:
+        return {"min": request.replicas, "max": request.max_replicas}
+    return getattr(request, field.attribute)
 
 
 def device_as_dict(device: DeviceRequest) -> dict[str, Any]:

@@ -6,20 +6,16 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeVar
 
-from agents.combinations.combination import CombinationCode, CombinationVerdict
-from agents.combinations.commands import command_traits
-from agents.combinations.table import matching
 from agents.contract.documents import CollectiveBackend
 from agents.contract.message import Message, constant
 from agents.contract.rank_network import RdmaUse
 from agents.launchers.registry import LAUNCHERS
-from scheduler.core.model.gang_shapes import requested_shape
 from scheduler.core.model.snapshot import DeviceRequest, Priority
 from scheduler.core.request.arrays import refuse_array_combination
 from scheduler.core.request.choices import CHOICES
+from scheduler.core.request.combinations import refuse_combinations
 from scheduler.core.request.conditions import read_begin, read_node_labels
 from scheduler.core.request.device import read_device
-from scheduler.core.request.launch import refuse_launch, without_nested_launcher
 from scheduler.core.request.placeholders import refuse_unknown_placeholders
 from scheduler.core.request.program import read_command, read_image_name, require_command
 from scheduler.core.request.progress_limits import read_progress_limit
@@ -31,6 +27,7 @@ from scheduler.core.request.quantities import (
     write_memory,
     write_seconds,
 )
+from scheduler.core.request.replica_range import read_replicas
 from scheduler.core.request.secrets import read_secrets, refuse_git_combination
 from scheduler.core.request.typed_text import (
     meant_count,
@@ -107,7 +104,7 @@ class RequestReader:
                 self.values[field.attribute] = self._read(field)
         require_command(self.data.get("command"), self.values["launcher"], self.refuse)
         if self.check_combinations:
-            self._refuse_combinations()
+            refuse_combinations(self.values, self.device, self.refuse)
         self._refuse_placeholders()
         refuse_git_combination(self.values["code"], self.values["secrets"], self.refuse)
         self.values["begin_at"], self.values["begin_in"] = self._begin()
@@ -244,6 +241,16 @@ class RequestReader:
         value = self.data.get("begin_at", "")
         return read_begin(value, self.refuse) if value != "" else (0, 0)
 
+    def _replicas(self) -> int:
+        """The least; the greatest is noted beside it."""
+        most = self.limits.max_replicas
+        least, self.values["max_replicas"] = read_replicas(
+            self.data.get("replicas", 1),
+            self.refuse,
+            lambda path, value: self._bounded(path, value, 1, most),
+        )
+        return least
+
     def _infrastructure_retries(self) -> int:
         if not self._has_retries:
             sentence = "write retries as {infrastructure: 3, user: 0}"
@@ -260,7 +267,10 @@ class RequestReader:
         return isinstance(retries, Mapping) and not set(retries) - {"infrastructure", "user"}
 
     def _progress_limit(self) -> str:
-        has_policy = self.values["idle_stop"] and self.values["replicas"] > 1
+        has_policy = (
+            self.values["idle_stop"]
+            and max(self.values["replicas"], self.values["max_replicas"]) > 1
+        )
         policy_seconds = self.limits.hung_stop_seconds if has_policy else 0
         return read_progress_limit(self.data.get("progress_limit", ""), policy_seconds, self.refuse)
 
@@ -282,31 +292,6 @@ class RequestReader:
             )
             self.refuse("rdma", ProblemCode.COMBINATION, why)
         return use
-
-    def _refuse_combinations(self) -> None:
-        """What does not go together, once every field is read; or else what the launcher refuses
-        for its own reasons."""
-        values, device = self.values, self.device
-        shape = requested_shape(
-            device,
-            replicas=values["replicas"],
-            processes=values["processes"],
-            launcher=values["launcher"],
-            backend=values["backend"],
-            topology=values["topology"],
-            command=command_traits(values["command"]),
-        )
-        rows = list(matching(shape, CombinationVerdict.REFUSE))
-        for row in rows:
-            changes = dict(row.changes(shape))
-            if row.code is CombinationCode.LAUNCHER_IN_COMMAND:
-                changes = without_nested_launcher(values, device.gpus)
-            elif "device" in changes and device.models:
-                changes["device"] |= {"models": list(device.models)}
-            why, code = row.sentence(shape), str(row.code)
-            self.refuse(row.field, ProblemCode.COMBINATION, why, changes, code)
-        if not rows:
-            refuse_launch(values, device.gpus, self.refuse)
 
     def _refuse_placeholders(self) -> None:
         array, sweep = self.values["array"], self.values["sweep"]
@@ -337,8 +322,7 @@ class RequestReader:
 
     def _count(self, field: RequestField) -> int:
         value = self.data[field.name] if field.name in self.data else self._default(field)
-        maximum = field.maximum or self.limits.max_replicas
-        return self._bounded(field.name, value, field.minimum, maximum)
+        return self._bounded(field.name, value, field.minimum, field.maximum)
 
     def _bounded(self, field: str, value: Any, minimum: int, maximum: int) -> int:
         is_number = isinstance(value, int) and not isinstance(value, bool)
@@ -381,6 +365,7 @@ OWN_READERS: Mapping[str, Callable[[RequestReader], Any]] = {
     "command": RequestReader._command,
     "disk": lambda reader: reader._amount(BY_NAME["disk"], read_disk_mib),
     "time_limit": RequestReader._time_limit,
+    "replicas": RequestReader._replicas,
     "rdma": RequestReader._rdma,
     "retries.infrastructure": RequestReader._infrastructure_retries,
     "retries.user": RequestReader._user_retries,

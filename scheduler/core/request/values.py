@@ -160,6 +160,9 @@ class JobRequest:
     kind: JobKind = JobKind.BATCH
     launcher: LauncherName = LauncherName.NONE
     replicas: int = 1
+    """The least number that it may start with."""
+    max_replicas: int = 0
+    """The greatest one; 0 if it has exactly `replicas`."""
     processes: int = 1
     cpu_milli: int = 1_000
     memory_mib: int = 4_096
@@ -207,6 +210,11 @@ class JobRequest:
     limit_is_chosen: bool = field(default=True, compare=False)
     """Whether the request set the time limit. It tells how the request was read, so it does not
     take part in comparisons."""
+
+    @property
+    def most_replicas(self) -> int:
+        """How many replicas it may have at once."""
+        return max(self.replicas, self.max_replicas)
 
     @property
     def code_tree(self) -> str:

@@ -15,7 +15,11 @@ from scheduler.core.request_fields.table import (
     SPELLINGS,
     top_names,
 )
-from scheduler.core.request_fields.words import volume_words
+from scheduler.core.request_fields.words import (
+    count_range_words,
+    read_count_range,
+    volume_words,
+)
 
 __all__ = [
     "BY_NAME",
@@ -25,6 +29,8 @@ __all__ = [
     "FieldGroup",
     "FieldKind",
     "RequestField",
+    "count_range_words",
+    "read_count_range",
     "top_names",
     "volume_words",
 ]

@@ -12,6 +12,8 @@ class FieldKind(StrEnum):
     TEXT = "text"
     CHOICE = "choice"
     COUNT = "count"
+    COUNT_RANGE = "count_range"
+    """A number, or the least and the greatest one: {min: 2, max: 8}; 2-8 where people type."""
     CPU = "cpu"
     SIZE = "size"
     DURATION = "duration"

@@ -72,8 +72,9 @@ FIELDS: tuple[RequestField, ...] = (
         flags=("--launcher",),
     ),
     RequestField(
-        *("replicas", _COUNT, _DEVICE, "Replicas"),
-        "Containers that start together, each with this amount of GPU.",
+        *("replicas", FieldKind.COUNT_RANGE, _DEVICE, "Replicas"),
+        "Containers that start together, each with this amount of GPU; or the fewest and the most, "
+        "such as 2-8, to start with as many as are free.",
         default=1,
         attribute="replicas",
         minimum=1,

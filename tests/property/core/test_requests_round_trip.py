@@ -70,6 +70,7 @@ def joined(way, more):
 
 
 IMAGE = r"([a-z]{2,8}\.[a-z]{2}/)?[g-z][a-z0-9]{0,8}([._-][a-z0-9]{1,4})?(:[A-Za-z0-9]{1,8})?"
+counts = st.integers(1, 32)
 bodies = st.fixed_dictionaries(
     {
         "project": names,
@@ -80,7 +81,8 @@ bodies = st.fixed_dictionaries(
     },
     optional={
         "kind": st.sampled_from(list(JobKind)).map(str),
-        "replicas": st.integers(1, 64),
+        "replicas": st.integers(1, 64)
+        | st.builds(lambda min, more: {"min": min, "max": min + more}, counts, counts),
         "cpu": st.integers(1, 10**6).map(write_cpu),
         "memory": memory,
         "shm": memory,

@@ -141,8 +141,12 @@ def test_memory_counts_in_powers_of_two(text: str, said: str):
 
 
 def test_a_bad_value_is_named_and_left_out():
-    found = read_header("#SBATCH --mem=0 --time=soon\n#SBATCH --nodes=2-4\n#SBATCH -J 'open\n")
+    found = read_header("#SBATCH --mem=0 --time=soon\n#SBATCH --nodes=2-\n#SBATCH -J 'open\n")
     assert found.fields == {} and len(found.ignored) == 4
+
+
+def test_the_fewest_and_the_most_nodes_are_read():
+    assert read_header("#SBATCH -N 2-4\n").fields == {"replicas": {"min": 2, "max": 4}}
 
 
 def test_an_option_without_a_value_does_not_eat_the_next():
