@@ -16,10 +16,12 @@ from scheduler.advisor.model_config import ARCHITECTURES, shape_from_config
 from scheduler.advisor.models import SHAPES
 from scheduler.advisor.quantisation import Quantisation
 from scheduler.advisor.search import search
-from scheduler.advisor.transformer import Recompute
+from scheduler.advisor.transformer import Recompute, Shape
 
 GIB = 2**30
 FACTORS = ("memory_bytes", "memory_bandwidth", "bus_bandwidth", "network_bandwidth", "peak_flops")
+# Two of their layers are much of them, and FSDP gathers two.
+SHALLOW = [Shape(layers, 4096, 32, 128) for layers in (1, 2, 3, 4)] * 8
 WRITERS = [name for name, shape in SHAPES.items() if shape.is_causal]
 gpus = st.sampled_from(sorted(GPUS)).map(GPUS.__getitem__)
 regimes, recomputes = st.sampled_from(TuningRegime), st.sampled_from(Recompute)
@@ -32,25 +34,25 @@ def better(gpu, name, factor):
     return replace(gpu, **{name: int(value * factor) if name == "memory_bytes" else value * factor})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
-    name=st.sampled_from(sorted(SHAPES)),
+    shape=st.sampled_from([*SHAPES.values(), *SHALLOW]),
     regime=regimes,
     recompute=recomputes,
     offload=st.sampled_from(Offload),
     batch=st.integers(1, 64),
-    few=st.integers(1, 64),
-    more=st.integers(0, 64),
+    few=st.sampled_from([1, 1, 2, 3, 8, 60]),
+    more=st.integers(0, 8),
     memory=st.integers(1, 180),
 )
 def test_training_needs_no_more_of_each_gpu_with_more_of_them(
-    name, regime, recompute, offload, batch, few, more, memory
+    shape, regime, recompute, offload, batch, few, more, memory
 ):
     options = {"batch": batch, "recompute": recompute, "offload": offload}
-    one = training_fit(SHAPES[name], regime, memory * GIB, gpus=few, **options)
-    many = training_fit(SHAPES[name], regime, memory * GIB, gpus=few + more, **options)
+    one = training_fit(shape, regime, memory * GIB, gpus=few, **options)
+    many = training_fit(shape, regime, memory * GIB, gpus=few + more, **options)
     assert many.total <= one.total * (1 + 1e-12)
-    larger = training_fit(SHAPES[name], regime, (memory + 8) * GIB, gpus=few, **options)
+    larger = training_fit(shape, regime, (memory + 8) * GIB, gpus=few, **options)
     assert larger.fits or not one.fits
 
 
@@ -74,15 +76,15 @@ def test_a_better_gpu_never_serves_worse(name, word, gpu, factor, by, concurrenc
     assert finer.decode_tokens_per_second >= plain.decode_tokens_per_second
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
-    name=st.sampled_from(WRITERS),
+    name=st.sampled_from(["gpt2", "llama3-8b", "qwen3-0.6b", "mixtral-8x7b", "deepseek-v2-lite"]),
     gpu=gpus,
     factor=st.sampled_from(FACTORS),
     by=st.floats(1, 4),
-    few=st.integers(1, 128),
-    more=st.integers(0, 64),
-    batch=st.integers(1, 512),
+    few=st.integers(1, 64),
+    more=st.integers(1, 16),
+    batch=st.sampled_from([64, 120, 512]),
 )
 def test_more_gpus_or_better_ones_never_train_slower(name, gpu, factor, by, few, more, batch):
     started = process_time()
