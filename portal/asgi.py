@@ -18,6 +18,8 @@ from portal.agentapi.tunnel import tunnel_endpoint  # noqa: E402
 from portal.api.ports.endpoint import is_port_path, port_endpoint  # noqa: E402
 from portal.api.protocol.threads import PREFIX as REST  # noqa: E402
 from portal.api.protocol.threads import RestHandler  # noqa: E402
+from portal.apps.application import AppsApplication  # noqa: E402
+from portal.apps.hosts import is_for_apps  # noqa: E402
 from portal.asgi_scope import Receive, Scope, Send, header  # noqa: E402
 from portal.client_address import scope_address, set_client_address  # noqa: E402
 from portal.draining import Drain  # noqa: E402
@@ -32,15 +34,20 @@ from portal.spooled_bodies import SpoolingHandler  # noqa: E402
 from portal.tunnel.asgi_socket import refuse_handshake  # noqa: E402
 from portal.tunnel.registry import close_registry  # noqa: E402
 from portal.tunnel.relay import RELAY_PATH, close_relays, relay_endpoint  # noqa: E402
+from portal.tunnel.streams import stream_open  # noqa: E402
 from scheduler.jit_warmup import warm_up  # noqa: E402
 
 rest = BoundedBodies(RestHandler(), rest_bytes)
+apps = AppsApplication(stream_open)
 pages = BoundedBodies(SpoolingHandler(), page_bytes)
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "lifespan":
         await _lifespan(scope, receive, send)
+    elif is_for_apps(scope["headers"], settings.PLATFORM.apps_domain):
+        # Before everything else: pages of users are there, and nothing of the portal.
+        await apps(scope, receive, send)
     elif scope["type"] == "websocket":
         set_client_address(scope_address(scope))
         set_request_id(header(scope, HEADER))

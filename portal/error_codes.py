@@ -13,6 +13,9 @@ class ErrorCode(StrEnum):
     ADDRESS_FORBIDDEN = "address_forbidden"
     AFTER_FAILED = "after_failed"
     AFTER_UNKNOWN = "after_unknown"
+    APP_ANSWER_BROKEN = "app_answer_broken"
+    APP_NOT_ANSWERING = "app_not_answering"
+    APP_UNREACHABLE = "app_unreachable"
     APPROVAL = "approval"
     AUTHENTICATION_FAILED = "authentication_failed"
     BUDGET = "budget"
@@ -133,6 +136,9 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.ADDRESS_FORBIDDEN: ErrorKind(400, "Address not allowed"),
     ErrorCode.AFTER_FAILED: ErrorKind(400, "A job to wait for has failed"),
     ErrorCode.AFTER_UNKNOWN: ErrorKind(400, "Unknown job to wait for"),
+    ErrorCode.APP_ANSWER_BROKEN: ErrorKind(502, "The app's answer is not HTTP"),
+    ErrorCode.APP_NOT_ANSWERING: ErrorKind(504, "The app does not answer yet"),
+    ErrorCode.APP_UNREACHABLE: ErrorKind(503, "The app cannot be reached"),
     ErrorCode.APPROVAL: ErrorKind(403, "Approval required"),
     ErrorCode.AUTHENTICATION_FAILED: ErrorKind(401, "Authentication failed"),
     ErrorCode.BUDGET: ErrorKind(409, "Budget used up"),

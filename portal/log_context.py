@@ -54,6 +54,14 @@ class LogContextFilter(logging.Filter):
         return True
 
 
+class HandshakeFilter(logging.Filter):
+    """Drops the server's line of each WebSocket: it has the whole address, and so a token that an
+    app expects there."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not str(record.msg).startswith('%s - "WebSocket')
+
+
 def logging_settings(chosen: str, secrets: Iterable[str]) -> dict[str, Any]:
     """LOGGING of Django, for web, worker, beat and commands: failures and refusals to standard
     error. `chosen`: the format, see `line_formatter`; `secrets`: what no line may have.
@@ -64,7 +72,10 @@ def logging_settings(chosen: str, secrets: Iterable[str]) -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "filters": {"context": {"()": LogContextFilter}},
+        "filters": {
+            "context": {"()": LogContextFilter},
+            "handshakes": {"()": HandshakeFilter},
+        },
         "formatters": {"line": {"()": lambda: formatter}},
         "handlers": {
             "stderr": {
@@ -80,7 +91,7 @@ def logging_settings(chosen: str, secrets: Iterable[str]) -> dict[str, Any]:
             "portal": {"level": "INFO"},
             "scheduler": {"level": "INFO"},
             "uvicorn": {**passed_on, "level": "INFO"},
-            "uvicorn.error": {**passed_on, "level": "INFO"},
+            "uvicorn.error": {**passed_on, "level": "INFO", "filters": ["handshakes"]},
             # Raw addresses without a request id; `portal.monitoring.requests` has a line for each.
             "uvicorn.access": {**passed_on, "level": "WARNING"},
             "celery": {**passed_on, "level": "INFO"},

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 # Of hosts that the Internet does not reach.
 PRIVATE_RANGES = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
+DOMAIN_TEXT = re.compile(r"(?:[a-z0-9](?:-?[a-z0-9])*\.)*[a-z](?:-?[a-z0-9])*")
 RATE_TEXT = re.compile(r"[1-9][0-9]*/(s|sec|second|m|min|minute|h|hour|d|day)")
 
 
@@ -102,6 +103,12 @@ def _gang_range(text: str) -> str:
     return text
 
 
+def _domain(text: str) -> str:
+    if not DOMAIN_TEXT.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
 def _time_zone(text: str) -> str:
     try:
         ZoneInfo(text)
@@ -117,6 +124,7 @@ YES_OR_NO = ValueKind("`true` or `false`", _yes_or_no)
 WORDS = ValueKind("a list with commas", _words)
 RATE = ValueKind("a number per s, min, hour or day, such as 1200/min", _rate)
 NETWORKS = ValueKind("networks with commas, such as 10.20.0.0/16", _networks)
+DOMAIN = ValueKind("the name of a domain in small letters, such as apps-example.net", _domain)
 GANG_RANGE = ValueKind("a private IPv4 network from /8 to /26, such as 10.213.0.0/16", _gang_range)
 LOG_FORMAT = choice("json", "text")
 TIME_ZONE = ValueKind("a time zone, such as Europe/Berlin", _time_zone)

@@ -1,7 +1,8 @@
 """Browser sessions: list them, record their last use, and sign them out remotely."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Any
 
 from allauth.usersessions.models import UserSession
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
@@ -37,11 +38,22 @@ def active_sessions(user: User) -> QuerySet[UserSession]:
 def is_session_live(user_pk: int, session_key: str) -> bool:
     """Whether the user is still signed in with this session: it exists, and the password has not
     changed since."""
-    row = Session.objects.filter(session_key=session_key, expire_date__gt=timezone.now()).first()
     user = User.objects.filter(pk=user_pk).first()
-    if row is None or user is None:
-        return False
-    data = row.get_decoded()
+    return user is not None and bool(live_sessions([(user, session_key)]))
+
+
+def live_sessions(pairs: Collection[tuple[User, str]]) -> set[tuple[int, str]]:
+    """The keys of users, with those of their sessions, with which they are still signed in. One
+    query."""
+    rows = Session.objects.filter(
+        session_key__in={key for _, key in pairs}, expire_date__gt=timezone.now()
+    )
+    data = {row.session_key: row.get_decoded() for row in rows}
+    return {(user.pk, key) for user, key in pairs if key in data and _is_theirs(data[key], user)}
+
+
+def _is_theirs(data: dict[str, Any], user: User) -> bool:
+    """Whether the session with these values is one of the user's, since the password was set."""
     digest = str(data.get(HASH_SESSION_KEY, ""))
     hashes = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
     is_theirs = str(data.get(SESSION_KEY)) == str(user.pk)

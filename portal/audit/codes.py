@@ -10,6 +10,7 @@ class AuditAction(StrEnum):
     """A privileged change, or a security event."""
 
     AGENT_TOKEN_REFUSED = "agent_token_refused"  # noqa: S105 - no secret
+    APP_OPEN = "app_open"
     AUDIT_REMOVE = "audit_remove"
     BUDGET_ADD = "budget_add"
     BUDGET_REMOVE = "budget_remove"
@@ -162,6 +163,7 @@ class EventCode(StrEnum):
 
 AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.AGENT_TOKEN_REFUSED: "Access token of a node refused",
+    AuditAction.APP_OPEN: "App of a job opened",
     AuditAction.AUDIT_REMOVE: "Old audit lines removed",
     AuditAction.BUDGET_ADD: "Budget added",
     AuditAction.BUDGET_REMOVE: "Budget removed",

@@ -153,13 +153,18 @@ class Demonstration:
         passed_on = {
             name: value for name, value in self.environ.items() if name not in WITHHELD_VARIABLES
         }
-        return passed_on | {
-            "DJANGO_SETTINGS_MODULE": "portal.settings.dev",
-            "TESSERA_VAR": str(self.var),
-            "TESSERA_PUBLIC_URL": self.url,
-            "TESSERA_SECRET_KEY": secret_key(self.var),
-            "PYTHONUNBUFFERED": "1",
-        }
+        # Browsers lead every name below it to this machine.
+        return (
+            {"TESSERA_APPS_DOMAIN": "localhost"}
+            | passed_on
+            | {
+                "DJANGO_SETTINGS_MODULE": "portal.settings.dev",
+                "TESSERA_VAR": str(self.var),
+                "TESSERA_PUBLIC_URL": self.url,
+                "TESSERA_SECRET_KEY": secret_key(self.var),
+                "PYTHONUNBUFFERED": "1",
+            }
+        )
 
 
 def password_lines(passwords: Mapping[str, str], var: Path) -> list[str]:

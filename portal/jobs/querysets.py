@@ -31,6 +31,7 @@ from scheduler.core.model.states import (
     NODE_SILENT,
     REPLICA_ENDED,
     JobStatus,
+    ReplicaStatus,
 )
 
 Row = TypeVar("Row", bound=Model, covariant=True)
@@ -149,6 +150,11 @@ class ReplicaQuerySet(LockingQuerySet[Row]):
     def live(self) -> Self:
         """Those that have not ended, as far as their nodes have reported."""
         return self.exclude(status__in=values_of(REPLICA_ENDED))
+
+    def first_of_running_jobs(self) -> Self:
+        """Rank 0 of the open attempt of each running job, on Tessera's own nodes."""
+        rows = self.filter(rank=0, status=ReplicaStatus.RUNNING, node__isnull=False)
+        return rows.filter(attempt__ended_at__isnull=True, attempt__job__status=JobStatus.RUNNING)
 
     def on_silent_nodes(self) -> Self:
         """Those of nodes that do not report."""

@@ -64,8 +64,8 @@ class ServerSettings:
     public_url: str = setting(
         "",
         "The portal's address, such as `https://gpu.example.org`, for links in mails and chat "
-        "messages. Empty: they have no links.",
+        "messages, and from apps back to their jobs. Empty: they have no links.",
         kind=url("https", "http"),
-        readers=WORKER,
+        readers=PLANNERS,
     )
     email_from: str = setting("tessera@localhost", "The sender of mails.", readers=WORKER)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from agents.configuration.declaration import Secrecy, setting
-from agents.configuration.value_kinds import NETWORKS, RATE, choice, whole_number
+from agents.configuration.value_kinds import DOMAIN, NETWORKS, RATE, choice, whole_number
 from portal.platform.readers import PLANNERS, PORTAL, WEB
 
 # In one web process, beside `agent_threads`: logs wait for each other, never a report for logs.
@@ -34,6 +34,14 @@ class SiteSettings:
     trusted_origins: tuple[str, ...] = setting(
         (),
         "Further origins of forms, such as `https://gpu.example.org:8443`.",
+        readers=WEB,
+    )
+    apps_domain: str = setting(
+        "",
+        "The domain of jobs' apps, such as `apps-example.net`: each has a host below it, so DNS "
+        "and the certificate have a wildcard. Not a domain of the portal's. Empty: no apps are "
+        "served.",
+        kind=DOMAIN,
         readers=WEB,
     )
     trusted_proxies: int = setting(

@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "portal.accounts",
     "portal.inventory",
     "portal.jobs",
+    "portal.apps",
     "portal.arrays",
     "portal.allocations",
     "portal.images",

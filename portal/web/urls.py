@@ -17,6 +17,7 @@ from portal.web.home import views as home_views
 from portal.web.home.stream import home_stream
 from portal.web.job import file_downloads, file_removal, log_page
 from portal.web.job import views as job_views
+from portal.web.job.apps import app_open
 from portal.web.job.context import TABS
 from portal.web.job.extension import extend
 from portal.web.job.limit_request import limit_request
@@ -122,6 +123,7 @@ urlpatterns = [
     path("jobs/<str:ref>/hold", queue_views.hold, name="hold"),
     path("jobs/<str:ref>/release", queue_views.release, name="release"),
     path("jobs/<str:ref>/", job_views.job, name="job"),
+    path("jobs/<str:ref>/apps/<str:app>/open", app_open, name="app_open"),
     path("jobs/<str:ref>/extend", extend, name="extend"),
     path("jobs/<str:ref>/cancel", job_views.cancel, name="cancel"),
     path("jobs/<str:ref>/retry", job_views.retry, name="retry"),

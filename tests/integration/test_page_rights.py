@@ -141,6 +141,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:drain", "post"): (404, 404, 404, 404, 400, 302),
     ("web:choose_project", "get"): (405, 405, 405, 405, 405, 302),
     ("web:choose_project", "post"): (302, 302, 302, 302, 302, 302),
+    ("web:app_open", "get"): (405, 405, 405, 405, 405, 302),
+    ("web:app_open", "post"): (404, 404, 404, 404, 404, 302),
     ("web:extend", "get"): (405, 405, 405, 405, 405, 302),
     ("web:extend", "post"): (302, 302, 404, 302, 302, 302),
     ("web:hold", "get"): (403, 200, 404, 200, 200, 302),

@@ -57,6 +57,7 @@ def with_names_of_pages(world: World) -> World:
         "provider_id": "none",
         "organization_slug": "none",
         "index": "0",
+        "app": "web",
         "pk": world.names["template"],
     }
     return replace(world, names=world.names | more)

@@ -108,6 +108,7 @@ EXCUSED: dict[str, str] = {
     "web:bulk_cancel": POSTED,
     "web:hold": POSTED,
     "web:extend": POSTED,
+    "web:app_open": POSTED,
     "web:choose_project": POSTED,
     "web:release": POSTED,
     "web:retry": POSTED,

@@ -20,6 +20,7 @@ from portal.quotas.limit_requests import last_limit_request
 from portal.submission.replacement import may_replace
 from portal.submission.retries import may_retry
 from portal.volumes.caches import caches_on_nodes
+from portal.web.job.apps import apps_card
 from portal.web.job.extension import can_extend
 from portal.web.job.files import job_output
 from portal.web.job.idle import hung_warning, idle_warning
@@ -70,6 +71,7 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
         "card": request_card(job),
         "gauge": time_gauge(job, timezone.now()),
         "idle": idle_warning(job, newest) or hung_warning(job, newest),
+        "apps": apps_card(user, job),
         "may_extend": can_extend(user, job),
         "place": job_place(user, job, placed, is_final=is_final),
         "placed_replicas": placed,

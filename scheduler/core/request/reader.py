@@ -63,7 +63,6 @@ AMOUNTS: Mapping[str, Callable[[object], int]] = {
 }
 # The unit of a spelling with its unit in the name.
 SPELLED_UNITS = {FieldKind.CPU: "m", FieldKind.SIZE: "MiB", FieldKind.DURATION: "s"}
-UNSUPPORTED_FIELDS = frozenset(("ports",))
 NAME, NOT_IN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"), re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -190,12 +189,9 @@ class RequestReader:
 
     def _known_only(self) -> None:
         for name in self.data:
-            if name in UNSUPPORTED_FIELDS:
-                self.refuse(
-                    name,
-                    ProblemCode.UNSUPPORTED,
-                    Message("%(name)s is not supported yet: remove it", name=name),
-                )
+            if name == "ports":
+                sentence = "write apps instead, with a name for each port, such as web:8080"
+                self.refuse(name, ProblemCode.UNSUPPORTED, sentence)
             elif name not in FIELD_NAMES and name not in SPELLINGS:
                 self.refuse(str(name)[:64], ProblemCode.UNKNOWN, "unknown field: remove it")
 

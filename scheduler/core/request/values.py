@@ -203,6 +203,8 @@ class JobRequest:
     secrets: tuple[str, ...] = ()
     """Names of secrets; of those that become variables, with ":env"."""
     volumes: tuple[VolumeRequest, ...] = ()
+    apps: tuple[str, ...] = ()
+    """Names and ports of rank 0 that the portal serves: "web:8080"."""
     array: str = ""
     """Indices of members and how many may run at once: "0-99%10". Empty for one job."""
     sweep: tuple[str, ...] = ()

@@ -286,6 +286,17 @@ FIELDS: tuple[RequestField, ...] = (
         is_optional_in_storage=True,
     ),
     RequestField(
+        *("apps", FieldKind.WORDS, _WHAT, "Apps"),
+        "Ports of the first replica that you open in the browser while the job runs, each with a "
+        "name, for example web:8080.",
+        default=(),
+        attribute="apps",
+        flag_help="NAME:PORT of the first replica, to open in the browser; repeatable",
+        example="web:8080",
+        flags=("--app",),
+        is_optional_in_storage=True,
+    ),
+    RequestField(
         *("preemptible", FieldKind.YES_NO, _WHEN, "Preemptible"),
         "A preempted job is stopped and queued again. It goes on from its last saved checkpoint.",
         default=DefaultRule.PRIORITY,

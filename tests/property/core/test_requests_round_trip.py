@@ -101,6 +101,7 @@ bodies = st.fixed_dictionaries(
             max_size=3,
             unique_by=str,
         ),
+        "apps": st.lists(st.sampled_from(["web:8080", "lab:8888"]), max_size=2, unique=True),
         "preemptible": st.booleans(),
         "idle_stop": st.booleans(),
         "progress_limit": st.builds(

@@ -235,7 +235,15 @@ BAD = {
         {"tolerates": ["a"] * 33},
         *("tolerates", ProblemCode.TYPE, "at most 32 words"),
     ),
-    "field of later": ({"ports": [80]}, "ports", ProblemCode.UNSUPPORTED, "not supported yet"),
+    "field of later": ({"ports": [80]}, "ports", ProblemCode.UNSUPPORTED, "write apps instead"),
+    "app without a port": ({"apps": ["web"]}, "apps.0", ProblemCode.VALUE, "NAME:PORT"),
+    "app with no such port": ({"apps": ["web:65536"]}, "apps.0", ProblemCode.VALUE, "NAME:PORT"),
+    "app that ends in another host": (
+        {"apps": ["a--j1:80"]},
+        *("apps.0", ProblemCode.VALUE, "single hyphens"),
+    ),
+    "app twice": ({"apps": ["a:80", "a:81"]}, "apps.1", ProblemCode.VALUE, "a name of its own"),
+    "apps without end": ({"apps": ["a:80"] * 5}, "apps", ProblemCode.TYPE, "at most 4 apps"),
     "volume without a path": ({"volumes": ["a"]}, "volumes.0", ProblemCode.TYPE, "NAME:/path"),
     "volume with a path of the host": (
         {"volumes": [{"host": "/etc", "path": "/data"}]},

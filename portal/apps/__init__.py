@@ -1,0 +1,1 @@
+"""Apps of jobs: ports of running jobs, served on hosts of their own."""

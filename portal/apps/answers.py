@@ -1,0 +1,163 @@
+"""What the portal itself says on the host of an app: a plain page in both languages, or for
+programs a problem as REST has it (RFC 9457)."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.template import loader
+
+from portal.apps.headers import Header
+from portal.asgi_scope import Scope, Send, header
+from portal.error_codes import ERROR_KINDS, ErrorCode
+from portal.request_id import request_id
+
+PAGE = "apps/answer.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A refusal, or an app that does not answer. `job_pk`: whose page helps; 0 for none."""
+
+    code: ErrorCode
+    english: str
+    chinese: str
+    job_pk: int = 0
+
+    @property
+    def status(self) -> int:
+        return ERROR_KINDS[self.code].status
+
+
+NO_APP = Answer(
+    ErrorCode.NOT_FOUND,
+    "No app has this address. Open an app from the page of its job.",
+    "没有应用使用这个地址。请从作业页面打开应用。",
+)
+TWO_FRAMINGS = Answer(
+    ErrorCode.MALFORMED,
+    "The request says in two ways how long its body is. Send Content-Length or Transfer-Encoding.",
+    "请求以两种方式说明了正文长度。请只发送 Content-Length 或 Transfer-Encoding。",
+)
+NO_METHOD = Answer(
+    ErrorCode.METHOD_NOT_ALLOWED,
+    "Apps are not called with this method.",
+    "应用不接受这种请求方法。",
+)
+OTHER_PAGE = Answer(
+    ErrorCode.FORBIDDEN,
+    "A page of another site sent this request with your cookie, so it does not reach the app.",
+    "这个请求由其他网站的页面用您的 cookie 发出，因此不会到达应用。",
+)
+CALL_LIMIT = Answer(
+    ErrorCode.THROTTLED,
+    "You have too many connections to this app open. Close some of its pages.",
+    "您与这个应用的连接过多。请关闭它的一些页面。",
+)
+
+
+def not_entered(job_pk: int) -> Answer:
+    return Answer(
+        ErrorCode.NOT_AUTHENTICATED,
+        f"Open this app from the page of J-{job_pk}. It opens while the job runs, for as long as "
+        "you are signed in.",
+        f"请从 J-{job_pk} 的页面打开这个应用。作业运行且您保持登录时才能打开。",
+        job_pk,
+    )
+
+
+def ticket_gone(job_pk: int) -> Answer:
+    return Answer(
+        ErrorCode.NOT_AUTHENTICATED,
+        f"This link works once, within 30 seconds. Click Open on the page of J-{job_pk} again.",
+        f"这个链接只能在 30 秒内使用一次。请在 J-{job_pk} 的页面再次点击“打开”。",
+        job_pk,
+    )
+
+
+def not_answering(job_pk: int) -> Answer:
+    return Answer(
+        ErrorCode.APP_NOT_ANSWERING,
+        f"The app of J-{job_pk} does not answer yet. Its log shows what it is doing; reload this "
+        "page once it has started.",
+        f"J-{job_pk} 的应用尚未响应。日志会显示它在做什么；启动完成后请重新加载此页面。",
+        job_pk,
+    )
+
+
+def no_way(job_pk: int, sentence: str) -> Answer:
+    return Answer(
+        ErrorCode.APP_UNREACHABLE,
+        f"The app of J-{job_pk} cannot be reached now. {sentence}. The job's log shows what "
+        "it does.",
+        f"现在无法连接 J-{job_pk} 的应用。作业日志会显示它在做什么。",
+        job_pk,
+    )
+
+
+def no_http(job_pk: int) -> Answer:
+    return Answer(
+        ErrorCode.APP_ANSWER_BROKEN,
+        f"What the app of J-{job_pk} answered is not HTTP, or its headers are longer than 64 KiB.",
+        f"J-{job_pk} 的应用返回的内容不是 HTTP，或其标头超过 64 KiB。",
+        job_pk,
+    )
+
+
+async def send_answer(scope: Scope, send: Send, answer: Answer, *, closes: bool = False) -> None:
+    """`closes`: a part of the request may not have been read."""
+    headers, body = _written(scope, answer)
+    if closes:
+        headers = [*headers, (b"connection", b"close")]
+    await send_plain(send, answer.status, headers, body)
+
+
+async def send_plain(send: Send, status: int, headers: Sequence[Header], body: bytes) -> None:
+    all_headers = [*headers, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": all_headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def refuse_websocket(scope: Scope, send: Send, answer: Answer) -> None:
+    """The same before a WebSocket is accepted."""
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1008, "reason": answer.code})
+        return
+    headers, body = _written(scope, answer)
+    start = {"type": "websocket.http.response.start", "status": answer.status, "headers": headers}
+    await send(start)
+    await send({"type": "websocket.http.response.body", "body": body})
+
+
+def _written(scope: Scope, answer: Answer) -> tuple[list[Header], bytes]:
+    headers: list[Header] = [
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+        (b"referrer-policy", b"no-referrer"),
+    ]
+    if answer.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if "text/html" in header(scope, "accept"):
+        headers += [
+            (b"content-type", b"text/html; charset=utf-8"),
+            (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+        ]
+        return headers, _page(answer)
+    problem = {
+        "type": "about:blank",
+        "title": ERROR_KINDS[answer.code].title,
+        "status": answer.status,
+        "code": str(answer.code),
+        "detail": answer.english,
+        "request_id": request_id(),
+    }
+    headers.append((b"content-type", b"application/problem+json"))
+    return headers, json.dumps(problem).encode()
+
+
+def _page(answer: Answer) -> bytes:
+    portal = settings.PLATFORM.public_url.rstrip("/")
+    link = f"{portal}/jobs/J-{answer.job_pk}/" if portal and answer.job_pk else ""
+    values = {"answer": answer, "link": link, "request_id": request_id()}
+    return loader.get_template(PAGE).render(values).encode()

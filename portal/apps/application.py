@@ -1,0 +1,281 @@
+"""The ASGI application of the apps' hosts. It stands beside Django: no middleware, no page and no
+cookie of the portal is here."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qs
+
+import h11
+from django.conf import settings
+
+from portal.apps import answers
+from portal.apps.access import AppAccess, live_access
+from portal.apps.answers import Answer, refuse_websocket, send_answer, send_plain
+from portal.apps.caller_header import NAME as CALLER_HEADER
+from portal.apps.caller_header import caller_header, public_keys
+from portal.apps.headers import (
+    Header,
+    bearer_token,
+    cookie_value,
+    has_two_framings,
+    request_headers,
+)
+from portal.apps.hosts import AppName, called_hosts, named_app
+from portal.apps.http_exchange import (
+    FIRST_BYTE_SECONDS,
+    CallEnded,
+    HttpExchange,
+    NoAnswer,
+)
+from portal.apps.open_calls import LOOK_SECONDS, OpenCalls, TooManyCalls
+from portal.apps.threads import run_in_thread
+from portal.apps.visits import digest, token_access, visit_enter, visitor_access
+from portal.apps.websocket_exchange import WebSocketExchange
+from portal.asgi_scope import Receive, Scope, Send, header
+from portal.client_address import scope_address, set_client_address
+from portal.error_codes import ErrorCode
+from portal.errors import Refused
+from portal.request_id import HEADER, set_request_id
+from portal.tunnel.streams import PortStream, StreamRefused, Target
+
+# Paths of the portal's own on the host of an app; an app never sees them.
+OWN = "/_tessera/"
+ENTER, KEYS = OWN + "enter", OWN + "keys"
+CONNECT_SECONDS = 10.0
+# Browsers send the first one back over TLS alone, and no other host can set it.
+COOKIES = {True: "__Host-tessera-app", False: "tessera-app"}
+REFUSED_METHODS = ("CONNECT", "TRACE")
+
+
+OpenStream = Callable[[Target], Awaitable[PortStream]]
+
+
+class CallRefused(Exception):
+    """The call goes no further: this is the answer."""
+
+    def __init__(self, answer: Answer, *, closes: bool = False) -> None:
+        super().__init__(answer.code)
+        self.answer, self.closes = answer, closes
+
+
+class AppsApplication:
+    """`open_stream`: the way to the ports of jobs."""
+
+    def __init__(
+        self,
+        open_stream: OpenStream,
+        *,
+        look_seconds: float = LOOK_SECONDS,
+        first_byte_seconds: float = FIRST_BYTE_SECONDS,
+    ) -> None:
+        self._open_stream = open_stream
+        self._first_byte_seconds = first_byte_seconds
+        self._calls = OpenCalls(lambda callers: run_in_thread(live_access, callers), look_seconds)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        set_client_address(scope_address(scope))
+        set_request_id(header(scope, HEADER))
+        if scope["type"] == "websocket":
+            await receive()  # websocket.connect
+        try:
+            await self._call(scope, receive, send)
+        except CallRefused as refusal:
+            if scope["type"] == "websocket":
+                await refuse_websocket(scope, send, refusal.answer)
+            else:
+                await send_answer(scope, send, refusal.answer, closes=refusal.closes)
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises CallRefused."""
+        hosts = called_hosts(scope["headers"])
+        name = named_app(hosts[0], settings.PLATFORM.apps_domain) if len(hosts) == 1 else None
+        if name is None:
+            raise CallRefused(answers.NO_APP, closes=True)
+        if has_two_framings(scope["headers"]):
+            raise CallRefused(answers.TWO_FRAMINGS, closes=True)
+        is_secure = _is_secure(scope)
+        if settings.SECURE_SSL_REDIRECT and not is_secure:
+            if scope["type"] == "websocket":
+                raise CallRefused(answers.not_entered(name.job_pk))
+            await _redirect(send, 308, f"https://{hosts[0]}{_target(scope).decode('latin-1')}")
+            return
+        if scope["path"].startswith(OWN):
+            await self._own(scope, send, name, is_secure=is_secure)
+            return
+        if scope["type"] == "http" and scope["method"] in REFUSED_METHODS:
+            raise CallRefused(answers.NO_METHOD, closes=True)
+        access = await self._access(scope, name, is_secure=is_secure)
+        try:
+            with self._calls.opened(access.caller) as end:
+                await self._pass_on(scope, receive, send, access, end)
+        except TooManyCalls:
+            raise CallRefused(answers.CALL_LIMIT, closes=True) from None
+
+    async def _own(self, scope: Scope, send: Send, name: AppName, *, is_secure: bool) -> None:
+        if scope["type"] != "http" or scope["method"] != "GET":
+            raise CallRefused(answers.NO_METHOD, closes=True)
+        if scope["path"] == KEYS:
+            body = public_keys([settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS])
+            await send_plain(send, 200, [(b"content-type", b"application/json")], body)
+            return
+        if scope["path"] != ENTER:
+            raise CallRefused(answers.NO_APP)
+        ticket = parse_qs(scope["query_string"].decode("latin-1")).get("ticket", [""])[0]
+        cookie = await run_in_thread(visit_enter, ticket, name) if ticket else ""
+        if not cookie:
+            raise CallRefused(answers.ticket_gone(name.job_pk))
+        secure = "; Secure" if is_secure else ""
+        text = f"{COOKIES[is_secure]}={cookie}; Path=/; HttpOnly; SameSite=Lax{secure}"
+        await _redirect(send, 303, "/", (b"set-cookie", text.encode()))
+
+    async def _access(self, scope: Scope, name: AppName, *, is_secure: bool) -> AppAccess:
+        """By the token of a program, or by the cookie of a browser. Raises CallRefused."""
+        headers = scope["headers"]
+        if token := bearer_token(headers):
+            try:
+                found = await self._calls.access_of(
+                    digest(f"{token}\n{name.label}"),
+                    lambda: run_in_thread(token_access, token, name),
+                )
+            except Refused as refused:
+                raise CallRefused(_refusal(refused)) from None
+        else:
+            cookie = cookie_value(headers, COOKIES[is_secure])
+            if not cookie:
+                raise CallRefused(answers.not_entered(name.job_pk), closes=True)
+            if _is_of_other_page(scope, is_secure=is_secure):
+                raise CallRefused(answers.OTHER_PAGE, closes=True)
+            found = await self._calls.access_of(
+                digest(f"{cookie}\n{name.label}"),
+                lambda: run_in_thread(visitor_access, cookie, name),
+            )
+        if found is None:
+            raise CallRefused(answers.not_entered(name.job_pk), closes=True)
+        return found
+
+    async def _pass_on(
+        self, scope: Scope, receive: Receive, send: Send, access: AppAccess, end: asyncio.Event
+    ) -> None:
+        job_pk = access.caller.name.job_pk
+        hidden = (*COOKIES.values(), settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME)
+        headers = request_headers(
+            scope["headers"], added=_added_headers(scope, access), hidden_cookies=hidden
+        )
+        stream = await self._opened(access)
+        try:
+            if scope["type"] == "websocket":
+                websocket = WebSocketExchange(
+                    stream,
+                    receive=receive,
+                    send=send,
+                    hidden_cookies=COOKIES.values(),
+                    subprotocols=scope.get("subprotocols", ()),
+                )
+                await websocket.run(_target(scope).decode("latin-1"), headers, end)
+            else:
+                exchange = HttpExchange(
+                    stream,
+                    receive=receive,
+                    send=send,
+                    hidden_cookies=COOKIES.values(),
+                    first_byte_seconds=self._first_byte_seconds,
+                )
+                await exchange.run(_http_head(scope, headers), end)
+        except NoAnswer as no_answer:
+            said = answers.not_answering if no_answer.is_late else answers.no_http
+            raise CallRefused(said(job_pk), closes=True) from None
+        except CallEnded:
+            raise CallRefused(answers.not_entered(job_pk), closes=True) from None
+        except h11.LocalProtocolError:
+            stream.abort()
+            raise CallRefused(answers.TWO_FRAMINGS, closes=True) from None
+
+    async def _opened(self, access: AppAccess) -> PortStream:
+        job_pk = access.caller.name.job_pk
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await self._open_stream(access.target)
+        except StreamRefused as refused:
+            raise CallRefused(answers.no_way(job_pk, refused.sentence), closes=True) from None
+        except (TimeoutError, OSError):
+            raise CallRefused(answers.not_answering(job_pk), closes=True) from None
+
+
+def _http_head(scope: Scope, headers: list[Header]) -> h11.Request:
+    """Raises h11.LocalProtocolError for what cannot be written as one request."""
+    framing: list[Header] = [(b"connection", b"close")]
+    if length := header(scope, "content-length"):
+        framing.append((b"content-length", length.encode("latin-1")))
+    elif header(scope, "transfer-encoding"):
+        framing.append((b"transfer-encoding", b"chunked"))
+    return h11.Request(method=scope["method"], target=_target(scope), headers=headers + framing)
+
+
+def _added_headers(scope: Scope, access: AppAccess) -> list[Header]:
+    """What the portal says of the call."""
+    name = access.caller.name
+    host = called_hosts(scope["headers"])[0]
+    signed = caller_header(
+        secret_key=settings.SECRET_KEY,
+        host=host,
+        username=access.username,
+        app=name.app,
+        job=f"J-{name.job_pk}",
+        now=int(time.time()),
+    )
+    return [
+        (b"host", host.encode("latin-1")),
+        (b"x-forwarded-for", scope_address(scope).encode()),
+        (b"x-forwarded-host", host.encode("latin-1")),
+        (b"x-forwarded-proto", b"https" if _is_secure(scope) else b"http"),
+        (CALLER_HEADER, signed),
+    ]
+
+
+def _is_secure(scope: Scope) -> bool:
+    """Whether the caller speaks TLS, with this process or with the proxy before it."""
+    if scope.get("scheme") in ("https", "wss"):
+        return True
+    name, secure = settings.SECURE_PROXY_SSL_HEADER or ("", "")
+    sent = name.removeprefix("HTTP_").replace("_", "-")
+    return bool(name) and header(scope, sent) == secure
+
+
+def _is_of_other_page(scope: Scope, *, is_secure: bool) -> bool:
+    """Whether a page of another origin sends this with the reader's cookie: other apps are on the
+    same site, so the cookie goes along. A link from anywhere may be followed."""
+    origin = header(scope, "origin")
+    host = called_hosts(scope["headers"])[0]
+    if origin and origin != f"{'https' if is_secure else 'http'}://{host}":
+        return True
+    site = header(scope, "sec-fetch-site")
+    mode = header(scope, "sec-fetch-mode")
+    return site in ("same-site", "cross-site") and mode != "navigate"
+
+
+def _target(scope: Scope) -> bytes:
+    """As the caller wrote it: nothing is decoded on the way."""
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope["query_string"]
+    return path + (b"?" + query if query else b"")
+
+
+def _refusal(refused: Refused) -> Answer:
+    """What a program with a token is told."""
+    chinese = {
+        ErrorCode.AUTHENTICATION_FAILED: "这个令牌未知或已过期",
+        ErrorCode.SCOPE_MISSING: "这个令牌的范围不允许此操作。请使用应用令牌",
+    }
+    said = chinese.get(refused.code, "您可以使用的运行中作业没有这个应用")
+    return Answer(refused.code, refused.sentence, said)
+
+
+async def _redirect(send: Send, status: int, location: str, *headers: Header) -> None:
+    all_headers = [
+        (b"location", location.encode("latin-1")),
+        (b"cache-control", b"no-store"),
+        (b"referrer-policy", b"no-referrer"),
+        *headers,
+    ]
+    await send_plain(send, status, all_headers, b"")

@@ -1,0 +1,362 @@
+"""Who reaches the app of a job, before and after rights change; tickets, cookies and tokens."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.db import connection
+from django.test import Client, override_settings
+from django.utils import timezone
+from websockets.utils import accept_key
+
+from portal.accounts.models import Membership, Project, Role, TokenScope, User
+from portal.accounts.services import token_create
+from portal.accounts.sessions import is_session_live
+from portal.apps.application import AppsApplication
+from portal.apps.models import AppVisit
+from portal.jobs.models import Job
+from portal.jobs.services import job_cancel
+from portal.live.listener import listener
+from portal.settings.configured import PLATFORM
+from tests.support.app_calls import (
+    body_of,
+    header_of,
+    http_call,
+    listening,
+    saying,
+    status_of,
+    stream_to,
+    websocket_call,
+)
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DOMAIN = "apps.test"
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+BROWSER = ("accept", "text/html")
+
+
+@pytest.fixture(autouse=True)
+def served():
+    platform = type(PLATFORM)(**{**vars(PLATFORM), "apps_domain": DOMAIN})
+    with override_settings(PLATFORM=platform, ALLOWED_HOSTS=["testserver"]):
+        yield
+
+
+@pytest.fixture
+def olga() -> User:
+    return a_user("olga")
+
+
+@pytest.fixture
+def team(olga) -> Project:
+    return a_project("vision", olga)
+
+
+@pytest.fixture
+def node():
+    return a_node("n1", gpus=2)
+
+
+@pytest.fixture
+def job(olga, team, node) -> Job:
+    return running(olga, team, node)
+
+
+def running(user, project, node, **fields) -> Job:
+    row = a_job(user, project, apps=["web:8080"], **fields)
+    settle(node)
+    row.refresh_from_db()
+    assert row.status == "running"
+    return row
+
+
+def signed_in(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def ticket_of(client: Client, job: Job, app: str = "web") -> str:
+    page = client.post(f"/jobs/{job.label}/apps/{app}/open")
+    assert page.status_code == 200, page.content.decode()
+    address = page.context["address"]
+    assert address.startswith(f"http://{app}--j{job.pk}.{DOMAIN}/_tessera/enter?ticket=")
+    assert page["Referrer-Policy"] == "no-referrer"
+    return address.partition("ticket=")[2]
+
+
+def host_of(job: Job, app: str = "web") -> tuple[str, str]:
+    return "host", f"{app}--j{job.pk}.{DOMAIN}"
+
+
+class Portal:
+    """One web process, whose way to every port is the same local server."""
+
+    def __init__(self, handler=None, seconds: float = 0.0) -> None:
+        self.handler = handler or saying(ANSWER)
+        self.seconds = seconds
+
+    def answers(self, *calls) -> list[int]:
+        """The statuses of these calls, one after another."""
+        return [status_of(said) for said in self.said(*calls)]
+
+    def said(self, *calls):
+        async def whole():
+            async with listening(self.handler) as port:
+                apps = AppsApplication(lambda target: stream_to(port), look_seconds=self.seconds)
+                try:
+                    return [await call.run(apps) for call in calls]
+                finally:
+                    await listener().close()
+
+        return asyncio.run(whole())
+
+
+def entering(job: Job, ticket: str, app: str = "web"):
+    query, headers = f"ticket={ticket}", [host_of(job, app), BROWSER]
+    return http_call("/_tessera/enter", headers=headers, query=query)
+
+
+def cookie_of(job: Job, client: Client) -> tuple[str, str]:
+    """From Open to the cookie of the app's host."""
+    said = Portal().said(entering(job, ticket_of(client, job)))[0]
+    assert status_of(said) == 303
+    assert header_of(said, "location") == ["/"]
+    (cookie,) = header_of(said, "set-cookie")
+    pair, *attributes = cookie.split("; ")
+    assert attributes == ["Path=/", "HttpOnly", "SameSite=Lax"]
+    return "cookie", pair
+
+
+def test_from_open_to_the_app_and_only_its_members(olga, team, job):
+    vera, ott, root = a_user("vera"), a_user("ott"), a_user("root", is_superuser=True)
+    Membership.objects.create(project=team, user=vera, role=Role.VIEWER)
+    a_project("speech", ott)
+    mia = a_user("mia")
+    Membership.objects.create(project=team, user=mia, role=Role.MEMBER)
+    path = f"/jobs/{job.label}/apps/web/open"
+    opened = {user: signed_in(user).post(path).status_code for user in (olga, mia, vera, ott, root)}
+    assert opened == {olga: 200, mia: 200, vera: 403, ott: 404, root: 403}
+    assert signed_in(olga).post(f"/jobs/{job.label}/apps/other/open").status_code == 404
+    assert Client(enforce_csrf_checks=True).post(path).status_code == 403
+
+    heard: list[bytes] = []
+    cookie = cookie_of(job, signed_in(mia))
+    call = http_call("/x?y", headers=[host_of(job), cookie, ("cookie", "a=1; sessionid=s")])
+    (said,) = Portal(saying(ANSWER, hears=heard)).said(call)
+    assert (status_of(said), body_of(said)) == (200, b"ok")
+    head = heard[0].decode().lower()
+    assert "cookie: a=1\r\n" in head
+    assert f"host: web--j{job.pk}.{DOMAIN}\r\n" in head
+    assert "x-forwarded-for: 192.0.2.7\r\n" in head
+    assert "x-tessera-caller: " in head
+    assert "tessera-app" not in head
+    assert "sessionid" not in head
+
+
+def test_a_notebook_is_its_owners_alone(olga, team, node):
+    mia = a_user("mia")
+    Membership.objects.create(project=team, user=mia, role=Role.ADMIN)
+    notebook = running(olga, team, node, kind="notebook")
+    path = f"/jobs/{notebook.label}/apps/web/open"
+    assert signed_in(mia).post(path).status_code == 403
+    assert signed_in(olga).post(path).status_code == 200
+
+
+def test_a_ticket_works_once_in_time_and_for_its_app(olga, team, node, job):
+    client = signed_in(olga)
+    other = running(olga, team, node)
+    used, late, elsewhere = (ticket_of(client, job) for _ in range(3))
+    AppVisit.objects.filter(pk=AppVisit.objects.order_by("pk")[1].pk).update(
+        ticket_expires_at=timezone.now()
+    )
+    portal = Portal()
+    calls = (entering(job, used), entering(job, used), entering(job, late))
+    assert portal.answers(*calls) == [303, 401, 401]
+    assert portal.answers(entering(other, elsewhere), entering(job, "forged")) == [401, 401]
+    assert portal.answers(http_call("/_tessera/enter", headers=[host_of(job)])) == [401]
+    # A ticket and a digest are no cookies.
+    row = AppVisit.objects.latest("pk")
+    for value in (elsewhere, row.ticket_digest, row.cookie_digest or "x"):
+        call = http_call(headers=[host_of(job), ("cookie", f"tessera-app={value}")])
+        assert portal.answers(call) == [401]
+
+
+def test_a_cookie_opens_one_app_of_one_job(olga, team, node, job):
+    other = running(olga, team, node)
+    cookie = cookie_of(job, signed_in(olga))
+    found = Portal().answers(
+        http_call(headers=[host_of(job), cookie]),
+        http_call(headers=[host_of(other), cookie]),
+        http_call(headers=[host_of(job, "lab"), cookie]),
+        http_call(headers=[host_of(job)]),
+        http_call(headers=[("host", f"anything.{DOMAIN}"), cookie]),
+        websocket_call(headers=[host_of(job)]),
+    )
+    assert found == [200, 401, 401, 401, 404, 401]
+
+
+def _membership(olga, team, job):
+    Membership.objects.filter(user=olga).delete()
+
+
+def _viewer(olga, team, job):
+    Membership.objects.filter(user=olga).update(role=Role.VIEWER)
+
+
+def _sign_out(olga, team, job):
+    Session.objects.all().delete()
+
+
+def _password(olga, team, job):
+    olga.set_password("another long one")
+    olga.save()
+
+
+def _deactivation(olga, team, job):
+    User.objects.filter(pk=olga.pk).update(is_active=False)
+
+
+def _end(olga, team, job):
+    job_cancel(job=job, actor="olga")
+
+
+@pytest.mark.parametrize(
+    "change", [_membership, _viewer, _sign_out, _password, _deactivation, _end]
+)
+def test_what_is_open_ends_with_each_right_and_nothing_new_begins(change, olga, team, job):
+    """The stream and the WebSocket are open while the right is taken away."""
+    client = signed_in(olga)
+    cookie = cookie_of(job, client)
+    assert is_session_live(olga.pk, client.session.session_key)
+
+    async def endless(reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b"upgrade: websocket" in head.lower():
+            writer.write(accepted(head))
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\nfirst")
+        await reader.read()
+        writer.close()
+
+    def change_rows():
+        try:
+            change(olga, team, job)
+        finally:
+            connection.close()
+
+    async def whole():
+        async with listening(endless) as port:
+            apps = AppsApplication(lambda target: stream_to(port), look_seconds=0.05)
+            headers = [host_of(job), cookie]
+            page, socket = http_call(headers=headers), websocket_call(headers=headers)
+            calls = [
+                asyncio.ensure_future(apps(call.scope, call.sent.get, call.said.put))
+                for call in (page, socket)
+            ]
+            assert (await page.next())["status"] == 200
+            assert (await page.next())["body"] == b"first"
+            assert (await socket.next())["type"] == "websocket.accept"
+            await asyncio.to_thread(change_rows)
+            async with asyncio.timeout(5):
+                await asyncio.gather(*calls)
+            assert (await socket.next())["code"] == 1008
+            again = [http_call(headers=headers), websocket_call(headers=headers)]
+            statuses = [status_of(await call.run(apps)) for call in again]
+            await listener().close()
+            return statuses
+
+    assert asyncio.run(whole()) == [401, 401]
+
+
+def accepted(head: bytes) -> bytes:
+    """The answer of a WebSocket server to this handshake."""
+    key = next(
+        line.partition(":")[2].strip()
+        for line in head.decode().split("\r\n")
+        if line.lower().startswith("sec-websocket-key:")
+    )
+    return (
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Accept: {accept_key(key)}\r\n\r\n"
+    ).encode()
+
+
+def test_programs_call_with_a_token_for_apps_and_with_no_other(olga, team, job):
+    def text_of(user, scope):
+        return token_create(user=user, name="t", scope=scope, ttl=timedelta(days=1))[1]
+
+    ott = a_user("ott")
+    a_project("speech", ott)
+    text = text_of(olga, TokenScope.APPS)
+
+    def calling(token):
+        return http_call(headers=[host_of(job), ("authorization", f"Bearer {token}")])
+
+    heard: list[bytes] = []
+    portal = Portal(saying(ANSWER, hears=heard))
+    tokens = (text, text_of(olga, TokenScope.ADMIN), text_of(ott, TokenScope.APPS), "tsr_forged")
+    assert portal.answers(*map(calling, tokens)) == [200, 403, 404, 401]
+    assert b"tsr_" not in heard[0]
+    assert (
+        Client(headers={"Authorization": f"Bearer {text}"}).get("/api/v1/jobs").status_code == 403
+    )
+    olga.auth_token_set.filter(scope=TokenScope.APPS).delete()
+    assert portal.answers(calling(text)) == [401]
+
+
+def test_pages_of_other_origins_do_not_use_the_cookie(olga, job):
+    name, cookie = host_of(job), cookie_of(job, signed_in(olga))
+    own, other = f"http://{name[1]}", f"http://evil--j9.{DOMAIN}"
+    found = Portal().answers(
+        http_call(headers=[name, cookie, ("origin", own)]),
+        http_call(headers=[name, cookie, ("origin", other)], method="POST"),
+        http_call(headers=[name, cookie, ("origin", "null")], method="POST"),
+        websocket_call(headers=[name, cookie, ("origin", other)]),
+        http_call(headers=[name, cookie, ("sec-fetch-site", "same-site")]),
+        http_call(
+            headers=[name, cookie, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")]
+        ),
+    )
+    assert found == [200, 403, 403, 403, 403, 200]
+
+
+def test_a_request_with_two_ends_or_two_hosts_is_refused(olga, job):
+    name, cookie = host_of(job), cookie_of(job, signed_in(olga))
+    two = [("content-length", "4"), ("transfer-encoding", "chunked")]
+    found = Portal().answers(
+        http_call(headers=[name, cookie, *two], method="POST"),
+        http_call(headers=[name, ("host", "testserver"), cookie]),
+        http_call(headers=[name, cookie], method="TRACE"),
+        http_call("/a b", headers=[name, cookie]),
+    )
+    assert found == [400, 404, 405, 400]
+
+
+def test_production_sends_browsers_to_https_and_binds_the_cookie_to_it(olga, job):
+    client = signed_in(olga)
+    ticket = ticket_of(client, job)
+    proxy = ("HTTP_X_FORWARDED_PROTO", "https")
+    with override_settings(SECURE_SSL_REDIRECT=True, SECURE_PROXY_SSL_HEADER=proxy):
+        call = entering(job, ticket)
+        plain = Portal().said(http_call("/a", headers=[host_of(job)], query="b=c"))[0]
+        assert status_of(plain) == 308
+        assert header_of(plain, "location") == [f"https://web--j{job.pk}.{DOMAIN}/a?b=c"]
+        call.scope["headers"].append((b"x-forwarded-proto", b"https"))
+        said = Portal().said(call)[0]
+    (cookie,) = header_of(said, "set-cookie")
+    assert cookie.startswith("__Host-tessera-app=")
+    assert cookie.endswith("; Secure")
+
+
+def test_without_a_domain_nothing_opens_and_the_page_says_what_to_set(olga, job):
+    client = signed_in(olga)
+    page = client.get(f"/jobs/{job.label}/").content.decode()
+    assert f"web--j{job.pk}.{DOMAIN}" in page
+    assert f"/jobs/{job.label}/apps/web/open" in page
+    with override_settings(PLATFORM=type(PLATFORM)(**{**vars(PLATFORM), "apps_domain": ""})):
+        page = client.get(f"/jobs/{job.label}/").content.decode()
+        assert "TESSERA_APPS_DOMAIN" in page
+        assert client.post(f"/jobs/{job.label}/apps/web/open").status_code == 404
