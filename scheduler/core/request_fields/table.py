@@ -291,7 +291,6 @@ FIELDS: tuple[RequestField, ...] = (
         "name, for example web:8080.",
         default=(),
         attribute="apps",
-        flag_help="NAME:PORT of the first replica, to open in the browser; repeatable",
         example="web:8080",
         flags=("--app",),
         is_optional_in_storage=True,
