@@ -125,8 +125,9 @@ def burst(watch: Watch, jobs: int) -> dict[str, Any]:
     cluster, reader = watch.cluster, watch.reader
     after = reader.last_job()
     executed, cpu = reader.executed(), cluster.cpu()
-    watch.begin()
     begun_at = cluster.begin_queued(jobs)
+    # A sweep is noticed when somebody looks, and nobody did until here.
+    watch.begin()
     beside = {"jobs": min(jobs, BESIDE_BURST), "rate": 1, "body": job_request(["true"])}
     people = cluster.submits(**beside)
     try:
