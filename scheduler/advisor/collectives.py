@@ -45,7 +45,8 @@ def sized_bus_bandwidth(bus_bandwidth: float, size: float) -> float:
     39.9, 155.5, 346.5 and 450.3 of 480 GB/s at 1, 8, 64 and 512 MiB, within 3 %."""
     if size <= 0:
         raise AdvisorError("the payload must be more than 0 bytes", "bytes")
-    return bus_bandwidth / (1 + (HALF_RATE_BYTES / size) ** SIZE_EXPONENT)
+    slower: float = (HALF_RATE_BYTES / size) ** SIZE_EXPONENT
+    return bus_bandwidth / (1 + slower)
 
 
 def between_nodes_seconds(
