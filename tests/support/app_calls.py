@@ -44,7 +44,8 @@ async def listening(handler: Handler) -> AsyncIterator[int]:
 
     async def tracked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         running.add(asyncio.current_task())
-        with suppress(ConnectionError):
+        # A caller may go before it has said anything.
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
             await handler(reader, writer)
         writer.close()
         with suppress(ConnectionError):
