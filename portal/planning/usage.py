@@ -165,7 +165,7 @@ def _summed(after: Any, until: Any, *, by_days: bool) -> QuerySet[Allocation, tu
     trunc = TruncDay if by_days else TruncHour
     period = trunc("released_at", tzinfo=zone)
     names = ("project__slug", "user__username", "period")
-    return (
+    found: QuerySet[Allocation, tuple[Any, ...]] = (
         rows.filter(used_seconds__gt=0)
         .order_by()
         .annotate(period=period)
@@ -177,6 +177,7 @@ def _summed(after: Any, until: Any, *, by_days: bool) -> QuerySet[Allocation, tu
         )
         .values_list(*names, "used_units", "used_cpu", "used_memory")
     )
+    return found
 
 
 _SUMS_BY_DAYS = KeptSelect(partial(_summed, by_days=True), DateTimeField(), DateTimeField())
