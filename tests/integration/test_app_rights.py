@@ -29,6 +29,7 @@ from tests.support.app_calls import (
     stream_to,
     websocket_call,
 )
+from tests.support.examples import first_quick
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -224,7 +225,7 @@ def _end(olga, team, job):
 
 
 @pytest.mark.parametrize(
-    "change", [_membership, _viewer, _sign_out, _password, _deactivation, _end]
+    "change", first_quick(_membership, _viewer, _sign_out, _password, _deactivation, _end)
 )
 def test_what_is_open_ends_with_each_right_and_nothing_new_begins(change, olga, team, job):
     """The stream and the WebSocket are open while the right is taken away."""

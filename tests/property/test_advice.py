@@ -4,7 +4,7 @@ from dataclasses import replace
 from time import process_time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.advisor.catalogue.models import MODELS
@@ -17,6 +17,7 @@ from scheduler.advisor.models import SHAPES
 from scheduler.advisor.quantisation import Quantisation
 from scheduler.advisor.search import search
 from scheduler.advisor.transformer import Recompute, Shape
+from tests.support.examples import examples
 
 GIB = 2**30
 FACTORS = ("memory_bytes", "memory_bandwidth", "bus_bandwidth", "network_bandwidth", "peak_flops")
@@ -34,7 +35,7 @@ def better(gpu, name, factor):
     return replace(gpu, **{name: int(value * factor) if name == "memory_bytes" else value * factor})
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     shape=st.sampled_from([*SHAPES.values(), *SHALLOW]),
     regime=regimes,
@@ -56,7 +57,7 @@ def test_training_needs_no_more_of_each_gpu_with_more_of_them(
     assert larger.fits or not one.fits
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     name=st.sampled_from(WRITERS),
     word=st.sampled_from(Quantisation),
@@ -76,7 +77,7 @@ def test_a_better_gpu_never_serves_worse(name, word, gpu, factor, by, concurrenc
     assert finer.decode_tokens_per_second >= plain.decode_tokens_per_second
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     name=st.sampled_from(["gpt2", "llama3-8b", "qwen3-0.6b", "mixtral-8x7b", "deepseek-v2-lite"]),
     gpu=gpus,
@@ -99,7 +100,7 @@ def test_more_gpus_or_better_ones_never_train_slower(name, gpu, factor, by, few,
     assert spent < 1, "an answer takes less than a second"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     where=st.sampled_from(["batch", "sequence", "gpus", "rank", "gpu_memory_bytes"]),
     value=whole_numbers,
@@ -115,7 +116,7 @@ def test_a_wrong_size_of_a_training_is_an_error_of_its_field(where, value, regim
         assert 0 < fit.total < float("inf")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(where=st.sampled_from(["tp", "concurrency", "context", "kv_bytes"]), value=whole_numbers)
 def test_a_wrong_size_of_a_served_model_is_an_error_of_its_field(where, value):
     try:
@@ -126,7 +127,7 @@ def test_a_wrong_size_of_a_served_model_is_an_error_of_its_field(where, value):
         assert 0 < fit.decode_tokens_per_second < float("inf")
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(gpu_count=whole_numbers, batch=whole_numbers)
 def test_a_wrong_size_of_a_search_is_an_error_of_its_field(gpu_count, batch):
     try:
@@ -147,7 +148,7 @@ CONFIG_KEYS = (
 values = st.sampled_from([*ODD, {}, "x", 2, 64, 10**7])
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     architecture=st.sampled_from([*ARCHITECTURES, "MambaForCausalLM", None, 3]),
     keys=st.dictionaries(st.sampled_from(CONFIG_KEYS), values, max_size=6),
