@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from uuid import UUID
@@ -98,10 +99,10 @@ def test_the_end_of_the_tunnel_ends_its_streams_in_the_other_process():
 @pytest.mark.parametrize(
     "authorization",
     [
-        "",
-        "Relay 1.abc",
-        relay._signed(PROCESS, 1_000_000_000),
-        relay._signed("0" * 16, 2_000_000_000),
+        pytest.param(lambda: "", id="none"),
+        pytest.param(lambda: "Relay 1.abc", id="nonsense"),
+        pytest.param(lambda: relay._signed(PROCESS, 1_000_000_000), id="of long ago"),
+        pytest.param(lambda: relay._signed("0" * 16, int(time.time())), id="for another process"),
     ],
 )
 def test_strangers_find_nothing_there(authorization):
@@ -110,7 +111,7 @@ def test_strangers_find_nothing_there(authorization):
             with pytest.raises(InvalidStatus) as refused:
                 await Dial(
                     f"ws://{address}{relay.RELAY_PATH}",
-                    additional_headers={"Authorization": authorization},
+                    additional_headers={"Authorization": authorization()},
                 )
             assert refused.value.response.status_code == 404
 
