@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from agents.contract.file_transfer import EMPTY_SHA256
 from portal.files.models import StoredFile, Tree
+from portal.inventory.models import Node
 from portal.jobs.models import Attempt, Job, Replica
 from scheduler import sweeper
 from scheduler.core.model.states import JobStatus
@@ -107,6 +108,7 @@ def test_a_replica_that_fetches_its_files_is_not_late():
         assert (await sender.get(sha256(b"{}"))).content == b"{}"
 
     run(scenario)
+    Node.objects.update(contact_since=late)
     job = Job.objects.get()
     sweeper.sweep()
     job.refresh_from_db()

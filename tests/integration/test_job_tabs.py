@@ -233,7 +233,7 @@ def test_the_request_is_given_three_times_and_reads_back_the_same(page, olga, te
     [
         ({"device": {"gpus": 1}}, "gpus", 1),
         ({"device": {"memory": "10GiB"}}, "gpu_memory", "10GiB"),
-        ({"replicas": 2}, "nodes", 2),
+        ({"replicas": 2}, "nodes", "2"),
         ({"priority": "low"}, "priority", "low"),
     ],
 )

@@ -153,7 +153,7 @@ def test_who_has_no_jobs_finds_three_starts_that_open_a_filled_form_that_can_be_
         text = page(f"/request/?start={key}")
         assert "Can start now" in text, key
         assert 'aria-invalid="true"' not in text
-    assert 'name="replicas" inputmode="numeric" value="2"' in page("/request/?start=together")
+    assert 'name="replicas" value="2"' in page("/request/?start=together")
 
 
 def test_who_is_in_no_project_is_told_so_and_offered_nothing_that_cannot_be_sent(client):
