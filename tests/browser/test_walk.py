@@ -144,6 +144,7 @@ def require_no_profile(page: Page) -> None:
     assert not re.search(r"\b\dg\.\d+gb", page.locator("main").inner_text())
 
 
+@pytest.mark.slow
 def test_a_job_that_waits_becomes_an_alternative_that_runs_in_two_clicks(walker, stack):
     walk = walker("alice", "alternative")
     page = walk.page

@@ -9,9 +9,8 @@ import sys
 import pytest
 
 from tests.services.stack import ROOT, Stack, until
-from tests.support.examples import first_quick
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.slow]
 STAND_IN = str(ROOT / "tests" / "support" / "torchrun_stand_in")
 PROGRAM = [str(ROOT / "docs" / "examples" / "distributed_sum.py"), "--rounds", "20"]
 
@@ -36,7 +35,6 @@ def results(stack, job, count, containers=2):
     return until(read, what=f"{count} results")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("launcher", "ranks"), [("none", 2), ("torchrun", 4)])
 def test_the_ranks_of_two_nodes_are_one_world_under_every_launcher(stack, launcher, ranks):
     job = stack.submit(
@@ -53,7 +51,7 @@ def test_the_ranks_of_two_nodes_are_one_world_under_every_launcher(stack, launch
     assert all(end["allreduce_ok"] and end["world"] == ranks for end in found)
 
 
-@pytest.mark.parametrize(("containers", "count"), first_quick(("per-node", 1), ("per-replica", 2)))
+@pytest.mark.parametrize(("containers", "count"), [("per-node", 1), ("per-replica", 2)])
 def test_replicas_of_one_node_are_the_same_world_in_one_container_or_two(stack, containers, count):
     job = stack.submit(
         [sys.executable, *PROGRAM],

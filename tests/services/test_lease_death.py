@@ -23,7 +23,6 @@ from portal.leases.claims import PooledSessionError
 from portal.leases.models import TaskLease
 from portal.leases.services import run_exclusively
 from tests.services.stack import ROOT, until
-from tests.support.examples import first_quick
 
 pytestmark = pytest.mark.services
 
@@ -70,7 +69,8 @@ def test_a_time_limit_within_a_query_leaves_the_lease_free(postgres_django):
         assert process.poll() is None, "the worker lives on"
 
 
-@pytest.mark.parametrize("minutes", first_quick(-10, 10))
+@pytest.mark.slow
+@pytest.mark.parametrize("minutes", [-10, 10])
 def test_clocks_that_differ_by_minutes_make_no_two_holders(postgres_django, monkeypatch, minutes):
     with holder(postgres_django):
         now = timezone.now

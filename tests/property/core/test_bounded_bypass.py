@@ -151,6 +151,7 @@ def test_by_default_the_small_jobs_of_a_quota_do_not_starve_a_wide_one_of_it():
     assert played.first["1"][0] < NOW + 25 * 50 + 400
 
 
+@pytest.mark.slow
 @some
 @given(stream=streams(), policy=POLICIES)
 def test_when_arrivals_stop_every_job_starts_and_ends_within_the_time_of_all_limits(stream, policy):
