@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 from django.template import loader
+from django.utils import translation
 
 from portal.apps.headers import Header
 from portal.asgi_scope import Scope, Send, header
@@ -48,13 +49,19 @@ NO_METHOD = Answer(
 OTHER_PAGE = Answer(
     ErrorCode.FORBIDDEN,
     "A page of another site sent this request with your cookie, so it does not reach the app.",
-    "这个请求由其他网站的页面用您的 cookie 发出，因此不会到达应用。",
+    "这个请求由其他网站的页面用你的 cookie 发出，因此不会到达应用。",
 )
 CALL_LIMIT = Answer(
     ErrorCode.THROTTLED,
     "You have too many connections to this app open. Close some of its pages.",
-    "您与这个应用的连接过多。请关闭它的一些页面。",
+    "你与这个应用的连接过多。请关闭它的一些页面。",
 )
+
+
+def in_chinese(sentence: str) -> str:
+    """A constant sentence of the portal, as the pages have it."""
+    with translation.override("zh-hans"):
+        return translation.gettext(sentence)
 
 
 def not_entered(job_pk: int) -> Answer:
@@ -62,7 +69,7 @@ def not_entered(job_pk: int) -> Answer:
         ErrorCode.NOT_AUTHENTICATED,
         f"Open this app from the page of J-{job_pk}. It opens while the job runs, for as long as "
         "you are signed in.",
-        f"请从 J-{job_pk} 的页面打开这个应用。作业运行且您保持登录时才能打开。",
+        f"请从 J-{job_pk} 的页面打开这个应用。作业运行且你保持登录时才能打开。",
         job_pk,
     )
 
@@ -91,7 +98,7 @@ def no_way(job_pk: int, sentence: str) -> Answer:
         ErrorCode.APP_UNREACHABLE,
         f"The app of J-{job_pk} cannot be reached now. {sentence}. The job's log shows what "
         "it does.",
-        f"现在无法连接 J-{job_pk} 的应用。作业日志会显示它在做什么。",
+        f"现在无法连接 J-{job_pk} 的应用：{in_chinese(sentence)}。作业日志会显示它在做什么。",
         job_pk,
     )
 

@@ -34,7 +34,6 @@ from portal.apps.visits import digest, token_access, visit_enter, visitor_access
 from portal.apps.websocket_exchange import WebSocketExchange
 from portal.asgi_scope import Receive, Scope, Send, header
 from portal.client_address import scope_address, set_client_address
-from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.request_id import HEADER, set_request_id
 from portal.tunnel.streams import PortStream, StreamRefused, Target
@@ -263,12 +262,7 @@ def _target(scope: Scope) -> bytes:
 
 def _refusal(refused: Refused) -> Answer:
     """What a program with a token is told."""
-    chinese = {
-        ErrorCode.AUTHENTICATION_FAILED: "这个令牌未知或已过期",
-        ErrorCode.SCOPE_MISSING: "这个令牌的范围不允许此操作。请使用应用令牌",
-    }
-    said = chinese.get(refused.code, "您可以使用的运行中作业没有这个应用")
-    return Answer(refused.code, refused.sentence, said)
+    return Answer(refused.code, refused.sentence, answers.in_chinese(refused.sentence))
 
 
 async def _redirect(send: Send, status: int, location: str, *headers: Header) -> None:
