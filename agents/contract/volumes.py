@@ -99,7 +99,7 @@ def driver_subpath_problem(subpath: str) -> Message | None:
     """Why no volume of a driver may be called so: its name is part of the engine's."""
     if not subpath or re.fullmatch(ROOT_NAME, subpath):
         return None
-    return constant("a driver keeps it: write one name as its folder, such as imagenet, or none")
+    return constant("a driver keeps it: write one name as its folder, such as imagenet, or nothing")
 
 
 def target_problem(path: str) -> Message | None:

@@ -314,7 +314,7 @@ def _requeue(job: Job, attempt: Attempt, transitions: Transitions) -> bool:
     attained = _attained_seconds(job, attempt)
     if _may_shrink(job, attempt, failure):
         message = Message(
-            "%(why)s. Queued again with the replicas that find room; as it has saved since it "
+            "%(why)s. Queued again for as many replicas as are free; as it has saved since it "
             "started, this spends no retry",
             why=why,
         )

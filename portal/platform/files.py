@@ -23,14 +23,14 @@ class FileSettings:
     )
     direct_transfer: bool = setting(
         False,
-        "Nodes send large outputs and checkpoints to the bucket of `TESSERA_S3_BUCKET` by "
-        "themselves, and fetch large files of code and checkpoints there, by URLs that the portal "
-        "signs for five minutes. A node that cannot reach the bucket goes on through the portal.",
+        "Nodes send large outputs and checkpoints directly to the bucket `TESSERA_S3_BUCKET`, and "
+        "fetch large files of code and checkpoints there, by URLs that the portal signs for five "
+        "minutes. A node that cannot reach the bucket goes on through the portal.",
         readers=(WEB,),
     )
     s3_node_endpoint: str = setting(
         "",
-        "URL of the store for nodes, where it is another one. Empty: `TESSERA_S3_ENDPOINT`.",
+        "The URL by which nodes reach the store, if it differs. Empty: `TESSERA_S3_ENDPOINT`.",
         kind=url("https", "http"),
         readers=(WEB,),
     )

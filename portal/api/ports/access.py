@@ -38,9 +38,7 @@ def port_open(*, authorization: str, ref: str, rank: int, port: int) -> tuple[Po
         raise Refused(ErrorCode.SCOPE_MISSING, HasTokenScope.message)
     job = job_visible(user, ref)
     if job.owner_id != user.pk:
-        sentence = (
-            "Only the owner of a job may open its ports: who does acts in the job as its owner"
-        )
+        sentence = "Only the owner of a job may open its ports: whoever does acts as its owner"
         raise Refused(ErrorCode.FORBIDDEN, sentence)
     target = Target(*_place_of(job, rank), rank, port)
     audit_record(

@@ -35,9 +35,11 @@ def advise(
     config: Annotated[
         Path | None, typer.Option(help="a model's config.json, in place of --model")
     ] = None,
-    batch: Annotated[int, typer.Option(min=0, help="sequences of a training step; 1")] = 0,
+    batch: Annotated[int, typer.Option(min=0, help="sequences of a training step; default: 1")] = 0,
     sequence: Annotated[int, typer.Option(min=0, help="tokens of a sequence")] = 0,
-    concurrency: Annotated[int, typer.Option(min=0, help="sequences served at a time; 8")] = 0,
+    concurrency: Annotated[
+        int, typer.Option(min=0, help="sequences served at a time; default: 8")
+    ] = 0,
     project: Annotated[str, typer.Option("--project", "-p", help="whose quotas count")] = "",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
