@@ -81,8 +81,8 @@ class LimitSettings:
     )
     hung_stop_minutes: int = setting(
         0,
-        "So long after its last sign, it is stopped; 0: it is only warned. No job may ask for "
-        "more.",
+        "So long after its last sign, it is stopped; 0: it is only warned. No gang may ask for "
+        "more unless it has `idle_stop: false`.",
         readers=PLANNERS,
     )
     partition_dwell_seconds: int = setting(
