@@ -21,6 +21,9 @@ from agents.tunnel.multiplexer import (
     TunnelBounds,
 )
 
+# How long a peer may take to hear of the end. One that reads nothing never does.
+CLOSE_SECONDS = 2.0
+
 log = logging.getLogger("agents.tunnel.link")
 
 
@@ -161,21 +164,26 @@ class TunnelLink:
                 with suppress(SocketClosed):
                     task.result()
         finally:
-            self.is_closed = True
             tasks |= set(self._serving.values())
             for task in tasks:
                 task.cancel()
-            self._multiplexer.close()
-            for open_stream in tuple(self._streams.values()):
-                open_stream.wake()
-            self._streams.clear()
+            self._end_streams()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self, code: int, reason: str) -> None:
-        """Close the socket; `run` then returns."""
+        """End every stream at once, whatever the peer does, then close the socket. `run` returns
+        with the socket's end."""
+        self._end_streams()
+        with suppress(SocketClosed, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._socket.close(code, reason)
+
+    def _end_streams(self) -> None:
         self.is_closed = True
-        with suppress(SocketClosed):
-            await self._socket.close(code, reason)
+        self._multiplexer.close()
+        for open_stream in tuple(self._streams.values()):
+            open_stream.wake()
+        self._streams.clear()
 
     async def open(self, target: bytes) -> TunnelStream:
         """Raises OpenRefused, and StreamReset if the tunnel ends meanwhile."""
@@ -234,6 +242,9 @@ class TunnelLink:
     async def _receive(self) -> None:
         while True:
             message = await self._socket.receive()
+            if self.is_closed:
+                # Read, so that the end of the socket is seen, and not carried any more.
+                continue
             try:
                 change = self._multiplexer.receive(message)
             except FrameRefused as refused:

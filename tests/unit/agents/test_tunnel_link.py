@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agents.contract.tunnel import PROTOCOL_ERROR, StreamRefusal
+from agents.tunnel import link
 from agents.tunnel.link import OpenRefused, SocketClosed, StreamReset, TunnelLink
 from agents.tunnel.splice import SocketStream, splice
 
@@ -151,6 +152,40 @@ def test_a_peer_that_breaks_the_protocol_is_told_why():
             with pytest.raises(StreamReset):
                 await stream.read()
             assert sockets[0].closed_with == (PROTOCOL_ERROR, "a frame of type 9")
+
+    asyncio.run(scenario())
+
+
+def test_who_is_shut_out_is_not_heard_any_more_even_if_the_socket_stays_open(monkeypatch):
+    monkeypatch.setattr(link, "CLOSE_SECONDS", 0.05)
+    heard, ended = bytearray(), asyncio.Event()
+
+    async def listen(incoming):
+        incoming.accept()
+        try:
+            while data := await incoming.read():
+                heard.extend(data)
+        finally:
+            ended.set()
+
+    async def never(code, reason):
+        await asyncio.Event().wait()
+
+    async def scenario():
+        async with tunnel(listen) as (portal, agent, sockets):
+            stream = await portal.open(b"x")
+            await stream.write(b"before")
+            while not heard:
+                await asyncio.sleep(0)
+            sockets[1].close = never
+            closing = asyncio.ensure_future(agent.close(1008, "not any more"))
+            await ended.wait()
+            await stream.write(b"after")
+            opening = asyncio.ensure_future(portal.open(b"y"))
+            await closing
+            assert (bytes(heard), agent.stream_count) == (b"before", 0)
+            assert not opening.done()
+            opening.cancel()
 
     asyncio.run(scenario())
 
