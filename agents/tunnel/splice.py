@@ -1,6 +1,7 @@
 """Two ends of the same bytes joined: what one side reads, the other writes."""
 
 import asyncio
+from contextlib import suppress
 from typing import Protocol
 
 
@@ -43,6 +44,11 @@ class SocketStream:
     def close(self) -> None:
         """What was written still leaves."""
         self._writer.close()
+
+    async def flush(self) -> None:
+        """After `end`: return once what was written has left, or cannot leave any more."""
+        with suppress(OSError):
+            await self._writer.wait_closed()
 
 
 async def splice(one: ByteStream, other: ByteStream) -> bool:

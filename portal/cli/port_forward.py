@@ -13,6 +13,7 @@ from agents.contract.tunnel import MAX_FRAME_BYTES, REFUSAL_SENTENCES
 from agents.tunnel.client_socket import ClientSocket, Dial
 from agents.tunnel.link import OpenRefused, StreamReset, TunnelLink
 from agents.tunnel.splice import SocketStream, splice
+from portal.cli.client import BUSY_STATUSES
 from portal.cli.config import PortalAccess
 from portal.cli.connection import websocket_options
 from portal.cli.exit_codes import CommandFailed, ExitCode, failure_from_problem
@@ -35,7 +36,6 @@ class PortForward:
     local: int
     _link: TunnelLink | None = None
     _has_link: asyncio.Event = field(default_factory=asyncio.Event)
-    _connections: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self) -> None:
         """Until cancelled. Raises CommandFailed."""
@@ -51,8 +51,10 @@ class PortForward:
                 carrying = asyncio.ensure_future(link.run())
                 try:
                     stream = await link.open(b"-")
-                    if not await splice(await standard_stream(), stream):
+                    local = await standard_stream()
+                    if not await splice(local, stream):
                         raise _denied(connection.close_reason or "The connection was cut")
+                    await local.flush()
                 except OpenRefused as refused:
                     sentence = REFUSAL_SENTENCES[refused.why]
                     raise CommandFailed(str(refused.why), sentence) from refused
@@ -87,7 +89,9 @@ class PortForward:
                     if connection.close_code == POLICY:
                         raise _denied(connection.close_reason or "")
             except InvalidStatus as refused:
-                raise _refused(refused) from refused
+                # What the portal, or a proxy before it, says while the portal restarts.
+                if not is_listening or refused.response.status_code not in BUSY_STATUSES:
+                    raise _refused(refused) from refused
             except (OSError, TimeoutError, WebSocketException) as error:
                 if not is_listening:
                     raise _unreachable(self.access.url, error) from error
@@ -149,10 +153,13 @@ def _refused(refused: InvalidStatus) -> CommandFailed:
     problem: Any = None
     with contextlib.suppress(ValueError):
         problem = json.loads(refused.response.body or b"")
-    if not isinstance(problem, dict):
-        sentence = f"The portal answered {refused.response.status_code}: it is older than this"
-        return CommandFailed("not_a_portal", sentence, "the same command after its update")
-    return failure_from_problem(refused.response.status_code, problem, "")
+    status = refused.response.status_code
+    if isinstance(problem, dict):
+        return failure_from_problem(status, problem, "")
+    if status in BUSY_STATUSES:
+        return CommandFailed(f"http_{status}", f"The portal is away: its proxy answered {status}")
+    sentence = f"The portal answered {status}: it is older than this"
+    return CommandFailed("not_a_portal", sentence, "the same command after its update")
 
 
 def _denied(reason: str) -> CommandFailed:
