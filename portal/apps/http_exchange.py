@@ -19,6 +19,8 @@ from portal.tunnel.streams import PortStream
 MAX_HEAD_BYTES = 64 * 1024
 # Until the answer begins, once the app has the whole request; also while it takes no bytes of one.
 FIRST_BYTE_SECONDS = 120.0
+# RFC 9112, 6.3: answers that end with their headers, whatever those say.
+BODILESS = (204, 304)
 
 
 class NoAnswer(Exception):
@@ -110,6 +112,9 @@ class HttpExchange:
     async def _answer(self) -> None:
         head = await self._head()
         headers: list[Header] = response_headers(head.headers, hidden_cookies=self._hidden_cookies)
+        if head.status_code in BODILESS:
+            # Of the body that a 200 would have; the server would wait for so many bytes.
+            headers = [each for each in headers if each[0] != b"content-length"]
         self.has_begun = True
         start = {"type": "http.response.start", "status": head.status_code, "headers": headers}
         await self._send(start)
@@ -127,18 +132,17 @@ class HttpExchange:
     async def _head(self) -> h11.Response:
         """Raises NoAnswer."""
         begun = asyncio.ensure_future(self._final_head())
+        sent = asyncio.ensure_future(self._has_request.wait())
         try:
-            sent = asyncio.ensure_future(self._has_request.wait())
             await asyncio.wait([begun, sent], return_when=asyncio.FIRST_COMPLETED)
-            sent.cancel()
             async with asyncio.timeout(self._seconds):
                 return await begun
         except TimeoutError:
             raise NoAnswer(is_late=True) from None
         finally:
-            begun.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await begun
+            for task in (begun, sent):
+                task.cancel()
+            await asyncio.gather(begun, sent, return_exceptions=True)
 
     async def _final_head(self) -> h11.Response:
         while True:

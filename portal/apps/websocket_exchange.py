@@ -11,7 +11,7 @@ from typing import Any
 
 from websockets.client import ClientProtocol
 from websockets.datastructures import Headers
-from websockets.exceptions import InvalidStatus, ProtocolError
+from websockets.exceptions import InvalidState, InvalidStatus, ProtocolError
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
 from websockets.typing import Subprotocol
@@ -200,7 +200,7 @@ class WebSocketExchange:
                 else:
                     self._protocol.send_binary(data or b"")
                 await self._flush()
-        except (OSError, ProtocolError):
+        except (OSError, ProtocolError, InvalidState):
             await self._close(INTERNAL_ERROR, "The app takes no more messages")
 
     def _say_close(self, code: int | None) -> None:

@@ -108,6 +108,13 @@ def test_an_answer_that_is_no_http_is_none(answer):
     assert not raised.value.is_late
 
 
+def test_the_length_of_a_body_that_does_not_follow_is_not_passed_on():
+    answer = b"HTTP/1.1 304 Not Modified\r\nETag: x\r\nContent-Length: 9\r\n\r\n"
+    said = asyncio.run(carried(saying(answer), http_call()))
+    assert (status_of(said), body_of(said)) == (304, b"")
+    assert (header_of(said, "etag"), header_of(said, "content-length")) == (["x"], [])
+
+
 def test_an_app_that_never_answers_is_waited_for_a_while():
     with pytest.raises(NoAnswer) as raised:
         asyncio.run(carried(silent, http_call(), seconds=0.1))
@@ -156,6 +163,8 @@ def test_an_upload_that_the_app_does_not_take_is_not_read_into_memory():
             running = asyncio.ensure_future(exchange.run(upload, asyncio.Event()))
             await asyncio.wait([running])
             assert isinstance(running.exception(), NoAnswer)
+            left = {task.get_coro().__qualname__ for task in asyncio.all_tasks()}
+            assert "Event.wait" not in left
             over.set()
 
     call.sent.get_nowait()
