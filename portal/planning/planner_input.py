@@ -23,7 +23,13 @@ from portal.planning.running import running_jobs
 from portal.planning.snapshot import quota_views
 from portal.planning.usage import owners
 from scheduler.core.model.policy import Policy
-from scheduler.core.model.snapshot import MAX_GANG, ClusterSnapshot, NodeView, WaitingJob
+from scheduler.core.model.snapshot import (
+    MAX_GANG,
+    ClusterSnapshot,
+    NodeView,
+    RunningJob,
+    WaitingJob,
+)
 
 # The oldest waiting jobs come first, so no job is left out for ever.
 MAX_JOBS_PER_PASS = 10_000
@@ -56,25 +62,29 @@ def planner_input(
         if jobs is None
         else waiting_jobs_from_queryset(jobs)
     )
-    pairs = pair_facts(waiting)
+    pairs, running = pair_facts(waiting), running_jobs(live, now)
     return ClusterSnapshot(
         now=int(now.timestamp()),
         nodes=views,
         quotas=quota_views(),
         jobs=with_releasing(pairs.with_nodes(waiting), live, views, now),
-        running=with_saved(running_jobs(live, now)),
+        running=with_saved(running),
         budgets=current_budgets(now),
         owners=owned,
         mix=mix,
         history=past_runs,
-        largest_networked_gang=_largest_gang(waiting, views),
+        largest_networked_gang=_largest_gang(waiting, running, views),
         slow_pairs=pairs.slow_pairs,
     )
 
 
-def _largest_gang(jobs: Iterable[WaitingJob], nodes: Iterable[NodeView]) -> int:
-    """One query, only where a gang waits and nodes join gangs by networks of their own."""
-    if any(job.replicas > 1 for job in jobs) and any(node.overlay for node in nodes):
+def _largest_gang(
+    waiting: Iterable[WaitingJob], running: Iterable[RunningJob], nodes: Iterable[NodeView]
+) -> int:
+    """One query, only where a gang waits, or one may grow, and nodes join gangs by networks of
+    their own."""
+    is_gang = any(job.replicas > 1 or job.sizes for job in waiting)
+    if (is_gang or any(run.job.sizes for run in running)) and any(node.overlay for node in nodes):
         return min(MAX_GANG, largest_gang())
     return MAX_GANG
 

@@ -256,3 +256,17 @@ def test_without_free_addresses_it_waits_and_the_reason_names_the_setting(alice,
         settle(*nodes)
         second.refresh_from_db()
         assert second.status == JobStatus.RUNNING
+
+
+def test_a_gang_of_several_sizes_takes_one_that_needs_no_addresses_where_none_are_free(
+    alice, vision
+):
+    nodes = [joining(name, number) for number, name in enumerate("abcd")]
+    with small():
+        a_gang(alice, vision)
+        settle(*nodes)
+        open_size = a_gang(alice, vision, replicas={"min": 1, "max": 2})
+        settle(*nodes)
+    open_size.refresh_from_db()
+    assert open_size.status == JobStatus.RUNNING
+    assert open_size.attempts.get().replica_count == 1
