@@ -17,10 +17,11 @@ GROW_SECONDS = 30 * 60
 
 
 def growing_gang(state: PassState) -> Resize | None:
-    """For a pass that has had every turn, and gives no device to anybody."""
+    """For a pass over the whole queue that gives no device to anybody."""
     if state.placements or state.preemptions or state.merges:
         return None
-    runs = [run for run in state.snapshot.running if run.job.sizes]
+    # One without replicas is at a site that schedules by itself.
+    runs = [run for run in state.snapshot.running if run.job.sizes and run.replicas]
     if not runs or any(run.stopping for run in state.snapshot.running):
         return None
     may_grow = (run for run in runs if _may_grow(run, state.snapshot.now))

@@ -100,8 +100,10 @@ class Pass:
         reservations = state.reservations.decisions()
         prepared, grows = Proposals(), None
         if continuation is None:
-            grows = growing_gang(state)
-            # Room for expected demand comes after all jobs that wait.
+            # Whoever had their turn in an earlier pass may wait for the devices.
+            grows = growing_gang(state) if continued is None else None
+        if continuation is None and grows is None:
+            # Room for expected demand comes after all jobs that wait, and after one that grows.
             prepared = prewarm(state.policy, state.ledger, state.allocated, reservations)
         return Plan(
             placements=tuple(state.placements),

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.model.decisions import ReplicaPlacement, Resize
-from scheduler.core.model.policy import OrderMode
+from scheduler.core.model.policy import OrderMode, Policy
+from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from scheduler.core.pass_growth import GROW_SECONDS
+from scheduler.core.plan import plan
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
 from tests.support.snapshots import NOW, a_quota, devices, placed, plan_of, reason
 
@@ -59,14 +61,20 @@ def test_while_its_own_devices_are_about_to_be_free_it_waits_for_them():
 # Growth.
 
 
-def grown(*, free=2, jobs=(), since=GROW_SECONDS, sizes=(2, 4), stopping=False, has_saved=True):
+def grown(**world):
     """What becomes of a gang of two replicas beside so many free GPUs."""
+    return plan_of(a_gang_world(**world), **FIFO).resizes
+
+
+def a_gang_world(
+    *, free=2, jobs=(), since=GROW_SECONDS, sizes=(2, 4), stopping=False, has_saved=True
+):
     job = waiting("7", replicas=2, time_limit_seconds=DAY, sizes=sizes)
     run = a_run(job, "n1/0", "n1/1", since=since, stopping=stopping)
     (both,) = run.replicas
     each = tuple(ReplicaPlacement(n, both.node, (d,)) for n, d in enumerate(both.devices))
     run = replace(run, replicas=each, has_saved=has_saved)
-    return plan_of(a_busy_cluster([2 + free], running=[run], jobs=jobs), **FIFO).resizes
+    return a_busy_cluster([2 + free], running=[run], jobs=jobs)
 
 
 def test_it_grows_to_its_next_size_where_devices_are_free():
@@ -95,3 +103,27 @@ def test_it_does_not_grow_where(world):
 def test_somebody_who_could_not_have_the_devices_does_not_keep_it_small():
     held = waiting("1", replicas=3, hold_reason="later")
     assert grown(jobs=[held]) == (Resize("7", 2, 4),)
+
+
+def test_it_does_not_grow_at_the_end_of_a_queue_that_took_several_passes():
+    """Who had a turn in an earlier one may wait for the devices, or for quota."""
+    world = a_gang_world(free=3, jobs=[waiting("1", gpus=3), waiting("2", hold_reason="later")])
+    world = replace(world, quotas=(a_quota(gpus=4, used=2),))
+    first = plan(world, Policy(**FIFO), should_stop=lambda turns: turns >= 1)
+    assert first.continuation and not first.resizes
+    last = plan(world, Policy(**FIFO), continued=first.continuation)
+    assert (last.continuation, last.resizes) == (None, ())
+
+
+def test_a_gang_elsewhere_than_on_own_nodes_does_not_grow():
+    """Its site hides its nodes: it has no replicas on any here."""
+    world = a_gang_world()
+    (run,) = world.running
+    assert plan_of(replace(world, running=(replace(run, replicas=()),)), **FIFO).resizes == ()
+
+
+def test_what_it_grows_into_is_not_carved_in_the_same_pass():
+    mix = DemandMix((Demand(DeviceRequest(mig="1g.18gb"), 1_000, 1_024, 9),))
+    for has_saved in (False, True):
+        found = plan_of(replace(a_gang_world(has_saved=has_saved), mix=mix), warm=True, **FIFO)
+        assert (bool(found.carves), bool(found.resizes)) == (not has_saved, has_saved)
