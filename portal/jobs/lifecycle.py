@@ -319,6 +319,7 @@ def _requeue(job: Job, attempt: Attempt, transitions: Transitions) -> bool:
             why=why,
         )
         _queue_again(job, transitions, EventCode.RETRY, message, attained_seconds=attained)
+        ring_diagnoses()
         return True
     is_user = failure.get("status") == ReplicaStatus.EXITED
     column = "user_retries_left" if is_user else "infrastructure_retries_left"

@@ -10,6 +10,7 @@ from rest_framework.test import APIClient
 from agents.contract.documents import ReplicaState
 from portal.allocations.models import Allocation
 from portal.audit.models import Event
+from portal.jobs import lifecycle
 from portal.jobs.models import Job
 from portal.planning.planner_input import planner_input
 from portal.quotas.models import Quota
@@ -100,7 +101,11 @@ def test_it_waits_for_its_least_number_alone(alice, vision):
     assert job.reason["evidence"]["needed"] == 2
 
 
-def test_a_lost_rank_that_had_saved_costs_no_retry_and_the_gang_goes_on_with_fewer(alice, vision):
+def test_a_lost_rank_that_had_saved_costs_no_retry_and_the_gang_goes_on_with_fewer(
+    alice, vision, monkeypatch
+):
+    diagnosed = []
+    monkeypatch.setattr(lifecycle, "ring_diagnoses", lambda: diagnosed.append("rung"))
     one, two = a_node("n1", gpus=3), a_node("n2", gpus=2)
     job = a_job(alice, vision, **GANG)
     settle(one, two)
@@ -110,6 +115,7 @@ def test_a_lost_rank_that_had_saved_costs_no_retry_and_the_gang_goes_on_with_few
     settle(one, two)
     job.refresh_from_db()
     assert (job.status, sizes_of(job)) == (JobStatus.RUNNING, [5, 2])
+    assert diagnosed, "what it was lost to is found like any other failure"
     assert (job.infrastructure_retries_left, job.user_retries_left) == (1, 1)
     (told,) = Event.objects.filter(noun="job", noun_id=str(job.pk), code="retry")
     assert "spends no retry" in told.sentence
