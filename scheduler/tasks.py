@@ -130,12 +130,15 @@ def plan_once() -> None:
 
 def sweeps_between_steps() -> Callable[[], None]:
     """For work that begins now: what it calls between two steps, outside of transactions. It sweeps
-    where that is due, once the work has taken WITHOUT_SWEEP_SECONDS."""
-    is_long = _deadline(WITHOUT_SWEEP_SECONDS)
+    where that is due, once the work has taken WITHOUT_SWEEP_SECONDS; whether it is, it asks at most
+    every SWEEP_PAUSE_SECONDS, as steps may be many and short."""
+    is_time = _deadline(WITHOUT_SWEEP_SECONDS)
 
     def sweep_if_long() -> None:
-        if is_long():
+        nonlocal is_time
+        if is_time():
             sweep_unless_recent()
+            is_time = _deadline(SWEEP_PAUSE_SECONDS)
 
     return sweep_if_long
 

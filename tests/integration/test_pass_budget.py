@@ -137,6 +137,17 @@ def test_a_long_pass_sweeps_between_its_placements(
     assert (sweeps, placed.count()) == (swept, 4)
 
 
+def test_many_short_steps_ask_seldom_whether_a_sweep_is_due(monkeypatch):
+    asked = []
+    monkeypatch.setattr(tasks, "WITHOUT_SWEEP_SECONDS", 0.0)
+    monkeypatch.setattr(tasks, "SWEEP_PAUSE_SECONDS", 60.0)
+    monkeypatch.setattr(tasks, "sweep_unless_recent", lambda: asked.append("sweep"))
+    between_steps = tasks.sweeps_between_steps()
+    for _ in range(3):
+        between_steps()
+    assert asked == ["sweep"]
+
+
 def test_what_a_commit_has_no_time_for_is_counted(queue):
     found = decide(planner_input(now=timezone.now(), policy=Policy()), Policy())
     calls = []
