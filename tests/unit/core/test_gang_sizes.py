@@ -6,7 +6,6 @@ import pytest
 
 from scheduler.core.model.decisions import ReplicaPlacement, Resize
 from scheduler.core.model.policy import OrderMode, Policy
-from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from scheduler.core.pass_growth import GROW_SECONDS
 from scheduler.core.plan import plan
 from tests.support.queue_worlds import a_busy_cluster, a_run, waiting
@@ -120,10 +119,3 @@ def test_a_gang_elsewhere_than_on_own_nodes_does_not_grow():
     world = a_gang_world()
     (run,) = world.running
     assert plan_of(replace(world, running=(replace(run, replicas=()),)), **FIFO).resizes == ()
-
-
-def test_what_it_grows_into_is_not_carved_in_the_same_pass():
-    mix = DemandMix((Demand(DeviceRequest(mig="1g.18gb"), 1_000, 1_024, 9),))
-    for has_saved in (False, True):
-        found = plan_of(replace(a_gang_world(has_saved=has_saved), mix=mix), warm=True, **FIFO)
-        assert (bool(found.carves), bool(found.resizes)) == (not has_saved, has_saved)
