@@ -77,7 +77,7 @@ async def tunnel_endpoint(scope: Scope, receive: Receive, send: Send) -> None:
 async def _hold(link: TunnelLink, caller: TunnelCaller, bell: Bell, address: str) -> None:
     carrying = asyncio.ensure_future(link.run())
     welcome = asyncio.ensure_future(_while_welcome(caller, bell))
-    announcing = asyncio.ensure_future(announce_tunnel(caller.node_id, address))
+    announcing = asyncio.ensure_future(announce_tunnel(caller.node_id, address, link))
     tasks: list[asyncio.Future[Any]] = [carrying, welcome, announcing]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -94,12 +94,12 @@ async def _hold(link: TunnelLink, caller: TunnelCaller, bell: Bell, address: str
 async def _while_welcome(caller: TunnelCaller, bell: Bell) -> tuple[int, str]:
     """Returns with which code and reason to close the tunnel, as soon as it must be."""
     while not bell.is_ended:
-        await bell.wait(LONGEST_LOOK_SECONDS)
         with suppress(OperationalError, InterfaceError):
-            if not bell.is_ended and not await run_in_thread(_is_welcome, caller=caller):
+            if not await run_in_thread(_is_welcome, caller=caller):
                 return POLICY, "the node may not call any more"
         # Many bells of a busy node are one look.
         await bell.pause(LOOK_SECONDS)
+        await bell.wait(LONGEST_LOOK_SECONDS)
     return SERVICE_RESTART, "the process ends"
 
 

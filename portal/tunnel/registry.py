@@ -17,6 +17,9 @@ from django.conf import settings
 from django.utils.crypto import constant_time_compare, salted_hmac
 from redis.exceptions import RedisError
 
+from agents.tunnel.link import TunnelLink
+from portal.tunnel.held import held_tunnel
+
 PREFIX = "tessera:tunnel:"
 SALT = "portal.tunnel.registry"
 # An entry that is not renewed is gone after this time; it is renewed three times as often.
@@ -43,10 +46,10 @@ class Holder:
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, "redis.asyncio.Redis"] = WeakKeyDictionary()
 
 
-async def announce_tunnel(node_id: UUID, address: str) -> None:
-    """Say that this process holds the node's tunnel. Returns once another one says so: the node has
-    opened a tunnel there since, and this one is of a connection that is gone. Without Redis, and so
-    with one web process, there is nobody to tell."""
+async def announce_tunnel(node_id: UUID, address: str, link: TunnelLink) -> None:
+    """Say that this process holds the node's tunnel, `link`. Returns once another one says so: the
+    node has opened a tunnel there since, and this one is of a connection that is gone. Without
+    Redis, and so with one web process, there is nobody to tell."""
     if not settings.PLATFORM.redis_url:
         await asyncio.Event().wait()
     entry = _sealed(node_id, Holder(PROCESS, address))
@@ -60,7 +63,9 @@ async def announce_tunnel(node_id: UUID, address: str) -> None:
                 log.warning("other web processes may not find a tunnel: %s", error)
             await asyncio.sleep(RENEWAL_SECONDS)
     finally:
-        await _withdraw(node_id, entry)
+        # The entry of a newer tunnel that this process holds is the same.
+        if held_tunnel(node_id) in (None, link):
+            await _withdraw(node_id, entry)
 
 
 async def find_holder(node_id: UUID) -> Holder | None:

@@ -8,8 +8,11 @@ from uuid import UUID
 import pytest
 import redis
 
+from agents.tunnel.link import TunnelLink
 from portal.tunnel import registry
+from portal.tunnel.held import hold_tunnel
 from portal.tunnel.registry import Holder, announce_tunnel, close_registry, find_holder
+from tests.unit.agents.test_tunnel_link import MemorySocket
 
 pytestmark = pytest.mark.services
 NODE = UUID(int=7)
@@ -27,9 +30,13 @@ def entries(redis_server, settings, monkeypatch):
         yield client
 
 
+def a_link():
+    return TunnelLink(MemorySocket(asyncio.Queue(2), asyncio.Queue(2)))
+
+
 @asynccontextmanager
-async def announced():
-    task = asyncio.ensure_future(announce_tunnel(NODE, ADDRESS))
+async def announced(link=None):
+    task = asyncio.ensure_future(announce_tunnel(NODE, ADDRESS, link or a_link()))
     try:
         yield task
     finally:
@@ -69,6 +76,20 @@ def test_a_newer_tunnel_elsewhere_ends_the_older_ones_announcement(entries):
             entries.set(registry._key(NODE), newer)
             await task
         assert entries.get(registry._key(NODE)) == newer.encode(), "the newer one stays"
+
+    asyncio.run(scenario())
+
+
+def test_the_end_of_an_older_tunnel_here_does_not_hide_the_newer_one(entries):
+    async def scenario():
+        older = a_link()
+        with hold_tunnel(NODE, older):
+            async with announced(older) as task:
+                await until_said(entries)
+                with hold_tunnel(NODE, a_link()):
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
+                    assert entries.exists(registry._key(NODE))
 
     asyncio.run(scenario())
 
