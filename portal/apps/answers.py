@@ -103,6 +103,15 @@ def no_way(job_pk: int, sentence: str) -> Answer:
     )
 
 
+def restarting(job_pk: int) -> Answer:
+    return Answer(
+        ErrorCode.APP_UNREACHABLE,
+        "The portal restarts. Send the request again.",
+        "门户正在重启。请重新发送请求。",
+        job_pk,
+    )
+
+
 def no_http(job_pk: int) -> Answer:
     return Answer(
         ErrorCode.APP_ANSWER_BROKEN,

@@ -45,6 +45,8 @@ CONNECT_SECONDS = 10.0
 # Browsers send the first one back over TLS alone, and no other host can set it.
 COOKIES = {True: "__Host-tessera-app", False: "tessera-app"}
 REFUSED_METHODS = ("CONNECT", "TRACE")
+# What a page asks for to show it inside itself (Fetch Metadata, Sec-Fetch-Dest).
+FRAMES = ("embed", "fencedframe", "frame", "iframe", "object")
 
 
 OpenStream = Callable[[Target], Awaitable[PortStream]]
@@ -185,7 +187,8 @@ class AppsApplication:
             said = answers.not_answering if no_answer.is_late else answers.no_http
             raise CallRefused(said(job_pk), closes=True) from None
         except CallEnded:
-            raise CallRefused(answers.not_entered(job_pk), closes=True) from None
+            said = answers.restarting if self._calls.is_closing else answers.not_entered
+            raise CallRefused(said(job_pk), closes=True) from None
         except h11.LocalProtocolError:
             stream.abort()
             raise CallRefused(answers.TWO_FRAMINGS, closes=True) from None
@@ -243,14 +246,16 @@ def _is_secure(scope: Scope) -> bool:
 
 def _is_of_other_page(scope: Scope, *, is_secure: bool) -> bool:
     """Whether a page of another origin sends this with the reader's cookie: other apps are on the
-    same site, so the cookie goes along. A link from anywhere may be followed."""
+    same site, so the cookie goes along. A link from anywhere may be followed, but not into a frame:
+    a click on the page around it could be one on the app."""
     origin = header(scope, "origin")
     host = called_hosts(scope["headers"])[0]
     if origin and origin != f"{'https' if is_secure else 'http'}://{host}":
         return True
     site = header(scope, "sec-fetch-site")
-    mode = header(scope, "sec-fetch-mode")
-    return site in ("same-site", "cross-site") and mode != "navigate"
+    is_link = header(scope, "sec-fetch-mode") == "navigate"
+    is_framed = header(scope, "sec-fetch-dest") in FRAMES
+    return site in ("same-site", "cross-site") and (is_framed or not is_link)
 
 
 def _target(scope: Scope) -> bytes:

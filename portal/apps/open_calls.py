@@ -37,6 +37,8 @@ class OpenCalls:
         self._open: dict[Caller, set[asyncio.Event]] = {}
         self._answers: dict[str, tuple[float, AppAccess]] = {}
         self._task: asyncio.Task[None] | None = None
+        self.is_closing = False
+        """The process shuts down: what is open has ended for that reason."""
 
     async def access_of(self, key: str, find: FindOne) -> AppAccess | None:
         """What the secret behind `key`, a digest, opens: as of a moment ago, or as `find` says."""
@@ -76,7 +78,8 @@ class OpenCalls:
             while self._open:
                 await bell.pause(self._seconds)
                 if bell.is_closing:
-                    # The process shuts down: callers connect again, elsewhere.
+                    # Callers connect again, elsewhere.
+                    self.is_closing = True
                     self._end(self._open)
                     return
                 asked = list(self._open)

@@ -320,8 +320,26 @@ def test_pages_of_other_origins_do_not_use_the_cookie(olga, job):
         http_call(
             headers=[name, cookie, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")]
         ),
+        http_call(
+            headers=[
+                *(name, cookie, ("sec-fetch-site", "same-site"), ("sec-fetch-mode", "navigate")),
+                ("sec-fetch-dest", "iframe"),
+            ]
+        ),
     )
-    assert found == [200, 403, 403, 403, 403, 200]
+    assert found == [200, 403, 403, 403, 403, 200, 403]
+
+
+def test_a_call_that_waits_while_the_portal_restarts_is_told_to_come_again(olga, job):
+    headers = [host_of(job), cookie_of(job, signed_in(olga))]
+
+    async def restart(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        listener().drain()
+        await reader.read()
+        writer.close()
+
+    assert Portal(restart, seconds=2).answers(http_call(headers=headers)) == [503]
 
 
 def test_a_request_with_two_ends_or_two_hosts_is_refused(olga, job):
