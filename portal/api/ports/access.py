@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.utils import timezone
-
-from portal.accounts.models import ApiToken, TokenScope
+from portal.accounts.models import TokenScope
+from portal.accounts.selectors import live_tokens
 from portal.api.protocol.authentication import BearerToken
 from portal.api.protocol.permissions import SCOPE_ORDER, HasTokenScope
 from portal.audit.codes import AuditAction
@@ -54,8 +53,8 @@ def port_open(*, authorization: str, ref: str, rank: int, port: int) -> tuple[Po
 
 def may_stay_open(caller: PortCaller) -> bool:
     """Whether the token still is one, and its owner still one who may open the job's ports."""
-    token = ApiToken.objects.filter(pk=caller.token_pk).select_related("user").first()
-    if token is None or (token.expiry is not None and token.expiry <= timezone.now()):
+    token = live_tokens().filter(pk=caller.token_pk).select_related("user").first()
+    if token is None:
         return False
     jobs = Job.objects.visible_to(token.user).filter(pk=caller.job_pk, owner=caller.user_pk)
     return token.user.is_active and jobs.exists()
