@@ -193,19 +193,18 @@ def device_of(row: Allocation) -> Device:
 def _rendezvous(
     replicas: Iterable[Replica], ranks: Mapping[int, Sequence[GangRank]]
 ) -> dict[int, Rendezvous]:
-    """The rendezvous of each running attempt: what rank 0 offered when it was ready. `ranks`: by
-    attempt, those of gangs."""
-    found: dict[int, Rendezvous] = {}
-    for row in replicas:
-        if row.desired_state == DesiredState.RUN and row.attempt_id not in found:
-            gang: Sequence[GangRank | Replica] = ranks.get(row.attempt_id) or (row,)
-            if gang[0].address and gang[0].port:
-                found[row.attempt_id] = Rendezvous(
-                    address=gang[0].address,
-                    port=gang[0].port,
-                    peers=tuple(each.address for each in gang),
-                )
-    return found
+    """The rendezvous of each running gang: what rank 0 offered when it was ready. A replica alone
+    runs before it has offered anything, and meets nobody. `ranks`: by attempt, those of gangs."""
+    running = {row.attempt_id for row in replicas if row.desired_state == DesiredState.RUN}
+    return {
+        attempt: Rendezvous(
+            address=gang[0].address,
+            port=gang[0].port,
+            peers=tuple(each.address for each in gang),
+        )
+        for attempt, gang in ranks.items()
+        if attempt in running and gang[0].address and gang[0].port
+    }
 
 
 def _jobs_with_checkpoint(replicas: Iterable[Replica]) -> frozenset[int]:

@@ -111,6 +111,12 @@ def test_health_checks_tell_who_hangs_and_who_lacks_the_database(stack):
         os.kill(pid, signal.SIGSTOP)
     database.stop()
     try:
+        # What was found of the database a moment ago is told for a second.
+        until(
+            lambda: stack.http.get("/readyz").status_code == 503,
+            seconds=SECONDS,
+            what="the web process to say that it is not ready",
+        )
         for path in ("/sign-in/", "/api/v1/jobs", "/readyz"):
             answer = stack.http.get(path, headers={"Authorization": f"Bearer {stack.token}"})
             assert (answer.status_code, "Retry-After" in answer.headers) == (503, True), path
