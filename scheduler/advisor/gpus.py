@@ -3,8 +3,9 @@
 Sources: NVIDIA's data sheets of each board, and for RTX boards the white papers of their
 architectures (Turing, GA102, Ada). Links are what one direction carries, half of what data sheets
 print. `bus_bandwidth` is what nccl-tests measures in an all-reduce of eight GPUs over NVSwitch,
-with NVLS where the switch has it (A100 235, H200 473 GB/s); where nobody published a measurement,
-78 % of the link, which is A100's share, or 88 % of PCIe, as measured between H200 and host.
+with NVLS where the switch has it (A100 235, H200 473, B200 838 GB/s); where nobody published a
+measurement, 78 % of the link, which is A100's share, or 88 % of PCIe, as measured between H200 and
+host.
 `matrix_efficiency`: an H100 reached 793 TFLOP/s with matrices of 8,192 (docs/advisor.md); that of
 the A100 is fitted with the constants of `step_time`, and other boards are taken for A100.
 """
@@ -110,7 +111,7 @@ def _figures(
 
 _A100 = {"tf32": 156, "int8": 624, "link": 300, "bus": 235}
 _H100 = {"tf32": 494, "int8": 1979, "fp8": 1979, "pcie": PCIE5, "network": 50, "efficiency": 0.8}
-_B200 = {"tf32": 1100, "int8": 4500, "fp8": 4500, "link": 900, "pcie": PCIE5, "network": 50}
+_BLACKWELL = {"link": 900, "pcie": PCIE5, "network": 50}
 GPUS: dict[str, GpuFigures] = {
     "V100-16GB": _figures(16, 900, 300, 125, 15.7, link=150, pcie=PCIE3, network=12.5),
     "V100-32GB": _figures(32, 900, 300, 125, 15.7, link=150, pcie=PCIE3, network=12.5),
@@ -135,9 +136,15 @@ GPUS: dict[str, GpuFigures] = {
     "H100-96GB": _figures(96, 4000, 700, 989, 67, link=450, **_H100),  # of a GH200
     "H200-141GB": _figures(141, 4800, 700, 989, 67, link=450, bus=473, **_H100),
     "GH200-144GB": _figures(144, 4900, 700, 989, 67, link=450, **_H100),
-    "B200-180GB": _figures(180, 8000, 1000, 2250, 75, bus=838, **_B200),
-    "GB200-186GB": _figures(186, 8000, 1200, 2500, 80, **_B200),
-    "RTX-PRO-6000-96GB": _figures(96, 1597, 600, 504, 126, fp8=1008, int8=1008, pcie=PCIE5),
+    "B200-180GB": _figures(
+        180, 7700, 1000, 2250, 75, tf32=1100, int8=4500, fp8=4500, bus=838, **_BLACKWELL
+    ),
+    "GB200-186GB": _figures(
+        186, 8000, 1200, 2500, 80, tf32=1250, int8=5000, fp8=5000, **_BLACKWELL
+    ),
+    "RTX-PRO-6000-96GB": _figures(
+        96, 1597, 600, 504, 126, tf32=252, int8=1008, fp8=1008, pcie=PCIE5
+    ),
     "RTX-2080Ti-11GB": _figures(11, 616, 250, 53.8, 13.4, int8=215, link=50, pcie=PCIE3),
     "RTX-3090-24GB": _figures(24, 936, 350, 71, 35.6, tf32=35.6, int8=284, link=56.25),
     "RTX-4090-24GB": _figures(24, 1008, 450, 165, 82.6, tf32=82.6, int8=661, fp8=330),

@@ -73,3 +73,12 @@ def test_more_replicas_are_never_slower_at_the_same_batch():
 def test_sizes_that_do_not_divide_are_refused(change, words):
     with pytest.raises(AdvisorError, match=words):
         step_parts(SHAPES["llama3-70b"], replace(STEP, **change), GPUS["H100-80GB"])
+
+
+@pytest.mark.parametrize("name", [name for name, gpu in GPUS.items() if gpu.tf32])
+def test_tensor_cores_take_half_as_long_for_half_as_many_bits(name):
+    """So it is on every board with tf32: a figure that is not is of another board, or sparse."""
+    gpu = GPUS[name]
+    assert gpu.peak_flops == pytest.approx(2 * gpu.tf32, rel=0.03)
+    if gpu.fp8:
+        assert gpu.fp8 == pytest.approx(2 * gpu.peak_flops, rel=0.03)
