@@ -30,10 +30,7 @@ def parts_count(*, project_id: int, content: FileContent, end: int) -> StoredFil
     that is not there, or has another size, ends it. Its first part came through the portal.
 
     Raises Refused(file_incomplete) for a content that has not begun, and StoreError."""
-    row = next(iter(CONTENT.rows(project_id, content.sha256, content.size)), None)
-    if row is None or not row.received_bytes:
-        sentence = "The first part of a file goes through the portal"
-        raise Refused(ErrorCode.FILE_INCOMPLETE, sentence)
+    row = _begun(project_id, content)
     bucket = direct_bucket()
     for _ in range(MAX_PARTS):
         if bucket is None or row.received_bytes >= min(end, row.size):
@@ -41,7 +38,20 @@ def parts_count(*, project_id: int, content: FileContent, end: int) -> StoredFil
         try:
             row = _count(bucket, row, content)
         except (ObjectMissing, SizeMismatch):
-            break
+            now = _begun(project_id, content)
+            if now.received_bytes <= row.received_bytes:
+                break
+            # Another call has counted it, and removed what arrived.
+            row = now
+    return row
+
+
+def _begun(project_id: int, content: FileContent) -> StoredFile:
+    """Its row as it is now. Raises Refused."""
+    row = next(iter(CONTENT.rows(project_id, content.sha256, content.size)), None)
+    if row is None or not row.received_bytes:
+        sentence = "The first part of a file goes through the portal"
+        raise Refused(ErrorCode.FILE_INCOMPLETE, sentence)
     return row
 
 

@@ -6,15 +6,24 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.conf import settings
+from django.core.files.base import ContentFile
+from django.core.files.storage import InMemoryStorage
 from django.test import override_settings
 
 from agents.contract.codec import encode
 from agents.contract.direct_transfer import PART_BYTES, PARTS_PATH, PartsRequest
+from agents.contract.file_transfer import FileContent
+from portal.files import direct
+from portal.files.direct import parts_count
 from portal.files.models import StoredFile
+from portal.files.receiving import FileChunk, chunk_append
+from portal.storage.direct import DirectBucket
 from portal.storage.models import Segment
+from portal.storage.objects import ObjectStore
 from tests.support.agent_calls import an_agent, code_of, run
 from tests.support.file_calls import FileSender, a_sender, sha256
 from tests.support.replica_rows import a_replica
+from tests.support.rows import a_project
 
 pytestmark = pytest.mark.django_db(transaction=True)
 WHOLE = bytes(range(256)) * 65_537
@@ -81,7 +90,7 @@ def test_the_portal_decides_key_size_and_time_of_a_url_and_counts_nothing_by_its
         sizes = [(one["offset"], one["size"]) for one in answer["parts"]]
         assert sizes == [(start, min(PART_BYTES, SIZE - start)) for start, _ in sizes]
         assert sizes[0][0] == PART_BYTES and sum(sizes[-1]) == SIZE
-        url, query = urlsplit(answer["parts"][0]["url"]), {}
+        url = urlsplit(answer["parts"][0]["url"])
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         assert (url.scheme, url.netloc) == ("https", "store.example")
         (stream,) = {row.stream async for row in StoredFile.objects.all()}
@@ -119,3 +128,35 @@ def test_a_node_gets_no_urls_for_what_it_may_not_read_or_write():
             assert code_of(beyond) == (400, "invalid_field")
 
     run(scenario)
+
+
+class BucketInMemory(InMemoryStorage):
+    """`before_copy` is called once, before the next copy."""
+
+    before_copy = None
+
+    def copy(self, source: str, target: str) -> None:
+        before, self.before_copy = self.before_copy, None
+        if before:
+            before()
+        with self.open(source) as file:
+            self.save(target, ContentFile(file.read()))
+
+
+def test_a_part_that_another_call_has_counted_meanwhile_is_not_missing(monkeypatch):
+    """Two ranks send the same file, or a call is repeated while the first one goes on."""
+    project, content, storage = a_project("vision").pk, FileContent(NAME, SIZE), BucketInMemory()
+    bucket = DirectBucket(ObjectStore("bucket", "memory", storage, (OSError,)), None)
+    monkeypatch.setattr(direct, "direct_bucket", lambda: bucket)
+    row = chunk_append(FileChunk(project, content, 0, WHOLE[:PART_BYTES]))
+    for offset in range(PART_BYTES, SIZE, PART_BYTES):
+        part = ContentFile(WHOLE[offset : offset + PART_BYTES])
+        storage.save(f"{row.stream}/arriving-{offset}", part)
+    second = 2 * PART_BYTES
+    storage.before_copy = lambda: parts_count(project_id=project, content=content, end=second)
+    row = parts_count(project_id=project, content=content, end=SIZE)
+    assert row.received_bytes == SIZE
+    sizes = Segment.objects.order_by("start").values_list("size", flat=True)
+    assert sum(sizes) == SIZE and len(sizes) == len(range(0, SIZE, PART_BYTES))
+    left = storage.listdir(row.stream)[1]
+    assert len(left) == len(sizes) - 1 and not [name for name in left if "arriving" in name]
