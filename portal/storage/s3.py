@@ -64,7 +64,8 @@ class UrlSigner:
     def __init__(self, platform: Platform) -> None:
         self._bucket, self._prefix = platform.s3_bucket, platform.s3_prefix
         endpoint = platform.s3_node_endpoint or platform.s3_endpoint
-        self._client = boto3.client(
+        # A session of its own: making a client changes its session, and threads share the default.
+        self._client = boto3.Session().client(
             "s3",
             endpoint_url=endpoint or None,
             region_name=platform.s3_region or None,
