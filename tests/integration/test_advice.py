@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html import unescape
 
@@ -55,8 +56,12 @@ def test_page_rest_and_command_line_have_one_answer(client, olga, team, tmp_path
     assert f"It needs {best['needed_bytes'] / 2**30:.1f} GiB" in text
     assert "starts now" in text and "LoRA, arXiv 2106.09685" in text
     words = ["advise", "--model", "llama2-7b", "--task", "lora", "--batch", "8"]
-    output = Person(olga, tmp_path, TokenScope.READ).output(*words)
-    assert output.splitlines()[1].split()[:2] == ["H200", best["profile"]]
+    olgas = Person(olga, tmp_path, TokenScope.READ)
+    assert olgas.output(*words).splitlines()[1].split()[:2] == ["H200", best["profile"]]
+    asked = {"task": "inference", "recompute": "none", "quantisation": "awq"}
+    options = [word for name, value in asked.items() for word in (f"--{name}", value)]
+    answer = olgas.output("advise", "--model", "llama2-7b", *options, "--output", "json")
+    assert asked.items() <= json.loads(answer).items()
 
 
 def test_its_link_opens_the_request_form_filled_in_and_the_dry_run_agrees(client, olga, team):

@@ -37,9 +37,15 @@ def advise(
     ] = None,
     batch: Annotated[int, typer.Option(min=0, help="sequences of a training step; default: 1")] = 0,
     sequence: Annotated[int, typer.Option(min=0, help="tokens of a sequence")] = 0,
+    recompute: Annotated[
+        str, typer.Option(help="activations computed again: full or none; default: full")
+    ] = "",
     concurrency: Annotated[
         int, typer.Option(min=0, help="sequences served at a time; default: 8")
     ] = 0,
+    quantisation: Annotated[
+        str, typer.Option(help="weights of a served model: fp8, awq, q4_k_m, …; default: bf16")
+    ] = "",
     project: Annotated[str, typer.Option("--project", "-p", help="whose quotas count")] = "",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -51,7 +57,9 @@ def advise(
         "task": task,
         "batch": batch,
         "sequence": sequence,
+        "recompute": recompute,
         "concurrency": concurrency,
+        "quantisation": quantisation,
         "project": project or cli.access.project,
     }
     body = {name: value for name, value in fields.items() if value}
