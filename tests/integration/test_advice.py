@@ -102,6 +102,13 @@ def test_what_the_project_may_not_have_is_told_with_the_reason(client, olga, tea
     assert whole["obstacle"] in page(client)
 
 
+def test_a_prompt_that_takes_minutes_is_told_in_plain_seconds(client, olga, team):
+    a_node("n1")
+    long = {"model": "llama3.2-1b", "sequence": 1_000_000, "concurrency": 1, "batch": ""}
+    found = re.search(r"; (\S+) s to read a full prompt", page(client, task="inference", **long))
+    assert found and int(found[1].replace(",", "")) > 100
+
+
 def test_no_device_is_enough_and_the_nearest_is_named(client, olga, team):
     a_node("n1", gpus=2)
     text = page(client, model="llama3-405b", task="finetuning")

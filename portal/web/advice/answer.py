@@ -186,7 +186,7 @@ def _speed_line(advice: Advice) -> str:
     words = {
         "tokens": f"{speed.tokens_per_second:,.0f}",
         "each": f"{speed.tokens_per_second_each:,.0f}",
-        "seconds": f"{speed.prefill_seconds:.2g}",
+        "seconds": _seconds(speed.prefill_seconds),
         "most": f"{speed.max_concurrency:,}",
     }
     if speed.limits is Bottleneck.MEMORY_BANDWIDTH:
@@ -201,6 +201,11 @@ def _speed_line(advice: Advice) -> str:
             "compute; %(seconds)s s to read a full prompt. At most %(most)s such sequences fit."
         )
     return text % words
+
+
+def _seconds(seconds: float) -> str:
+    """ "340", "0.43": two digits, without an exponent."""
+    return f"{seconds:,.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
 def _parts(fit: DeviceFit) -> tuple[PartRow, ...]:
