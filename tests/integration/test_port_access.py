@@ -96,3 +96,13 @@ def test_it_stays_open_only_with_the_token_the_account_and_the_membership(replic
     assert may_stay_open(caller)
     tokens.delete()
     assert not may_stay_open(caller)
+
+
+def test_an_owner_who_only_reads_now_does_not(replica):
+    owner = replica.attempt.job.owner
+    caller, _ = opened(owner, replica)
+    Membership.objects.update(role=Role.VIEWER)
+    assert not may_stay_open(caller)
+    with pytest.raises(Refused) as refused:
+        opened(owner, replica)
+    assert refused.value.code == "forbidden"

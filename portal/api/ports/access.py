@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from portal.accounts.models import TokenScope
-from portal.accounts.selectors import live_tokens
+from portal.accounts.models import TokenScope, User
+from portal.accounts.selectors import WORKING_ROLES, live_tokens, role_in
 from portal.api.protocol.authentication import BearerToken
 from portal.api.protocol.permissions import SCOPE_ORDER, HasTokenScope
 from portal.audit.codes import AuditAction
@@ -36,7 +36,7 @@ def port_open(*, authorization: str, ref: str, rank: int, port: int) -> tuple[Po
     if SCOPE_ORDER.index(TokenScope(token.scope)) < SCOPE_ORDER.index(TokenScope.WRITE):
         raise Refused(ErrorCode.SCOPE_MISSING, HasTokenScope.message)
     job = job_visible(user, ref)
-    if job.owner_id != user.pk:
+    if not _is_working_owner(user, job):
         sentence = "Only the owner of a job may open its ports: whoever does acts as its owner"
         raise Refused(ErrorCode.FORBIDDEN, sentence)
     target = Target(*_place_of(job, rank), rank, port)
@@ -56,8 +56,13 @@ def may_stay_open(caller: PortCaller) -> bool:
     token = live_tokens().filter(pk=caller.token_pk).select_related("user").first()
     if token is None:
         return False
-    jobs = Job.objects.visible_to(token.user).filter(pk=caller.job_pk, owner=caller.user_pk)
-    return token.user.is_active and jobs.exists()
+    job = Job.objects.visible_to(token.user).filter(pk=caller.job_pk).first()
+    return token.user.is_active and job is not None and _is_working_owner(token.user, job)
+
+
+def _is_working_owner(user: User, job: Job) -> bool:
+    """Its owner, while they may run jobs in its project: a viewer only reads."""
+    return job.owner_id == user.pk and role_in(user, job.project_id) in WORKING_ROLES
 
 
 def _place_of(job: Job, rank: int) -> tuple[UUID, int]:
