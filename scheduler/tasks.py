@@ -63,6 +63,8 @@ DECIDE_SECONDS = 2.5
 COMMIT_WITHIN_SECONDS = 7.0
 # No further pass begins in a task that has run this long: other kinds of work have their turn.
 NEXT_ROUND_WITHIN_SECONDS = 1.5
+# A worker whose clock is wrong passes the ring of a pass on, and takes no message for this long.
+PASS_ON_SECONDS = 1.0
 # A sweep that begins sooner after another one has nothing to find.
 SWEEP_PAUSE_SECONDS = 2.0
 # Work that takes longer than this sweeps between its steps: a worker of one process would else
@@ -211,7 +213,14 @@ def plan(self: Task) -> bool:
         seconds=NEXT_ROUND_WITHIN_SECONDS,
         ring_again=partial(ring_plan, repeat=True),
         is_rung=is_plan_rung,
+        pass_on=_pass_on_plan,
     )
+
+
+def _pass_on_plan() -> None:
+    """Other workers take the message while this process waits."""
+    ring_plan(repeat=True)
+    time.sleep(PASS_ON_SECONDS)
 
 
 @app.task(name="scheduler.tasks.foretell")

@@ -53,11 +53,15 @@ class PooledSessionError(RuntimeError):
     """Workers reach PostgreSQL through a pooler, where a session is not theirs."""
 
 
+class WrongClockError(RuntimeError):
+    """This machine's clock is off that of the database: no lease is for its workers."""
+
+
 class Claim(Protocol):
     """One worker's claim on one lease."""
 
     def take(self) -> bool:
-        """False if another worker holds the lease, or this one must not have it."""
+        """False if another worker holds the lease. WrongClockError if this one must not have it."""
         ...
 
     def give_back(self) -> None:
@@ -79,10 +83,14 @@ class SessionClaim:
         self._session: Session | None = None
 
     def take(self) -> bool:
-        is_taken = self._lock_idle()
-        if is_taken is None:
-            self._session = _connect()
-            is_taken = self._lock(self._session)
+        try:
+            is_taken = self._lock_idle()
+            if is_taken is None:
+                self._session = _connect()
+                is_taken = self._lock(self._session)
+        except WrongClockError:
+            self._put_back()
+            raise
         if not is_taken:
             self._put_back()
         return is_taken
@@ -127,7 +135,7 @@ class SessionClaim:
             return True
         session.execute(UNLOCK, [self._key])
         _skew_log(skew)
-        return False
+        raise WrongClockError
 
     def _put_back(self) -> None:
         if self._session:

@@ -11,7 +11,7 @@ from django.db.models import CharField
 from django.db.models.functions import Now
 
 from portal.database.kept_queries import KeptSelect, KeptUpdate
-from portal.leases.claims import Claim, lease_claim
+from portal.leases.claims import Claim, WrongClockError, lease_claim
 from portal.leases.models import TaskLease
 
 
@@ -24,6 +24,7 @@ def run_exclusively(
     seconds: float = inf,
     ring_again: Callable[[], None] = lambda: None,
     is_rung: Callable[[], bool] = lambda: False,
+    pass_on: Callable[[], None] = lambda: None,
 ) -> bool:
     """Run `work` under the lease `name`, and again while it is rung: at most `rounds` times, and no
     round begins when `seconds` have passed. If it is rung even then, `ring_again` is called once
@@ -37,10 +38,17 @@ def run_exclusively(
 
     `is_rung` looks for rings that have sent a task of their own: a round that begins at once finds
     less waiting than that task would. Past the limits it is left to that task.
+
+    `pass_on` is called where this worker may not have the lease, as its clock is wrong: nobody else
+    knows of the ring that it took from the broker.
     """
     claim, begun = lease_claim(name), time.monotonic()
     for number in count(1):
-        if not _round(claim, name, work, is_due):
+        try:
+            if not _round(claim, name, work, is_due):
+                return number > 1
+        except WrongClockError:
+            pass_on()
             return number > 1
         is_left = _ring_clear(name)
         if not (is_left or is_rung()):

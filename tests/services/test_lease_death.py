@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from math import inf
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -22,6 +23,9 @@ from portal.leases import claims
 from portal.leases.claims import PooledSessionError
 from portal.leases.models import TaskLease
 from portal.leases.services import run_exclusively
+from portal.live import bell
+from portal.live.bell import ring_plan
+from scheduler import tasks
 from tests.services.stack import ROOT, until
 
 pytestmark = pytest.mark.services
@@ -47,6 +51,15 @@ def holder(url: str, limit: float = 0, **extra: str) -> Iterator[subprocess.Pope
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@contextlib.contextmanager
+def wrong_clock(monkeypatch: pytest.MonkeyPatch, minutes: int) -> Iterator[None]:
+    wrong = SimpleNamespace(time=lambda: time.time() + minutes * 60, monotonic=time.monotonic)
+    with monkeypatch.context() as patched:
+        patched.setattr(claims, "time", wrong)
+        patched.setattr(claims, "_skew_logged_at", -inf)
+        yield
 
 
 def is_free() -> bool:
@@ -84,16 +97,35 @@ def test_a_worker_whose_clock_is_wrong_by_minutes_leaves_the_work_to_others(
     postgres_django, monkeypatch, caplog, minutes
 ):
     """It would find every node silent, or every deadline past."""
-    wrong = SimpleNamespace(time=lambda: time.time() + minutes * 60, monotonic=time.monotonic)
-    with monkeypatch.context() as patched:
-        patched.setattr(claims, "time", wrong)
-        patched.setattr(claims, "_skew_logged_at", -inf)
-        assert not run_exclusively(name="plan", work=lambda: pytest.fail("by a wrong clock"))
+    with wrong_clock(monkeypatch, minutes):
+        passed_on: list[bool] = []
+        pass_on = partial(passed_on.append, True)
+        work = partial(pytest.fail, "by a wrong clock")
+        assert not run_exclusively(name="plan", work=work, pass_on=pass_on)
+        assert passed_on == [True], "nobody else knows of the ring"
     (skew,) = re.findall(r"([+-]\d+) s off", caplog.text)
     # What the question took is not counted.
     assert minutes * 60 - 60 < int(skew) < minutes * 60 + 60
     assert is_free()
     assert not TaskLease.objects.get().rung, "the next worker has done it"
+
+
+def test_a_worker_whose_clock_is_wrong_passes_the_ring_of_a_pass_on(postgres_django, monkeypatch):
+    """It marks that a pass is on its way; while that stands, the sweep's rings send nothing."""
+    sent: list[str] = []
+    monkeypatch.setattr(bell, "_send", lambda name, *arguments: sent.append(name) or True)
+    monkeypatch.setattr(tasks, "PASS_ON_SECONDS", 0)
+    monkeypatch.setattr(tasks, "plan_once", partial(pytest.fail, "by a wrong clock"))
+    ring_plan()
+    ring_plan()
+    assert sent == [bell.PLAN_TASK]
+    with wrong_clock(monkeypatch, 7):
+        tasks.plan()
+    assert sent == [bell.PLAN_TASK] * 2
+    passes: list[bool] = []
+    monkeypatch.setattr(tasks, "plan_once", partial(passes.append, True))
+    tasks.plan()
+    assert passes == [True]
 
 
 @pytest.mark.parametrize(
