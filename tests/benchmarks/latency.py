@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import docker
-from docker.types import DeviceRequest
 
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_engine import OLDEST_API
+from agents.runtime.docker_images import ChosenImage
 from agents.runtime.docker_recipe import PORT
 from docs.examples.build_image import IMAGE, build_image
 from tests.environment import debian
@@ -137,11 +137,15 @@ def bare_containers(engine: str, home: Path) -> Iterator[Callable[[], float]]:
     replica = DesiredReplica(
         id="bare", job="bare", image=IMAGE, command=command, memory_mib=MEMORY_MIB
     )
-    options = runtime._options(replica, ["MIG-bare"], Rendezvous("bare", PORT))
+    image = ChosenImage(IMAGE, "", client.images.get(IMAGE).attrs)
+    meeting = Rendezvous("bare", PORT)
+    options = runtime._options(replica, ["MIG-bare"], meeting, image)
+    runtime._recipe.make_workspace(replica)
+    runtime._recipe.write_launcher_files(replica, meeting)
     # A bridge of its own that is there already, as the agent's lanes are.
     network = client.networks.create("tessera-bench", driver="bridge")
     options["network"] = network.name
-    assert isinstance(options["device_requests"][0], DeviceRequest)
+    assert options["device_requests"], "the devices are injected as by the agent"
 
     def once() -> float:
         sent = time.time_ns()
