@@ -9,7 +9,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from agents.contract.calls import MAX_LONG_POLL_SECONDS, EventType, SyncRequest
 from agents.contract.documents import DesiredDocument, ObservedDocument, ReplicaState, digest
@@ -25,6 +25,8 @@ from agents.state.journal import Journal
 
 MAX_CALLS = 3
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 15.0
+# So a pause is about half as long as the portal has been away: an agent comes back soon after it.
+PAUSE_GROWTH = 1.5
 # The longest pause that the portal can demand of an agent, in seconds.
 MAX_RETRY_SECONDS = 60.0
 # How often a growing log is shipped.
@@ -258,11 +260,12 @@ def _retry_pause(refused: ContractError) -> float:
     return min(max(refused.retry_seconds, 1.0), MAX_RETRY_SECONDS) * random.uniform(1, 1.5)  # noqa: S311 - no secret
 
 
-async def retry_pauses() -> AsyncIterator[float]:
-    """Growing, jittered pauses; they start small again after a minute without an error."""
-    pause, last = MIN_PAUSE_SECONDS, time.monotonic()
+async def retry_pauses(clock: Callable[[], float] = time.monotonic) -> AsyncIterator[float]:
+    """Growing, jittered pauses in seconds; they start small again after a minute without an
+    error."""
+    pause, last = MIN_PAUSE_SECONDS, clock()
     while True:
         yield pause * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
-        calm = time.monotonic() - last > 60
-        pause = MIN_PAUSE_SECONDS if calm else min(pause * 2, MAX_PAUSE_SECONDS)
-        last = time.monotonic()
+        calm = clock() - last > 60
+        pause = MIN_PAUSE_SECONDS if calm else min(pause * PAUSE_GROWTH, MAX_PAUSE_SECONDS)
+        last = clock()

@@ -25,7 +25,7 @@ from portal.token_buckets import BucketRate, TokenBuckets
 REFUSED_TOKENS = BucketRate(burst=200, per_second=50)
 # Refused enrolments and hellos from one address: each costs a row lock, a hello a signature too.
 REFUSED_GREETINGS = BucketRate(burst=40, per_second=5)
-# Sessions of one node. An agent whose portal comes and goes says hello about 12 times in its first
+# Sessions of one node. An agent whose portal comes and goes says hello about 15 times in its first
 # minute, then 4 times a minute.
 HELLOS = BucketRate(burst=20, per_second=0.2)
 # Reports and samples of one node. An agent sends one for each change that it sees.

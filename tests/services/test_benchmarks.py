@@ -42,7 +42,7 @@ def test_scale_measures_a_restart_a_burst_and_steady_submits():
     assert found["enrolled"]["held"] == found["enrolled"]["nodes"] == 2
     restart, burst, steady = found["restart"], found["burst"], found["steady"]
     assert restart["held"] == 2
-    assert 0 < restart["serving_after_s"] <= restart["held_after_s"]
+    assert 0 < restart["serving_after_s"] <= restart["held_after_s"] <= restart["answered_after_s"]
     assert restart["job_runs_after_s"] > 0
     assert burst["all_placed"]
     assert burst["placed"] == 8

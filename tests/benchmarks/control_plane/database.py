@@ -192,6 +192,11 @@ class DatabaseReader:
         """Grows by one with each session of a node."""
         return self.number("SELECT sum(epoch)::bigint FROM inventory_node")
 
+    def in_contact(self) -> int:
+        """Nodes whose report of their last session is stored: a session begins without one, and
+        the call that brought it is kept open."""
+        return self.number("SELECT count(*) FROM inventory_node WHERE observed_hash <> ''")
+
     def now(self) -> datetime:
         ((now,),) = self._rows("SELECT clock_timestamp()")
         return cast(datetime, now)

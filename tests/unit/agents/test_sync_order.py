@@ -4,6 +4,8 @@ was overtaken by a newer one does not come back, one of a restored portal does."
 import asyncio
 import json
 import time
+from collections import Counter
+from functools import partial
 
 import httpx
 import pytest
@@ -16,6 +18,7 @@ from agents.portal.client import PortalClient
 from agents.portal.sync import (
     MAX_PAUSE_SECONDS,
     MIN_PAUSE_SECONDS,
+    PAUSE_GROWTH,
     PortalSession,
     enrol,
     retry_pauses,
@@ -257,7 +260,7 @@ def test_an_enrolment_that_comes_too_soon_is_tried_again(tmp_path, monkeypatch):
         asyncio.run(enrol(client, other, "gpu-1", "ticket"))
 
 
-def test_pauses_between_attempts_double_up_to_a_limit_each_with_its_own_jitter():
+def test_pauses_between_attempts_grow_up_to_a_limit_each_with_its_own_jitter():
     async def pauses(count):
         every = retry_pauses()
         return [await anext(every) for _ in range(count)]
@@ -265,4 +268,38 @@ def test_pauses_between_attempts_double_up_to_a_limit_each_with_its_own_jitter()
     nominal = MIN_PAUSE_SECONDS
     for pause in asyncio.run(pauses(30)):
         assert 0.5 * nominal <= pause <= 1.5 * nominal
-        nominal = min(nominal * 2, MAX_PAUSE_SECONDS)
+        nominal = min(nominal * PAUSE_GROWTH, MAX_PAUSE_SECONDS)
+
+
+def calls_of_agents(outage, agents=1_000):
+    """When agents whose portal is away call it, and when each comes back to it: seconds since the
+    portal went, all at once for all. No clock but theirs."""
+
+    async def lives():
+        failed, back = [], []
+        for _ in range(agents):
+            calls = [0.0]
+            pauses = retry_pauses(partial(max, calls))
+            while calls[-1] < outage:
+                calls.append(calls[-1] + await anext(pauses))
+            failed += calls[:-1]
+            back.append(calls[-1])
+        return failed, back
+
+    return asyncio.run(lives())
+
+
+@pytest.mark.parametrize("outage", [0.5, 4, 7, 30, 600])
+def test_agents_come_back_soon_after_their_portal_and_not_all_at_once(outage):
+    """A web process that was killed serves again after 4 to 7 s: then there is time to take all
+    thousand nodes back within 30 s."""
+    failed, back = calls_of_agents(outage)
+    most = sorted(back)[: len(back) * 9 // 10]
+    assert most[-1] - outage < min(0.75 * outage + 0.3, 1.5 * MAX_PAUSE_SECONDS)
+    assert max(back) - outage <= min(1.5 * outage + 0.3, 1.5 * MAX_PAUSE_SECONDS)
+    # As they come: those of one second, while the portal takes all of them back.
+    if outage >= 7:
+        assert max(Counter(map(int, back)).values()) < len(back) / 2
+    # What a proxy whose portal is away has to refuse.
+    late = Counter(int(at) for at in failed if at > 30)
+    assert max(late.values(), default=0) < 2 * len(back) / MAX_PAUSE_SECONDS
