@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from agents.contract.boards import Board, Profile
 from agents.contract.documents import SliceKind
 from agents.contract.units import UNITS_PER_GPU
+from portal.advice.figures import MIB
 from scheduler.core.availability.cluster import ClusterAvailability
 from scheduler.core.availability.counts import DeviceCount, DeviceKind
-
-MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from portal.advice.devices import ClusterDevice
+from portal.advice.figures import board_figures
 from portal.advice.fits import DeviceFit
 from portal.advice.question import AdviceQuestion
-from scheduler.advisor.gpus import GPUS, GpuFigures
 from scheduler.advisor.inference import Bottleneck, serving_fit
 from scheduler.advisor.transformer import Shape
 
@@ -29,7 +28,8 @@ class ServingSpeed:
 
 def serving_speed(question: AdviceQuestion, fit: DeviceFit) -> ServingSpeed | None:
     """None for a training, where it does not fit, and for a board without figures."""
-    figures, shape = _figures(fit.device), question.shape
+    figures = board_figures(fit.device.board, fit.device.profile)
+    shape = question.shape
     if question.is_training or not fit.fits or figures is None or not isinstance(shape, Shape):
         return None
     served = serving_fit(shape, question.quantisation, figures, fit.gpus, question.concurrency)
@@ -40,12 +40,3 @@ def serving_speed(question: AdviceQuestion, fit: DeviceFit) -> ServingSpeed | No
         max_concurrency=served.max_concurrency,
         limits=served.limits,
     )
-
-
-def _figures(device: ClusterDevice) -> GpuFigures | None:
-    board, profile = device.board, device.profile
-    whole = GPUS.get(board.key)
-    if whole is None or profile is None:
-        return whole
-    compute = profile.compute_slices / board.compute_slices
-    return whole.slice(device.memory_bytes, compute, profile.memory_slices / board.memory_slices)

@@ -151,6 +151,11 @@ class Shape:
         """Of the forward pass of one token through one layer's matrices, on average."""
         return 2 * self.active_layer_parameters / self.layers
 
+    @property
+    def attention_token_flops(self) -> float:
+        """Of one token in a training step, in the scores and their product with the values."""
+        return self._attention(1) / self.sequence
+
     def model_flops(self, batch: float) -> float:
         """Of one training step over `batch` sequences, in GPT 72 B L s h^2 (1 + s/6h + V/12hL)."""
         return self._matrices(batch) + self._attention(batch) + self._logits(batch)

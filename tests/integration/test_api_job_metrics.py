@@ -53,6 +53,19 @@ def test_series_have_their_last_values_and_points(get, replica, monkeypatch):
     assert lines == ["name,rank,step,value", "loss,0,1,0.5", "loss,0,9,-0.25"]
 
 
+def test_a_speed_in_tokens_has_its_utilisation_whichever_series_are_asked_for(get, replica):
+    metrics_report(replica, series_points("loss", (1, 0.5)))
+    path = f"jobs/{replica.attempt.job.label}/metrics"
+    assert get(path).json()["model_utilisation"] is None
+    flops = series_points("model_flops_per_token", (1, 5e10))
+    metrics_report(replica, series_points("tokens_per_second", (1, 1_000.0)), flops)
+    found = get(path, name="loss").json()["model_utilisation"]
+    assert (found["tokens_per_second"], found["flops_per_token"]) == (1_000, 5e10)
+    assert (found["percent"], found["expected"]) == (None, None)
+    # It holds no device that is known.
+    assert "several kinds or shares" in found["problem"]
+
+
 def test_jobs_are_filtered_by_last_values(get, replica, client):
     metrics_report(
         replica, series_points("loss", (1, 0.9), (2, 0.25)), series_points("acc", (2, 1))

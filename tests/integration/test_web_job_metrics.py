@@ -1,6 +1,7 @@
 """What jobs report, on pages: the Metrics tab, its stream, the comparison and its file."""
 
 import asyncio
+import re
 from contextlib import aclosing
 
 import pytest
@@ -73,6 +74,35 @@ def test_the_tab_draws_what_was_reported_and_says_what_was_skipped(page, olga, t
     assert '<polyline class="s1"' in text
     assert "12 no JSON object; 3 with a value that is not finite (NaN or infinite)." in text
     assert "TESSERA_METRICS_FILE" not in text
+
+
+def test_a_training_that_reports_tokens_has_its_utilisation_beside_the_expected_one(
+    page, olga, team, node
+):
+    command = ["python", "train.py", "--model", "qwen2.5-1.5b", "--sequence-length", "4096"]
+    device = {"gpus": 1, "models": ["H200"]}
+    job = a_job(olga, team, command=command, device=device)
+    settle(node)
+    report(job, series_points("loss", (1, 0.9)))
+    assert "Model FLOPs utilisation" not in page(f"/jobs/{job.label}/metrics")
+    report(
+        job,
+        series_points("tokens_per_second", (1, 9), (2, 20_000), (3, 20_000)),
+        series_points("tokens_per_step", (1, 8 * 4096)),
+    )
+    text = page(f"/jobs/{job.label}/metrics").replace("\u00a0", " ")
+    assert re.search(r'<td class="num"><b>2\d\.\d %</b></td><td class="num">[45]\d\.\d %</td>', text)
+    assert "20,000 tokens/s × " in text
+    assert "FLOP/s of 1 × H200 in 16 bits (PaLM, arXiv 2204.02311, B)." in text
+    assert "with 8 sequences a step: TP 1, PP 1, CP 1, DP 1, ZeRO 1" in text
+
+
+def test_a_step_time_serves_as_well_and_what_a_share_may_reach_is_unknown(page, olga, team, node):
+    job = start(olga, team, node)
+    report(job, series_points("step_seconds", (1, 2.0)), series_points("tokens_per_step", (1, 800)))
+    text = page(f"/jobs/{job.label}/metrics")
+    assert '<td class="num">400</td><td class="num">not known</td>' in text
+    assert "What a token costs is not known." in text
 
 
 def test_an_open_tab_gets_new_points_by_its_stream(olga, team, monkeypatch, node):

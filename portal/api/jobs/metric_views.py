@@ -8,6 +8,8 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
+from portal.advice.job_utilisation import job_utilisation
+from portal.api.jobs.utilisation_serializers import ModelUtilisationSerializer, utilisation_data
 from portal.api.protocol.openapi import list_response
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.views import ApiView
@@ -60,6 +62,9 @@ class JobMetricsView(ApiView):
                     child=serializers.IntegerField(),
                     help_text="lines of its files that were no points, by reason",
                 ),
+                model_utilisation=ModelUtilisationSerializer(
+                    allow_null=True, help_text="null for a job that reports no speed in tokens"
+                ),
                 next_after=serializers.IntegerField(allow_null=True),
             ),
             (200, "text/csv"): OpenApiResponse(OpenApiTypes.STR, "With `csv`"),
@@ -67,10 +72,13 @@ class JobMetricsView(ApiView):
     )
     def get(self, request: ApiRequest, job: str) -> Response | HttpResponse:
         """What the job reports through TESSERA_METRICS_FILE: at most 200 series by name and rank.
-        A long series is thinned; count, low and high are of all its points."""
+        A long series is thinned; count, low and high are of all its points. A training that reports
+        its tokens has its model FLOPs utilisation beside what the advisor expects."""
         query = request.validated_query(MetricsQuerySerializer)
         row = job_visible(request.caller, job)
-        every = series_of([row], name=query.get("name", ""), rank=query.get("rank"))
+        whole = series_of([row])
+        name, rank = query.get("name"), query.get("rank")
+        every = [s for s in whole if name in (None, s.name) and rank in (None, s.rank)]
         end = query["after"] + MAX_SERIES
         series = every[query["after"] : end]
         if query["points"] or query["csv"]:
@@ -82,6 +90,7 @@ class JobMetricsView(ApiView):
             {
                 "results": MetricSeriesSerializer(series, many=True, context=context).data,
                 "skipped": skipped_counts(row),
+                "model_utilisation": utilisation_data(job_utilisation(row, whole)),
                 "next_after": end if len(every) > end else None,
             }
         )

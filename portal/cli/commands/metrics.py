@@ -56,25 +56,41 @@ def metrics(
         return
     is_whole = output in (OutputFormat.JSON, OutputFormat.YAML)
     query = {"name": name, "rank": rank, "points": str(csv or is_whole).lower()}
-    rows, skipped = _series(cli, job, query)
+    rows, page = _series(cli, job, query)
+    skipped, utilisation = page["skipped"], page.get("model_utilisation")
     if csv:
         typer.echo("name,rank,step,value")
         for row in rows:
             for step, value in row["points"]:
                 typer.echo(single_line(f"{row['name']},{row['rank']},{step:.0f},{value!r}"))
     elif is_whole:
-        print_data({"results": rows, "skipped": skipped}, output)
+        whole = {"results": rows, "skipped": skipped, "model_utilisation": utilisation}
+        print_data(whole, output)
     else:
         print_rows(rows, COLUMNS, output, name="name", empty=EMPTY)
     if skipped and output is not OutputFormat.NAME:
         reasons = ", ".join(f"{why} {count}" for why, count in sorted(skipped.items()))
         print_message(single_line(f"Lines that were no points: {reasons}"))
+    if utilisation and output in (OutputFormat.TABLE, OutputFormat.WIDE):
+        print_message(single_line(utilisation_text(utilisation)))
+
+
+def utilisation_text(found: dict[str, Any]) -> str:
+    """Measured beside expected, in a line."""
+    if found["percent"] is None:
+        measured = f"unknown. {found['problem']}"
+    else:
+        measured = f"{found['percent']:.1f} % of the peak of {found['devices']}"
+    expected, why = found["expected"], found["no_expectation"]
+    if expected:
+        why = f"the advisor expects {expected['percent']:.1f} % ({expected['division']})"
+    return f"Model FLOPs utilisation: {measured}; {why}"
 
 
 def _series(
     cli: CliContext, job: str, query: dict[str, Any]
-) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """All series, over the pages of REST."""
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """All series, over the pages of REST, and the last page for what every page says."""
     rows: list[dict[str, Any]] = []
     after = 0
     while True:
@@ -83,5 +99,5 @@ def _series(
         )
         rows += page["results"]
         if page["next_after"] is None:
-            return rows, page["skipped"]
+            return rows, page
         after = page["next_after"]

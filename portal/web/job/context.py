@@ -7,9 +7,11 @@ from django.utils import timezone
 
 from portal.accounts.models import User
 from portal.accounts.selectors import project_admins, projects_to_work_in
+from portal.advice.job_utilisation import job_utilisation
 from portal.allocations.selectors import attempts_of
 from portal.audit.selectors import job_events
 from portal.gang_networks.selectors import network_of
+from portal.job_metrics.selectors import series_of
 from portal.jobs.git_commits import attempt_commit, repository_of
 from portal.jobs.images import attempt_digest
 from portal.jobs.models import Attempt, Job, Replica
@@ -37,6 +39,7 @@ from portal.web.job.start_progress import start_progress
 from portal.web.job.status_panel import status_panel
 from portal.web.job.time_gauge import time_gauge
 from portal.web.job.timeline import timeline
+from portal.web.job.utilisation import shown_utilisation
 from portal.web.logs.address import LogView
 from portal.web.logs.lines import LogLine
 from portal.web.wording.labels import image_digest_text
@@ -128,8 +131,12 @@ def tab_context(
             last_event = events[-1].pk if events else 0
             return {"log": job_log(view, page["attempts"], last_event=last_event)}
         case "metrics":
-            reported = reported_metrics(job)
-            return {"metrics": job_metrics(job, page["attempt"]), "reported": reported}
+            series = series_of([job])
+            return {
+                "metrics": job_metrics(job, page["attempt"]),
+                "reported": reported_metrics(job, series),
+                "utilisation": shown_utilisation(job_utilisation(job, series)),
+            }
         case "spec":
             attempt = page["attempt"]
             network = ranks_network(user, job, attempt) if attempt else []

@@ -1,5 +1,6 @@
 """What a job has reported about itself: charts, last values, and lines that were no points."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.utils.functional import Promise
@@ -11,7 +12,6 @@ from portal.job_metrics.selectors import (
     lowest_ranks,
     points_load,
     points_of,
-    series_of,
     skipped_counts,
 )
 from portal.jobs.models import Job
@@ -69,9 +69,8 @@ class ReportedMetrics:
     example: str = EXAMPLE
 
 
-def reported_metrics(job: Job) -> ReportedMetrics:
-    """Three queries, two if nothing was reported."""
-    series = series_of([job])
+def reported_metrics(job: Job, series: Sequence[MetricSeries]) -> ReportedMetrics:
+    """`series`: those of the job. Two queries, one if nothing was reported."""
     drawn = lowest_ranks(series)[:MAX_CHARTS]
     points_load(drawn)
     skipped = sorted(skipped_counts(job).items(), key=lambda pair: -pair[1])

@@ -28,6 +28,19 @@ def test_the_last_values_are_a_table_and_skipped_lines_are_named():
     assert rest.calls[-1].url.params["points"] == "false"
 
 
+def test_the_utilisation_of_a_training_is_a_line_beside_the_table():
+    found = {
+        **{"percent": 41.26, "devices": "8 × H100", "problem": "", "no_expectation": ""},
+        "expected": {"percent": 47.31, "division": "TP 2, PP 1, CP 1, DP 4, ZeRO 1"},
+    }
+    page = a_page(a_series("loss")) | {"model_utilisation": found}
+    result = Rest().on("GET", "jobs/J-1/metrics", page).run("metrics", "J-1")
+    assert (
+        "Model FLOPs utilisation: 41.3 % of the peak of 8 × H100; the advisor expects 47.3 % "
+        "(TP 2, PP 1, CP 1, DP 4, ZeRO 1)"
+    ) in result.stderr
+
+
 def test_all_points_come_as_csv_over_all_pages():
     pages = (a_page(a_series("acc"), after=200), a_page(a_series("loss", rank=1)))
     rest = Rest().on("GET", "jobs/J-1/metrics", *pages)
