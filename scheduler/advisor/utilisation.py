@@ -6,7 +6,7 @@ With adapters, frozen matrices need no gradients of their weights: two of the th
 step are left (LoRA, arXiv 2106.09685, section 4.2).
 """
 
-from scheduler.advisor.errors import AdvisorError, checked
+from scheduler.advisor.errors import checked
 from scheduler.advisor.transformer import Shape
 
 SOURCE = "PaLM, arXiv 2204.02311, B"
@@ -27,6 +27,4 @@ def utilisation_percent(tokens_per_second: float, flops_each: float, peak_flops:
     checked("tokens_per_second", tokens_per_second, 0, MOST_TOKENS, whole=False)
     checked("flops_each", flops_each, 0, MOST_FLOPS, whole=False)
     checked("peak_flops", peak_flops, 1, MOST_FLOPS, whole=False)
-    if not tokens_per_second or not flops_each:
-        raise AdvisorError("tokens and FLOPs must be more than 0", "tokens_per_second")
     return 100 * tokens_per_second * flops_each / peak_flops

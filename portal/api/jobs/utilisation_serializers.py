@@ -41,20 +41,20 @@ class ModelUtilisationSerializer(serializers.Serializer[Any]):
     reference = serializers.CharField(help_text="source of the formula")
 
 
-def utilisation_data(found: ModelUtilisation | None) -> dict[str, Any] | None:
-    if found is None:
+def utilisation_data(utilisation: ModelUtilisation | None) -> dict[str, Any] | None:
+    if utilisation is None:
         return None
-    expected = found.expected
+    expected = utilisation.expected
     return {
-        "tokens_per_second": found.tokens_per_second,
-        "flops_per_token": found.flops_each or None,
-        "flops_reference": found.flops_source.text if found.flops_source else "",
-        "devices": found.devices,
-        "peak_flops": found.peak_flops or None,
-        "percent": found.percent,
-        "problem": found.problem.text if found.problem else "",
+        "tokens_per_second": utilisation.tokens_per_second,
+        "flops_per_token": utilisation.flops_each or None,
+        "flops_reference": utilisation.flops_source.text if utilisation.flops_source else "",
+        "devices": utilisation.devices,
+        "peak_flops": utilisation.peak_flops or None,
+        "percent": utilisation.percent,
+        "problem": utilisation.problem.text if utilisation.problem else "",
         "expected": ExpectedSpeedSerializer(expected).data if expected else None,
-        "no_expectation": found.no_expectation.text if found.no_expectation else "",
-        "reachable_percent": found.reachable_percent or None,
+        "no_expectation": utilisation.no_expectation.text if utilisation.no_expectation else "",
+        "reachable_percent": utilisation.reachable_percent or None,
         "reference": SOURCE,
     }

@@ -75,13 +75,13 @@ def metrics(
         print_message(single_line(utilisation_text(utilisation)))
 
 
-def utilisation_text(found: dict[str, Any]) -> str:
+def utilisation_text(utilisation: dict[str, Any]) -> str:
     """Measured beside expected, in a line."""
-    if found["percent"] is None:
-        measured = f"unknown. {found['problem']}"
+    if utilisation["percent"] is None:
+        measured = f"unknown. {utilisation['problem']}"
     else:
-        measured = f"{found['percent']:.1f} % of the peak of {found['devices']}"
-    expected, why = found["expected"], found["no_expectation"]
+        measured = f"{utilisation['percent']:.1f} % of the peak of {utilisation['devices']}"
+    expected, why = utilisation["expected"], utilisation["no_expectation"]
     if expected:
         why = f"the advisor expects {expected['percent']:.1f} % ({expected['division']})"
     return f"Model FLOPs utilisation: {measured}; {why}"

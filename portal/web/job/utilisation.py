@@ -28,26 +28,26 @@ class ShownUtilisation:
     source: str
 
 
-def shown_utilisation(found: ModelUtilisation | None) -> ShownUtilisation | None:
-    if found is None:
+def shown_utilisation(utilisation: ModelUtilisation | None) -> ShownUtilisation | None:
+    if utilisation is None:
         return None
-    expected = found.expected
+    expected = utilisation.expected
     if expected:
         words = _("the fastest way that fits, with %(batch)s sequences a step: %(division)s") % {
             "batch": f"{expected.batch:,}",
             "division": expected.division,
         }
     else:
-        words = message_text(found.no_expectation) if found.no_expectation else ""
+        words = message_text(utilisation.no_expectation) if utilisation.no_expectation else ""
     return ShownUtilisation(
-        tokens=_number(found.tokens_per_second),
-        percent="" if found.percent is None else _percent(found.percent),
-        problem=message_text(found.problem) if found.problem else "",
+        tokens=_number(utilisation.tokens_per_second),
+        percent="" if utilisation.percent is None else _percent(utilisation.percent),
+        problem=message_text(utilisation.problem) if utilisation.problem else "",
         expected_tokens=_number(expected.tokens_per_second) if expected else "",
         expected_percent=_percent(expected.percent) if expected else "",
         expected_words=words,
-        reachable=_percent(found.reachable_percent) if found.reachable_percent else "",
-        formula=_formula(found),
+        reachable=_percent(utilisation.reachable_percent) if utilisation.reachable_percent else "",
+        formula=_formula(utilisation),
         source=SOURCE,
     )
 
