@@ -91,7 +91,9 @@ def test_a_training_that_reports_tokens_has_its_utilisation_beside_the_expected_
         series_points("tokens_per_step", (1, 8 * 4096)),
     )
     text = page(f"/jobs/{job.label}/metrics").replace("\u00a0", " ")
-    assert re.search(r'<td class="num"><b>2\d\.\d %</b></td><td class="num">[45]\d\.\d %</td>', text)
+    assert re.search(
+        r'<td class="num"><b>2\d\.\d %</b></td><td class="num">[45]\d\.\d %</td>', text
+    )
     assert "20,000 tokens/s × " in text
     assert "FLOP/s of 1 × H200 in 16 bits (PaLM, arXiv 2204.02311, B)." in text
     assert "with 8 sequences a step: TP 1, PP 1, CP 1, DP 1, ZeRO 1" in text
