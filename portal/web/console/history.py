@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet
+from django.utils.translation import pgettext
 
 from agents.contract.moments import write_moment
 from agents.contract.units import SECONDS_PER_HOUR, as_gpus
@@ -49,7 +50,7 @@ def audit_lines(entries: Iterable[AuditEntry] | QuerySet[AuditEntry]) -> list[Au
             at=row.at,
             actor=row.actor,
             action=row.action,
-            noun=row.noun,
+            noun=pgettext("audit noun", row.noun.replace("_", " ")),
             noun_id=row.noun_id,
             project=row.project.slug if row.project else "",
             changes=field_changes(row.before, row.after),
@@ -68,7 +69,7 @@ def field_changes(
     before, after = _flat(before, after), _flat(after, before)
     names = list(dict.fromkeys((*before, *after)))
     return tuple(
-        (name.replace("_", " "), _value(name, before.get(name)), _value(name, after.get(name)))
+        (_field_label(name), _value(name, before.get(name)), _value(name, after.get(name)))
         for name in names
         if not (name in before and name in after and before[name] == after[name])
     )
@@ -83,6 +84,13 @@ def _flat(facts: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
         else:
             flat[name] = value
     return flat
+
+
+def _field_label(name: str) -> str:
+    """In the reader's language. Of an object's part ("request image") the object is translated; so
+    are no fields of the Django admin, which may be any column."""
+    field, _space, part = name.partition(" ")
+    return f"{pgettext('audit field', field.replace('_', ' '))} {part}".rstrip()
 
 
 def _value(name: str, value: Any) -> str:
