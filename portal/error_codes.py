@@ -82,6 +82,7 @@ class ErrorCode(StrEnum):
     PENDING_LIMIT = "pending_limit"
     POLICY_INVALID = "policy_invalid"
     PORT_CLOSED = "port_closed"
+    PRICE_INVALID = "price_invalid"
     PROJECT_ONLY = "project_only"
     PROJECT_UNKNOWN = "project_unknown"
     RANGE_BEYOND_END = "range_beyond_end"
@@ -205,6 +206,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.PENDING_LIMIT: ErrorKind(409, "Too many waiting jobs"),
     ErrorCode.POLICY_INVALID: ErrorKind(400, "Invalid policy"),
     ErrorCode.PORT_CLOSED: ErrorKind(409, "Nothing listens at the port"),
+    ErrorCode.PRICE_INVALID: ErrorKind(400, "Invalid price"),
     ErrorCode.PROJECT_ONLY: ErrorKind(400, "For projects only"),
     ErrorCode.PROJECT_UNKNOWN: ErrorKind(400, "Unknown project"),
     ErrorCode.RANGE_BEYOND_END: ErrorKind(416, "Range not satisfiable"),

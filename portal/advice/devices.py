@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from agents.contract.boards import Board, Profile
 from agents.contract.documents import SliceKind
 from agents.contract.units import UNITS_PER_GPU
-from portal.advice.figures import MIB
+from portal.advice.figures import MIB, board_figures
+from portal.prices.price_table import priced_profiles
+from scheduler.advisor.gpus import GpuFigures
 from scheduler.core.availability.cluster import ClusterAvailability
 from scheduler.core.availability.counts import DeviceCount, DeviceKind
 
@@ -42,6 +44,11 @@ class ClusterDevice:
     def units(self) -> int:
         return self.board.units(self.profile) if self.profile else UNITS_PER_GPU
 
+    @property
+    def figures(self) -> GpuFigures | None:
+        """Its speeds; None for a board that the advisor has none of."""
+        return board_figures(self.board, self.profile)
+
     def gang_sizes(self) -> Iterator[tuple[int, int]]:
         """Numbers of several devices to try, from small to large, as nodes and devices on each:
         powers of two on a node, then of such nodes. Slices are not joined: they have no fast way to
@@ -68,17 +75,12 @@ def cluster_devices(cluster: ClusterAvailability) -> list[ClusterDevice]:
     found: list[ClusterDevice] = []
     for board in boards:
         model = board.model if models.count(board.model) == 1 else board.key
-        for profile in (None, *_plain_profiles(board)):
+        node_gpus = _gpus_of(cluster, board)
+        for profile in (None, *priced_profiles(board)):
             kind = DeviceKind(SliceKind.MIG if profile else SliceKind.GPU, _name(profile))
             count = cluster.boards[board.key].of(kind)
-            found.append(ClusterDevice(board, model, profile, count, _gpus_of(cluster, board)))
+            found.append(ClusterDevice(board, model, profile, count, node_gpus))
     return sorted(found, key=lambda each: (each.units, each.memory_bytes, each.name))
-
-
-def _plain_profiles(board: Board) -> Iterator[Profile]:
-    for profile in board.profiles:
-        if not profile.has_media_extensions and profile.memory_slices < board.memory_slices:
-            yield profile
 
 
 def _name(profile: Profile | None) -> str:

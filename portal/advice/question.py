@@ -42,6 +42,10 @@ class AdviceQuestion:
     """Sequences that are served at a time."""
     quantisation: Quantisation = Quantisation.BF16
     """Of the weights of a served model."""
+    tokens: int = 0
+    """Of the whole training; 0 where it was not said."""
+    steps: int = 0
+    """The same, instead of tokens."""
 
     @property
     def sequence(self) -> int:

@@ -11,10 +11,14 @@ from portal.advice.devices import cluster_devices
 from portal.advice.fits import DeviceFit, device_fits
 from portal.advice.question import AdviceQuestion, InvalidQuestion
 from portal.advice.requests import request_fields
+from portal.advice.speed import ServingSpeed, serving_speed
+from portal.advice.training import TrainingRun, training_run, training_ways
 from portal.availability.selectors import availability_for
 from portal.planning.inventory_view import current_inventory
 from portal.planning.requests import waiting_job_from_request
 from portal.planning.snapshot import quota_views
+from portal.prices.price_table import HourPrice, PriceTable
+from portal.prices.selectors import current_prices
 from portal.submission.dry_run import TRIAL_ID, RequestStart, expected_starts
 from portal.submission.limits import request_limits
 from scheduler.advisor.errors import AdvisorError
@@ -56,6 +60,8 @@ class Advice:
     """The slug of the project that limits and starts are of; empty for who works in none."""
     devices: tuple[DeviceAdvice, ...]
     """Usable ones first, the cheapest first."""
+    prices: PriceTable
+    """Of an hour of each device."""
 
     @property
     def best(self) -> DeviceAdvice | None:
@@ -66,6 +72,23 @@ class Advice:
     def shown(self) -> DeviceAdvice | None:
         """The one whose memory is told by part: the best, or what comes nearest."""
         return self.best or next(iter(self.devices), None)
+
+    def price(self, fit: DeviceFit) -> HourPrice | None:
+        """Of an hour of one of its devices."""
+        return self.prices.of(fit.device.board, fit.device.profile)
+
+    def run(self, fit: DeviceFit) -> TrainingRun | None:
+        """How long it takes there, and what it costs."""
+        return training_run(self.question, fit, self.price(fit))
+
+    def ways(self) -> list[TrainingRun]:
+        """What else could be done with the best kind of device."""
+        best = self.best
+        return training_ways(self.question, best.fit, self.price(best.fit)) if best else []
+
+    def speed(self, fit: DeviceFit) -> ServingSpeed | None:
+        """How fast it serves there, and what a million tokens cost."""
+        return serving_speed(self.question, fit, self.price(fit))
 
 
 def advice_for(*, user: User, question: AdviceQuestion, project: str = "") -> Advice:
@@ -85,7 +108,7 @@ def advice_for(*, user: User, question: AdviceQuestion, project: str = "") -> Ad
         if cluster.total.gpus <= MAX_TRIED_GPUS:
             devices = _with_starts(user, devices)
     devices.sort(key=lambda each: (not each.is_usable, not each.fit.fits))
-    return Advice(question, slug, tuple(devices))
+    return Advice(question, slug, tuple(devices), current_prices())
 
 
 def _checked(user: User, project: str, devices: Iterable[DeviceAdvice]) -> list[DeviceAdvice]:

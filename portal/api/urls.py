@@ -30,6 +30,7 @@ from portal.api.me import views as me
 from portal.api.nodes import views as nodes
 from portal.api.pair_measurements import views as pair_measurements
 from portal.api.partitions import views as partitions
+from portal.api.prices import views as prices
 from portal.api.projects import views as projects
 from portal.api.quotas import views as quotas
 from portal.api.registries import views as registries
@@ -160,6 +161,7 @@ urlpatterns = [
         name="pair-measurements",
     ),
     path("slices", devices.SliceList.as_view(), name="slices"),
+    path("prices", prices.Prices.as_view(), name="prices"),
     path("projects", projects.ProjectList.as_view(), name="projects"),
     path("projects/<str:project>", projects.ProjectDetail.as_view(), name="project"),
     path("projects/<str:project>/images", images.ProjectImages.as_view(), name="project-images"),

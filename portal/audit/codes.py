@@ -53,6 +53,7 @@ class AuditAction(StrEnum):
     PASSWORD_SET = "password_set"  # noqa: S105 - no secret
     POLICY_SET = "policy_set"
     PORT_OPEN = "port_open"
+    PRICES_SET = "prices_set"
     PROJECT_CHANGE = "project_change"
     PROJECT_CREATE = "project_create"
     PROJECT_EGRESS_SET = "project_egress_set"
@@ -206,6 +207,7 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.PASSWORD_SET: "Password set by an admin",
     AuditAction.POLICY_SET: "Scheduling policy changed",
     AuditAction.PORT_OPEN: "Port of a job opened",
+    AuditAction.PRICES_SET: "Prices set",
     AuditAction.PROJECT_CHANGE: "Project changed",
     AuditAction.PROJECT_CREATE: "Project created",
     AuditAction.PROJECT_EGRESS_SET: "Egress of a project set",

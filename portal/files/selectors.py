@@ -16,6 +16,9 @@ from portal.errors import Refused
 from portal.files.models import StoredFile, Tree, TreeEntry, TreeQuerySet
 from portal.jobs.models import Job
 
+# Of a tree whose paths are searched.
+MAX_SEARCHED_FILES = 5_000
+
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
@@ -63,6 +66,28 @@ def tree_content(tree: Tree, path: str) -> StoredFile:
     if not entry:
         raise Refused(ErrorCode.NOT_FOUND, "The tree has no file of that path", "path")
     return entry.file
+
+
+def job_content(job: Job, path: str) -> StoredFile:
+    """The content at that path in what the job wrote; of several the newest. Raises
+    Refused(not_found)."""
+    rows = TreeEntry.objects.select_related("file").filter(tree__in=job_trees(job).with_files())
+    entries = rows.filter(path=path).order_by("-tree__attempt", "-tree__created_at", "-tree")
+    entry = None if "\0" in path else entries.first()
+    if entry is None:
+        raise Refused(ErrorCode.NOT_FOUND, "The job wrote no file of that path, or it was removed")
+    return entry.file
+
+
+def files_named(project: Project, name: str, trees: int, limit: int) -> list[TreeEntry]:
+    """Files of that name in any folder of the newest `trees` trees of the project, the newest tree
+    first. Trees with so many files that reading their paths takes long are left out. Two
+    queries."""
+    kept = Tree.objects.with_files().filter(project=project, file_count__lte=MAX_SEARCHED_FILES)
+    newest = list(kept.order_by("-created_at").values_list("pk", flat=True)[:trees])
+    entries = TreeEntry.objects.select_related("tree", "tree__job").filter(tree__in=newest)
+    is_named = Q(path=name) | Q(path__endswith=f"/{name}")
+    return list(entries.filter(is_named).order_by("-tree__created_at", "tree", "path")[:limit])
 
 
 def newest_checkpoint(job: Job) -> list[Tree]:

@@ -51,6 +51,7 @@ INSTALLED_APPS = [
     "portal.volumes",
     "portal.gang_networks",
     "portal.node_pairs",
+    "portal.prices",
     "portal.job_metrics",
     "portal.idle",
     "portal.planning",

@@ -7,6 +7,7 @@ from django.urls import include, path
 from portal.web.account import notices, sessions, tokens
 from portal.web.account import views as account_views
 from portal.web.account.welcome import Welcome
+from portal.web.advice import misconceptions
 from portal.web.advice import views as advice_views
 from portal.web.array import views as array_views
 from portal.web.array.stream import array_stream
@@ -100,6 +101,7 @@ urlpatterns = [
     path("account/browsers/<int:pk>/end", sessions.end, name="browser_end"),
     path("account/browsers/end", sessions.end_others, name="browsers_end"),
     path("advise/", advice_views.advise, name="advise"),
+    path("advise/misconceptions/", misconceptions.misconceptions_page, name="misconceptions"),
     path("request/", request_views.request_page, name="request"),
     path("request/preview", request_views.request_preview, name="request_preview"),
     path("request/stream", request_stream, name="request_stream"),

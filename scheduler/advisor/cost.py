@@ -1,4 +1,4 @@
-"""What a run costs: GPU-hours and energy, and how well more GPUs are used.
+"""What a run costs: GPU-hours, energy and money, and how well more GPUs are used.
 
 Sources: NVIDIA's data sheets for the power of GPUs (`gpus`) and of whole systems: 6.5 kW of a DGX
 A100 with eight GPUs of 400 W, 10.2 kW of a DGX H100 with eight of 700 W. Scaling efficiency as in
@@ -16,7 +16,7 @@ from scheduler.advisor.transformer import Shape
 # A whole system's power over that of its GPUs: fans, processors, network cards, losses. The larger
 # of 6,500 / 3,200 and 10,200 / 5,600.
 SYSTEM_FACTOR = 6_500 / 3_200
-MOST_TOKENS, LONGEST_SECONDS, MOST_SIZES = 10**18, 1e12, 8
+MOST_TOKENS, LONGEST_SECONDS, MOST_SIZES = 10**18, 1e15, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,13 @@ def run_seconds(shape: Shape, tokens: float, global_batch: int, step_seconds: fl
     checked("global_batch", global_batch, 1, 10**6)
     checked("step_seconds", step_seconds, 0, LONGEST_SECONDS, whole=False)
     return math.ceil(tokens / (global_batch * shape.sequence)) * step_seconds
+
+
+def million_tokens_cost(hour_cost: float, tokens_per_second: float) -> float:
+    """Of a model server: what its GPUs cost for an hour, over the tokens that it writes in one."""
+    checked("hour_cost", hour_cost, 0, 1e15, whole=False)
+    checked("tokens_per_second", tokens_per_second, 1e-9, 1e15, whole=False)
+    return hour_cost / (tokens_per_second * 3_600) * 1e6
 
 
 @dataclass(frozen=True, slots=True)

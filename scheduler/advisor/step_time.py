@@ -26,7 +26,6 @@ MEMORY_EFFICIENCY = 0.88
 HALF_RATE_TOKENS = 96
 LAUNCH_SECONDS = 6e-6  # of a collective, whatever its size
 OPTIMIZER_TRAFFIC = 40.0  # bytes for each parameter
-WEIGHT_BYTES = 2.0  # of a parameter, as ZeRO gathers it
 GPUS_PER_NODE = 8
 
 
@@ -46,6 +45,11 @@ class Software:
     exposed_messages: float  # share of tensor parallelism's that matrices do not hide
     # Seconds of a run on several GPUs over those of one GPU's work: stragglers, uneven kernels.
     group_factor: float
+    # Of the parameters, those that get gradients: frozen ones have none, and no optimizer.
+    trained_share: float = 1
+    weight_bytes: float = 2  # of a parameter, as ZeRO gathers it
+    # Written and read for each parameter of the layers in each pass, before matrices multiply it.
+    unpacked_bytes: float = 0
 
 
 MEGATRON_2021 = Software(
@@ -102,7 +106,7 @@ def step_parts(
         messages=messages * count,
         bubble=micro * (parallelism.pipeline_parallel - 1) / parallelism.virtual_stages,
         gradients=_exposed_exchange(shape, parallelism, gpu, software, micro),
-        optimizer=_optimizer_seconds(shape, parallelism, gpu),
+        optimizer=_optimizer_seconds(shape, parallelism, gpu) * software.trained_share,
     )
 
 
@@ -125,7 +129,10 @@ def _micro_batch_seconds(
         core += tokens * shape.heads * s / t * SCORE_BYTES / memory
     whole = software.whole_bytes / (t if parallelism.sequence_parallel else 1)
     passes = tokens * h * (whole + software.split_bytes / t) / memory
-    forward = matrices + core + passes
+    unpacked = software.unpacked_bytes * shape.layer_parameters / shape.layers / t / memory
+    forward = matrices + core + passes + unpacked
+    # The backward pass multiplies twice: for the inputs, and for the weights that are trained.
+    frozen = (1 - software.trained_share) * matrices + unpacked
     messages = 2 * software.exposed_messages * _tensor_seconds(2.0 * tokens * h, t, gpu)
     messages += max(0.0, _context_seconds(shape, parallelism, gpu) - core)
     messages += _expert_seconds(shape, parallelism, gpu, tokens)
@@ -134,11 +141,12 @@ def _micro_batch_seconds(
         Recompute.SELECTIVE: (core, 0.0),
         Recompute.NONE: (0.0, 0.0),
     }[parallelism.recompute]
-    logits = tokens * shape.vocabulary / t * (6.0 * h / rate + software.logit_bytes / memory)
+    products = 4.0 + 2.0 * software.trained_share
+    logits = tokens * shape.vocabulary / t * (products * h / rate + software.logit_bytes / memory)
     slower = software.group_factor if parallelism.gpus > 1 else 1.0
     layers = parallelism.stage_layers(shape.layers) * slower
     return (
-        3 * forward * layers + logits * slower,
+        (3 * forward - frozen) * layers + logits * slower,
         again * layers,
         (2 * messages + messages_again) * layers,
     )
@@ -192,10 +200,11 @@ def _exposed_exchange(
     def exposed(seconds: float) -> float:
         return max(0.0, seconds - micro) if software.overlap else seconds
 
-    gradients = _exchange_seconds(shape, parallelism, gpu, software.gradient_bytes)
+    gradient_bytes = software.gradient_bytes * software.trained_share
+    gradients = _exchange_seconds(shape, parallelism, gpu, gradient_bytes)
     if parallelism.zero_stage < 2:
         return exposed(gradients)
-    weights = _exchange_seconds(shape, parallelism, gpu, WEIGHT_BYTES)
+    weights = _exchange_seconds(shape, parallelism, gpu, software.weight_bytes)
     count = parallelism.micro_batches
     if parallelism.zero_stage == 2:
         return count * exposed(gradients / 2) + exposed(weights / 2)

@@ -78,9 +78,11 @@ TABLE: dict[str, Row] = {
         {
             "button Show what fits": ALL,
             "heading On each kind of device here": ALL,
+            "link Common misconceptions": ALL,
             "link Fill in the request": TEAM,
         }
     ),
+    "web:misconceptions": Row({"heading Common misconceptions": ALL}),
     "web:jobs": Row(
         {
             "button Filter": ALL,
@@ -182,6 +184,7 @@ TABLE: dict[str, Row] = {
     "web:image_policy": console(button__Save=ROOT),
     "web:volumes": console(link__New__volume=ROOT),
     "web:volume_new": console(button__Create__the__volume=ROOT),
+    "web:prices": console(heading__Prices__of__GPUs__and__slices=ROOT),
     "web:storage": console(heading__Storage=ROOT),
     "web:audit": console(link__CSV=ROOT),
     "api:docs": Row(),

@@ -9,9 +9,12 @@ from html import unescape
 import pytest
 from django.test import Client
 
-from portal.accounts.models import Role, TokenScope
+from portal.accounts.models import Membership, Role, TokenScope
+from portal.jobs.models import Replica
 from portal.quotas.models import Quota
+from portal.web.advice.misconceptions import MISCONCEPTIONS
 from tests.support.cli_runner import Person
+from tests.support.file_rows import a_tree
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -31,9 +34,15 @@ def team(olga):
 
 
 def rest(client: Client, status: int = 200, **fields) -> dict:
-    answer = client.post("/api/v1/advice", ASKED | fields, content_type="application/json")
+    asked = {name: value for name, value in (ASKED | fields).items() if value is not None}
+    answer = client.post("/api/v1/advice", asked, content_type="application/json")
     assert answer.status_code == status, answer.content
     return answer.json()
+
+
+def refusals(client: Client, **fields) -> dict[str, str]:
+    """The sentence of each field at fault."""
+    return {each["field"]: each["message"] for each in rest(client, 400, **fields)["errors"]}
 
 
 def page(client: Client, status: int = 200, **fields) -> str:
@@ -175,3 +184,109 @@ def test_a_question_without_a_file_becomes_an_address(client, olga, team):
     assert answer["Location"] == "/advise/?model=llama2-7b&task=lora&batch=8"
     text = client.get("/advise/", headers={"Accept-Language": "zh-hans"}).content.decode()
     assert "一个模型需要多少 GPU" in text
+
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "max_position_embeddings": 8192,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+}
+
+
+@pytest.fixture
+def replica(olga):
+    """Of a job in a project that olga reads."""
+    writer = a_user("writer")
+    speech, node = a_project("speech", writer), a_node("n1")
+    Membership.objects.create(user=olga, project=speech, role=Role.VIEWER)
+    job = a_job(writer, speech)
+    settle(node)
+    return Replica.objects.get(attempt__job=job)
+
+
+def test_a_config_of_a_job_is_read_with_the_rights_of_its_project(client, olga, team, replica):
+    job = replica.attempt.job
+    tree = a_tree(replica, {"model/config.json": json.dumps(CONFIG).encode(), "notes": b"x"})
+    for place in (f"{job.label}:model/config.json", f"{tree.pk}:model/config.json"):
+        answer = rest(client, model=None, config_file=place)
+        assert answer["parameters"] == 8_030_261_248
+        assert answer["reference"] == place
+    text = page(client, model="", config_file=f"{tree.pk}:model/config.json")
+    assert "8.03 billion parameters" in text
+    client.force_login(a_user("eve"))
+    for place in (f"{job.label}:model/config.json", f"{tree.pk}:model/config.json"):
+        assert "config_file" in refusals(client, model=None, config_file=place)
+
+
+def test_the_page_offers_the_configs_of_the_chosen_project(client, olga, replica):
+    content = json.dumps(CONFIG).encode()
+    tree = a_tree(replica, {"a/config.json": content, "config.json": content, "b-config.json": b""})
+    text = client.get("/advise/", {"project": replica.attempt.job.project.slug}).content.decode()
+    assert f'value="{tree.pk}:a/config.json"' not in text
+    Membership.objects.filter(user=olga).update(role=Role.MEMBER)
+    text = client.get("/advise/").content.decode()
+    assert f'value="{tree.pk}:a/config.json"' in text and f'"{tree.pk}:config.json"' in text
+    assert "b-config.json" not in text
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("large.json", "larger than 256 KB"),
+        ("list.json", "not a JSON object"),
+        ("foo.json", "FooForCausalLM"),
+        ("none.json", "no file of that path"),
+        ("", "JOB:PATH"),
+        ("a\0b", "no file of that path"),
+    ],
+)
+def test_a_file_that_is_no_config_is_refused_at_its_field(client, olga, replica, path, sentence):
+    contents = {
+        "large.json": b" " * 300_000,
+        "list.json": b"[]",
+        "foo.json": json.dumps(CONFIG | {"architectures": ["FooForCausalLM"]}).encode(),
+    }
+    a_tree(replica, contents)
+    place = f"{replica.attempt.job.label}:{path}"
+    if "\0" not in path:
+        assert sentence in refusals(client, model=None, config_file=place)["config_file"]
+    assert sentence in page(client, 400, model="", config_file=place)
+
+
+def test_a_file_beside_a_model_and_tokens_beside_steps_are_refused(client, olga, replica):
+    assert "steps" in refusals(client, tokens=5, steps=5)
+    place = f"{replica.attempt.job.label}:config.json"
+    a_tree(replica, {"config.json": json.dumps(CONFIG).encode()})
+    assert "one of them" in refusals(client, config_file=place)["config_file"]
+
+
+def test_time_of_a_training_and_its_ways_are_on_the_page(client, olga, team):
+    a_node("n1", gpus=8)
+    asked = {"model": "llama3-8b", "task": "finetuning", "batch": 16, "tokens": 10**9}
+    answer = rest(client, **asked)
+    best = answer["devices"][0]
+    assert best["training"]["steps"] * 16 * answer["sequence"] >= 10**9
+    assert {way["gpus"] for way in answer["ways"]} == {2, 4, 8}
+    assert best["training"]["cost"] is None and best["hour_price"] is None
+    text = page(client, **asked)
+    assert "Time and cost" in text and "FSDP" in text and "Slower by:" in text
+    assert "Admins have set no price" in text
+    client.cookies["django_language"] = "zh-hans"
+    assert "时间与费用" in page(client, **asked)
+
+
+def test_the_page_of_misconceptions_has_all_of_them_in_both_languages(client, olga):
+    text = unescape(client.get("/advise/misconceptions/").content.decode())
+    entries = [each for _title, group in MISCONCEPTIONS for each in group]
+    assert len(entries) == 18
+    facts = [str(each.fact) for each in entries]
+    assert all(fact in text for fact in facts)
+    assert all(str(each.claim) in text and each.source in text for each in entries)
+    client.cookies["django_language"] = "zh-hans"
+    chinese = unescape(client.get("/advise/misconceptions/").content.decode())
+    assert not any(fact in chinese for fact in facts) and "常见误解" in chinese

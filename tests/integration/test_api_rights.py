@@ -27,6 +27,8 @@ pytestmark = pytest.mark.django_db
 ROWS: dict[tuple[str, str], tuple[int, int, int, int, int]] = {
     # A question that changes nothing.
     ("advice", "post"): (200, 200, 200, 200, 200),
+    ("prices", "get"): (200, 200, 200, 200, 200),
+    ("prices", "put"): (403, 403, 403, 403, 200),
     ("disputed-claim-accept", "post"): (403, 403, 403, 403, 204),
     ("disputed-claim-dismiss", "post"): (403, 403, 403, 403, 204),
     ("disputed-claims", "get"): (403, 403, 403, 403, 200),
@@ -181,6 +183,7 @@ def body_of(world: World, route: str) -> dict[str, Any]:
         "node-cordon": {"reason": "because"},
         "gpu-pin": {"reason": "because"},
         "pair-measurements": {"nodes": [world.node.name, "other"], "project": "vision"},
+        "prices": {"currency": "EUR", "prices": [{"board": "H200-141GB", "amount": "2.5"}]},
         "projects": {"slug": "new-project"},
         "project-images": {"rule": "listed", "patterns": ["pytorch/*"]},
         "project-files-have": {"files": [{"sha256": "a" * 64, "size": 1}]},

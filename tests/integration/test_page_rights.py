@@ -19,6 +19,8 @@ pytestmark = pytest.mark.django_db
 # (page, method): the status for PEOPLE, then for one who is not signed in (302 leads to sign-in).
 ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:advise", "get"): (200, 200, 200, 200, 200, 302),
+    ("web:misconceptions", "get"): (200, 200, 200, 200, 200, 302),
+    ("web:misconceptions", "post"): (405, 405, 405, 405, 405, 302),
     ("web:advise", "post"): (302, 302, 302, 302, 302, 302),
     ("account_change_password", "get"): (200, 200, 200, 200, 200, 302),
     ("account_change_password", "post"): (200, 200, 200, 200, 200, 302),
@@ -107,6 +109,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:limit_requests", "post"): (404, 404, 400, 400, 400, 302),
     ("web:limit_request", "get"): (405, 405, 405, 405, 405, 302),
     ("web:limit_request", "post"): (403, 302, 404, 403, 403, 302),
+    ("web:prices", "get"): (404, 404, 404, 404, 200, 302),
+    ("web:prices", "post"): (404, 404, 404, 404, 412, 302),
     ("web:storage", "get"): (404, 404, 404, 404, 200, 302),
     ("web:storage", "post"): (404, 404, 404, 404, 405, 302),
     ("web:audit", "get"): (404, 404, 404, 404, 200, 302),

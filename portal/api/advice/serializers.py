@@ -6,12 +6,15 @@ from typing import Any
 from django.urls import reverse
 from rest_framework import serializers
 
+from portal.advice.config_files import MAX_PLACE
 from portal.advice.memory import MemoryPart
 from portal.advice.question import Task
 from portal.advice.reading import LARGEST, RECOMPUTES
 from portal.advice.requests import form_query
 from portal.advice.selectors import Advice, DeviceAdvice
-from portal.advice.speed import REFERENCE, serving_speed
+from portal.advice.speed import REFERENCE
+from portal.advice.training import REFERENCE as TIME_REFERENCE
+from portal.advice.training import TrainingRun
 from portal.api.jobs.reason_serializers import StartEstimateSerializer, estimate_data
 from portal.planning.estimates import estimate_as_dict
 from portal.submission.dry_run import RequestStart
@@ -23,13 +26,18 @@ NUMBER = serializers.IntegerField
 
 
 class AdviceRequestSerializer(serializers.Serializer[Any]):
-    """A model and a task. Give `model` or `config`."""
+    """A model and a task. Give `model`, `config` or `config_file`."""
 
     model = serializers.CharField(
         required=False, max_length=200, help_text="a name of the catalogue, such as llama3-8b"
     )
     config = serializers.DictField(
         required=False, help_text="a model's config.json as on Hugging Face, up to 256 KB"
+    )
+    config_file = serializers.CharField(
+        required=False,
+        max_length=MAX_PLACE,
+        help_text="a config.json among files of a job or code: JOB:PATH or TREE:PATH",
     )
     task = serializers.ChoiceField(TASKS)
     batch = NUMBER(
@@ -58,6 +66,18 @@ class AdviceRequestSerializer(serializers.Serializer[Any]):
     quantisation = serializers.ChoiceField(
         QUANTISATIONS, required=False, help_text="of a served model's weights; bf16 by default"
     )
+    tokens = NUMBER(
+        required=False,
+        min_value=1,
+        max_value=LARGEST["tokens"],
+        help_text="of the whole training, for its time and cost; or give steps",
+    )
+    steps = NUMBER(
+        required=False,
+        min_value=1,
+        max_value=LARGEST["steps"],
+        help_text="of the whole training, instead of tokens",
+    )
     project = serializers.CharField(
         required=False, max_length=200, help_text="one of yours; its quotas count"
     )
@@ -82,6 +102,38 @@ class ServingSpeedSerializer(serializers.Serializer[Any]):
     prefill_seconds = serializers.FloatField(help_text="of a prompt of the full length")
     max_concurrency = NUMBER(help_text="sequences of the full length that fit at a time")
     limits = serializers.CharField(help_text="what writing waits for")
+    million_tokens_cost = serializers.FloatField(
+        allow_null=True, help_text="of tokens written; null where the device has no price"
+    )
+    reference = serializers.CharField(help_text="source of the formula")
+
+
+class TrainingRunSerializer(serializers.Serializer[Any]):
+    """How long a training takes on so many devices that divide it in one way, and what it costs."""
+
+    gpus = NUMBER(help_text="devices together")
+    nodes = NUMBER(help_text="that they are on")
+    tensor_parallel = NUMBER()
+    pipeline_parallel = NUMBER()
+    context_parallel = NUMBER()
+    expert_parallel = NUMBER()
+    data_parallel = NUMBER()
+    zero_stage = NUMBER(help_text="3 is FSDP")
+    micro_batch = NUMBER(help_text="sequences of one GPU at a time")
+    recompute = serializers.CharField()
+    step_seconds = serializers.FloatField()
+    tokens_per_second = serializers.FloatField(help_text="of all devices together")
+    steps = NUMBER(help_text="of the whole training; 0 without tokens or steps, then all below too")
+    seconds = serializers.FloatField()
+    gpu_hours = serializers.FloatField(help_text="a slice counts its share of a GPU")
+    gpu_kwh = serializers.FloatField(help_text="of the GPUs, at the limit of their boards")
+    system_kwh = serializers.FloatField(help_text="with the servers around them")
+    cost = serializers.FloatField(
+        allow_null=True, help_text="null where the device has no price, or steps are 0"
+    )
+    slower_part = serializers.CharField(
+        allow_blank=True, help_text="what makes a way slower than the fastest one"
+    )
     reference = serializers.CharField(help_text="source of the formula")
 
 
@@ -113,6 +165,17 @@ class DeviceAdviceSerializer(serializers.Serializer[Any]):
     )
     free = NUMBER(help_text="devices of the kind that could start now")
     parts = MemoryPartSerializer(many=True)
+    hour_price = serializers.FloatField(
+        allow_null=True, help_text="of one device; null where none is set"
+    )
+    price_source = serializers.CharField(
+        allow_blank=True, help_text="admin, or share: the slice's share of its GPU's price"
+    )
+    training = TrainingRunSerializer(
+        allow_null=True,
+        help_text="divided by FSDP; null for serving, where it does not fit, and where speeds of "
+        "the board or the model are not known",
+    )
     serving = ServingSpeedSerializer(
         allow_null=True, help_text="null for a training, and for boards without figures"
     )
@@ -138,9 +201,17 @@ class ModelAdviceSerializer(serializers.Serializer[Any]):
     sequence = NUMBER(help_text="0 for a network that has none")
     concurrency = NUMBER()
     quantisation = serializers.CharField()
+    tokens = NUMBER(help_text="0 where it was not said")
+    steps = NUMBER(help_text="0 where it was not said")
+    currency = serializers.CharField(allow_blank=True, help_text="of all prices and costs")
     reference = serializers.CharField(help_text="where the sizes of the model were published")
     project = serializers.CharField(allow_blank=True, help_text="whose limits and starts these are")
     devices = DeviceAdviceSerializer(many=True)
+    ways = TrainingRunSerializer(
+        many=True,
+        help_text="with the first device: the fastest ways to divide a training of all weights "
+        "over as many, and FSDP over more of them",
+    )
 
     def to_representation(self, advice: Advice) -> dict[str, Any]:
         question = advice.question
@@ -153,15 +224,19 @@ class ModelAdviceSerializer(serializers.Serializer[Any]):
             "sequence": question.sequence,
             "concurrency": question.concurrency,
             "quantisation": str(question.quantisation),
+            "tokens": question.tokens,
+            "steps": question.steps,
+            "currency": advice.prices.currency,
             "reference": question.source,
             "project": advice.project,
             "devices": [_device_data(advice, each) for each in advice.devices],
+            "ways": [_run_data(run) for run in advice.ways()],
         }
 
 
 def _device_data(answer: Advice, advice: DeviceAdvice) -> dict[str, Any]:
     project, fit, device = answer.project, advice.fit, advice.fit.device
-    speed = serving_speed(answer.question, fit)
+    speed, run, price = answer.speed(fit), answer.run(fit), answer.price(fit)
     fields = advice.fields if advice.is_usable else {}
     is_open = bool(fields and project)
     return {
@@ -178,10 +253,39 @@ def _device_data(answer: Advice, advice: DeviceAdvice) -> dict[str, Any]:
         "obstacle": advice.obstacle.text if advice.obstacle else "",
         "free": device.count.available,
         "parts": [_part_data(part) for part in fit.need.parts],
+        "hour_price": float(price.amount) if price else None,
+        "price_source": str(price.source) if price else "",
+        "training": _run_data(run) if run else None,
         "serving": asdict(speed) | {"reference": REFERENCE} if speed else None,
         "start": _start_data(advice.start) if advice.start else None,
         "request": fields,
         "form": f"{reverse('web:request')}?{form_query(project, fields)}" if is_open else "",
+    }
+
+
+def _run_data(run: TrainingRun) -> dict[str, Any]:
+    division = run.parallelism
+    return {
+        "gpus": run.fit.gpus,
+        "nodes": run.fit.nodes,
+        "tensor_parallel": division.tensor_parallel,
+        "pipeline_parallel": division.pipeline_parallel,
+        "context_parallel": division.context_parallel,
+        "expert_parallel": division.expert_parallel,
+        "data_parallel": division.data_parallel,
+        "zero_stage": division.zero_stage,
+        "micro_batch": division.micro_batch,
+        "recompute": str(division.recompute),
+        "step_seconds": run.parts.seconds,
+        "tokens_per_second": run.tokens_per_second,
+        "steps": run.steps,
+        "seconds": run.seconds,
+        "gpu_hours": run.gpu_hours,
+        "gpu_kwh": run.gpu_kwh,
+        "system_kwh": run.system_kwh,
+        "cost": run.cost,
+        "slower_part": run.slower_part,
+        "reference": TIME_REFERENCE,
     }
 
 

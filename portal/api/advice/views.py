@@ -5,6 +5,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.response import Response
 
 from portal.accounts.models import TokenScope
+from portal.advice.config_files import config_text
 from portal.advice.question import InvalidQuestion
 from portal.advice.reading import read_question
 from portal.advice.selectors import advice_for
@@ -27,7 +28,7 @@ class AdviceView(ApiView):
         nothing. An unknown model or architecture is refused, never guessed."""
         body = request.validated_data(AdviceRequestSerializer)
         try:
-            question = read_question(body)
+            question = read_question(body, config_text(request.caller, body))
             advice = advice_for(
                 user=request.caller, question=question, project=body.get("project", "")
             )

@@ -1,7 +1,7 @@
 """`tessera advise`: which devices hold a model, and when they could start."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +18,7 @@ from portal.cli.output import (
     print_message,
     print_rows,
 )
-from portal.cli.text import expected_start_text, single_line
+from portal.cli.text import duration_text, expected_start_text, single_line
 
 MAX_CONFIG_BYTES = 256 << 10
 GIB = 1 << 30
@@ -35,6 +35,9 @@ def advise(
     config: Annotated[
         Path | None, typer.Option(help="a model's config.json, in place of --model")
     ] = None,
+    config_file: Annotated[
+        str, typer.Option(help="a config.json among files of a job: JOB:PATH, or TREE:PATH")
+    ] = "",
     batch: Annotated[int, typer.Option(min=0, help="sequences of a training step; default: 1")] = 0,
     sequence: Annotated[int, typer.Option(min=0, help="tokens of a sequence")] = 0,
     recompute: Annotated[
@@ -46,6 +49,8 @@ def advise(
     quantisation: Annotated[
         str, typer.Option(help="weights of a served model: fp8, awq, q4_k_m, …; default: bf16")
     ] = "",
+    tokens: Annotated[int, typer.Option(min=0, help="of the whole training: its time, cost")] = 0,
+    steps: Annotated[int, typer.Option(min=0, help="of the whole training, not --tokens")] = 0,
     project: Annotated[str, typer.Option("--project", "-p", help="whose quotas count")] = "",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -54,12 +59,15 @@ def advise(
     fields: dict[str, Any] = {
         "model": model,
         "config": _config(config) if config else None,
+        "config_file": config_file,
         "task": task,
         "batch": batch,
         "sequence": sequence,
         "recompute": recompute,
         "concurrency": concurrency,
         "quantisation": quantisation,
+        "tokens": tokens,
+        "steps": steps,
         "project": project or cli.access.project,
     }
     body = {name: value for name, value in fields.items() if value}
@@ -76,6 +84,7 @@ def advise(
         Column("FITS", lambda row: "yes" if row["usable"] else _why_not(row)),
         Column("FREE", lambda row: row["free"]),
         Column("STARTS", lambda row: _start(row, now)),
+        *_run_columns(advice),
         *(_part_column(name) for name in _part_names(advice["devices"])),
     ]
     rows = [{**row, "name": _name(row)} for row in advice["devices"]]
@@ -118,6 +127,43 @@ def _print_next(advice: Mapping[str, Any]) -> None:
     if advice["project"]:
         request["project"] = single_line(advice["project"])
     print_message(f"Put your image and your program in: {as_command(request)}")
+
+
+def _run_columns(advice: Mapping[str, Any]) -> list[Column]:
+    """Of a training its step, and all of it if its length is known; of a model server its speed."""
+    rows, currency = advice["devices"], single_line(advice.get("currency", ""))
+    columns = []
+    if any(row.get("training") for row in rows):
+        columns.append(Column("STEP", _of("training", "step_seconds", lambda s: f"{s:.3g}s")))
+    if any(row["training"]["steps"] for row in rows if row.get("training")):
+        columns += [
+            Column("TIME", _of("training", "seconds", duration_text)),
+            Column("GPU-HOURS", _of("training", "gpu_hours", _amount)),
+            Column("COST", _of("training", "cost", lambda cost: f"{_amount(cost)} {currency}")),
+            Column("KWH", _of("training", "system_kwh", _amount), wide=True),
+        ]
+    if any(row.get("serving") for row in rows):
+        cost = _of("serving", "million_tokens_cost", lambda cost: f"{_amount(cost)} {currency}")
+        columns += [
+            Column("TOKENS/S", _of("serving", "tokens_per_second", _amount)),
+            Column("COST/MTOKENS", cost),
+        ]
+    return columns
+
+
+def _of(part: str, name: str, text: Callable[[Any], str]) -> Callable[[Mapping[str, Any]], str]:
+    """A cell of a part that not every device has."""
+
+    def cell(row: Mapping[str, Any]) -> str:
+        value = (row.get(part) or {}).get(name)
+        return "" if value is None else text(value)
+
+    return cell
+
+
+def _amount(number: float) -> str:
+    """ "12,345", "12.3", "0.0123": three digits at least."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _name(row: Mapping[str, Any]) -> str:

@@ -6,20 +6,19 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from portal.advice.devices import ClusterDevice
 from portal.advice.fits import DeviceFit, gpus_enough
 from portal.advice.question import OWN_MODEL, AdviceQuestion
 from portal.advice.requests import form_query
 from portal.advice.selectors import Advice, DeviceAdvice
-from portal.advice.speed import REFERENCE, serving_speed
+from portal.advice.speed import REFERENCE
+from portal.web.advice.amounts import digits, gib
+from portal.web.advice.costs import CostSection, cost_section
+from portal.web.advice.device_words import device_name, device_words
 from portal.web.advice.form import TASK_LABELS
 from portal.web.request.card_starts import CardStart, card_start
-from portal.web.request.device_kinds import board_size
-from portal.web.wording.labels import NBSP, gigabytes
 from portal.web.wording.messages import message_text
 from scheduler.advisor.inference import Bottleneck
 
-GIB = 1 << 30
 PART_LABELS = {
     "weights": gettext_lazy("Weights"),
     "gradients": gettext_lazy("Gradients"),
@@ -74,6 +73,8 @@ class AdviceAnswer:
     total: str
     parts_of: str
     """The device whose parts they are."""
+    costs: CostSection | None
+    """Time and cost; None where no device holds it, or no speeds are known."""
     lines: tuple[DeviceLine, ...]
     best: DeviceLine | None
 
@@ -94,28 +95,10 @@ def advice_answer(advice: Advice) -> AdviceAnswer:
         parts=_parts(shown.fit) if shown else (),
         total=gib(shown.fit.need.total) if shown else "",
         parts_of=device_words(shown.fit) if shown else "",
+        costs=cost_section(advice),
         lines=tuple(lines),
         best=best,
     )
-
-
-def gib(size: float) -> str:
-    """ "33.4 GiB"; small sizes with two decimals."""
-    amount = size / GIB
-    return f"{amount:,.1f}{NBSP}GiB" if amount >= 1 else f"{amount:.2f}{NBSP}GiB"
-
-
-def device_words(fit: DeviceFit) -> str:
-    """ "a 35 GB slice of one H200", "4 × H200", "2 nodes with 8 × H200 each"."""
-    device = fit.device
-    if device.profile:
-        words = {"size": gigabytes(device.profile.name), "model": device.model}
-        return _("a %(size)s slice of one %(model)s") % words
-    each = fit.gpus // fit.nodes
-    if fit.nodes > 1:
-        words = {"nodes": str(fit.nodes), "gpus": str(each), "model": device.model}
-        return _("%(nodes)s nodes with %(gpus)s × %(model)s each") % words
-    return f"{each} × {device.model}"
 
 
 def _headline(advice: Advice) -> tuple[str, str, str, str]:
@@ -180,13 +163,13 @@ def _question_line(question: AdviceQuestion) -> str:
 
 
 def _speed_line(advice: Advice) -> str:
-    speed = serving_speed(advice.question, advice.best.fit) if advice.best else None
+    speed = advice.speed(advice.best.fit) if advice.best else None
     if speed is None:
         return ""
     words = {
         "tokens": f"{speed.tokens_per_second:,.0f}",
         "each": f"{speed.tokens_per_second_each:,.0f}",
-        "seconds": _seconds(speed.prefill_seconds),
+        "seconds": digits(speed.prefill_seconds),
         "most": f"{speed.max_concurrency:,}",
     }
     if speed.limits is Bottleneck.MEMORY_BANDWIDTH:
@@ -201,11 +184,6 @@ def _speed_line(advice: Advice) -> str:
             "compute; %(seconds)s s to read a full prompt. At most %(most)s such sequences fit."
         )
     return text % words
-
-
-def _seconds(seconds: float) -> str:
-    """ "340", "0.43": two digits, without an exponent."""
-    return f"{seconds:,.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
 def _parts(fit: DeviceFit) -> tuple[PartRow, ...]:
@@ -228,7 +206,7 @@ def _line(project: str, advice: DeviceAdvice) -> DeviceLine:
     if advice.is_usable and project:
         address = f"{reverse('web:request')}?{form_query(project, advice.fields)}"
     return DeviceLine(
-        name=_device_name(fit.device),
+        name=device_name(fit.device),
         profile=fit.device.profile.name if fit.device.profile else "",
         count=_count(fit),
         need=gib(fit.need.total),
@@ -236,13 +214,6 @@ def _line(project: str, advice: DeviceAdvice) -> DeviceLine:
         verdict=_verdict(advice),
         address=address,
     )
-
-
-def _device_name(device: ClusterDevice) -> str:
-    if device.profile:
-        words = {"size": gigabytes(device.profile.name), "model": device.model}
-        return _("%(size)s slice, %(model)s") % words
-    return f"{device.model}, {board_size(device.board)}"
 
 
 def _count(fit: DeviceFit) -> str:

@@ -13,8 +13,8 @@ from scheduler.advisor.quantisation import Quantisation
 from scheduler.advisor.transformer import Recompute
 
 FIELDS = (
-    *("model", "config", "task", "batch", "recompute", "sequence", "concurrency"),
-    *("quantisation", "project"),
+    *("model", "config", "config_file", "task", "batch", "recompute", "sequence"),
+    *("tokens", "steps", "concurrency", "quantisation", "project"),
 )
 DEFAULTS = {
     **dict.fromkeys(FIELDS, ""),

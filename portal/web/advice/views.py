@@ -1,6 +1,6 @@
 """The advisor's page. A question without a pasted file is an address that can be shared."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -8,9 +8,12 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
+from portal.accounts.models import Project
 from portal.accounts.selectors import projects_to_work_in
+from portal.advice.config_files import ConfigFile, config_files, config_text
 from portal.advice.question import InvalidQuestion
 from portal.advice.reading import read_question
 from portal.advice.selectors import advice_for
@@ -38,7 +41,8 @@ def advise(request: AuthenticatedHttpRequest) -> HttpResponse:
         query = {name: text for name, text in values.items() if text}
         return HttpResponseRedirect(f"{reverse('web:advise')}?{urlencode(query)}")
     values["project"] = values["project"] or chosen_project(request)
-    return _page(request, values, is_question=bool(values["model"] or values["config"]))
+    is_question = any(values[name] for name in ("model", "config", "config_file"))
+    return _page(request, values, is_question=is_question)
 
 
 def _page(
@@ -51,16 +55,36 @@ def _page(
         "tasks": TASK_LABELS.items(),
         "recomputes": RECOMPUTE_LABELS.items(),
         "quantisations": list(Quantisation),
-        "projects": list(projects.values_list("slug", flat=True)),
+        "projects": [project.slug for project in projects],
+        "config_files": _config_files(projects, values),
         "errors": {},
     }
     if not is_question:
         return render(request, "web/advice.html", context)
     try:
-        question = read_question(values)
+        question = read_question(values, config_text(request.user, values))
         advice = advice_for(user=request.user, question=question, project=values["project"])
     except InvalidQuestion as invalid:
         found = sorted(invalid.errors.items(), key=lambda error: FIELDS.index(error[0]))
         errors = {name: message_text(message) for name, message in found}
         return render(request, "web/advice.html", context | {"errors": errors}, status=400)
     return render(request, "web/advice.html", context | {"answer": advice_answer(advice)})
+
+
+def _config_files(projects: Iterable[Project], values: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Place and label of each config.json of the project that is chosen, or else the first; and of
+    the one that was chosen, wherever it is."""
+    found = list(projects)
+    chosen = next((each for each in found if each.slug == values["project"]), None)
+    project = chosen or next(iter(found), None)
+    files = [(file.place, _label(file)) for file in config_files(project)] if project else []
+    place = values["config_file"]
+    if place and place not in dict(files):
+        files.insert(0, (place, place))
+    return files
+
+
+def _label(file: ConfigFile) -> str:
+    if not file.job:
+        return _("code: %(path)s") % {"path": file.path}
+    return f"{file.job}: {file.path}"

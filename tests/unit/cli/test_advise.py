@@ -66,6 +66,32 @@ def test_how_fast_a_server_is_is_told():
     assert "About 1,234 tokens a second together, limited by memory bandwidth" in done.stderr
 
 
+def test_a_training_of_known_length_has_time_and_cost():
+    run = {"step_seconds": 1.234, "steps": 10, "seconds": 7_260, "gpu_hours": 2.02, "cost": 5.04}
+    rest = Rest().on(
+        "POST",
+        "advice",
+        {
+            "project": "vision",
+            "currency": "EUR",
+            "devices": [
+                a_device(training=run | {"system_kwh": 2.8}),
+                a_device("", training=run | {"system_kwh": 3, "cost": None}),
+                TOO_SMALL | {"start": None, "training": None},
+            ],
+        },
+    )
+    done = rest.run(
+        "advise", "--config-file", "J-1:config.json", "--task", "lora", "--tokens", "99"
+    )
+    body = {"config_file": "J-1:config.json", "task": "lora", "tokens": 99}
+    assert rest.body("POST", "advice") == body
+    heads, first, second, third = done.stdout.splitlines()[:4]
+    assert all(word in heads for word in ("STEP", "TIME", "GPU-HOURS", "COST"))
+    assert "1.23s" in first and "2.02" in first and "5.04 EUR" in first
+    assert "EUR" not in second and "EUR" not in third
+
+
 def test_where_nothing_holds_it_no_command_is_told():
     done = advising(TOO_SMALL | {"start": None}).run("advise", "--model", "m", "--task", "lora")
     assert "Nothing here holds it" in done.stderr and "tessera submit" not in done.stderr

@@ -1,0 +1,1 @@
+"""REST: prices of devices."""

@@ -1,0 +1,1 @@
+"""What an hour of a GPU or slice costs, as platform admins set it."""
