@@ -20,7 +20,8 @@ from agents.drill.threaded_kill_points import ThreadedKillSwitch, client_kill_po
 from agents.launchers.launch import DEVICES
 from agents.loop.workers import InlineWorkers, Workers
 from agents.runtime.base import ContainerPhase
-from agents.runtime.docker import PHASES, DockerRuntime
+from agents.runtime.docker import DockerRuntime
+from agents.runtime.docker_ends import PHASES
 from agents.runtime.docker_engine import connect_engine
 from agents.runtime.docker_images import ChosenImage
 from agents.runtime.docker_recipe import LABEL

@@ -31,6 +31,7 @@ from agents.runtime.base import (
     RuntimeFailure,
 )
 from agents.runtime.docker_candidates import has_environment, is_stale, set_aside
+from agents.runtime.docker_ends import PHASES, ContainerEnds, container_status
 from agents.runtime.docker_engine import connect_engine
 from agents.runtime.docker_errors import engine_errors
 from agents.runtime.docker_gang_networks import gang_networks
@@ -40,7 +41,7 @@ from agents.runtime.docker_log_copies import LogCopies
 from agents.runtime.docker_network import HOST, Networks
 from agents.runtime.docker_pull import DockerPull
 from agents.runtime.docker_recipe import LABEL, PORT, ContainerRecipe
-from agents.runtime.docker_start import ServingSince, read_engine_time
+from agents.runtime.docker_start import ServingSince
 from agents.runtime.docker_stop import host_pids, stop_container
 from agents.runtime.grants import GrantProvider, no_grant
 from agents.runtime.image import require_allowed_env
@@ -51,14 +52,6 @@ from agents.runtime.work_folders import WORK
 from agents.workspace.disk_usage import used_bytes
 from agents.workspace.folders import ReplicaFolders
 from agents.workspace.workspaces import Workspaces
-
-PHASES = {
-    "created": ContainerPhase.CREATED,
-    "exited": ContainerPhase.EXITED,
-    "dead": ContainerPhase.EXITED,
-}
-# As `docker ps` prints it.
-SHORT_ID = 12
 
 
 class DockerRuntime:
@@ -98,8 +91,7 @@ class DockerRuntime:
         self.limits_egress = self._networks.limits_egress
         self._ports = PortOffers("")
         self._serving = ServingSince(self.client)
-        # By container id, the state of those that have ended.
-        self._ended: dict[str, dict[str, Any]] = {}
+        self._ends = ContainerEnds(self.client.api)
         records = records or ImageRecords()
         self.image_cache = DockerImageCache(self.client, records, policy, self.info)
         self._images = DockerImages(self.client, records, self.image_cache)
@@ -143,10 +135,7 @@ class DockerRuntime:
         with self._engine_answers("list"):
             summaries = self._summaries()
             seen = [self._seen(summary) for summary in summaries]
-        ids = {summary["Id"] for summary in summaries}
-        # A copy of the keys: another thread may add one meanwhile.
-        for gone in set(self._ended) - ids:
-            self._ended.pop(gone, None)
+        self._ends.keep({summary["Id"] for summary in summaries})
         return {status.replica: status for status in seen if status is not None}
 
     def require_image(self, image: WantedImage) -> None:
@@ -348,18 +337,12 @@ class DockerRuntime:
                 self._copies.follow(self.client.containers.get(summary["Id"]))
         if phase is ContainerPhase.EXITED:
             try:
-                state = self._ended_state(summary["Id"])
+                state = self._ends.read(summary["Id"])
             except NotFound:
                 return None
-        return self._status(summary["Labels"], state, summary["Id"])
-
-    def _ended_state(self, container_id: str) -> dict[str, Any]:
-        """How it ended, which does not change any more."""
-        state = self._ended.get(container_id)
-        if state is None:
-            state = self.client.api.inspect_container(container_id)["State"]
-            self._ended[container_id] = state
-        return state
+        return container_status(
+            summary["Labels"], state, summary["Id"], is_complete=self._copies.is_complete(replica)
+        )
 
     @contextlib.contextmanager
     def _engine_answers(self, action: str) -> Iterator[None]:
@@ -371,30 +354,3 @@ class DockerRuntime:
         except EngineUnreachable as away:
             self._serving.forget()
             raise RuntimeFailure("docker", str(away)) from away
-
-    def _status(
-        self, all_labels: dict[str, str], state: dict[str, Any], container_id: str
-    ) -> ContainerStatus:
-        labels = {key.removeprefix(LABEL): value for key, value in all_labels.items()}
-        phase = PHASES.get(state["Status"], ContainerPhase.RUNNING)
-        has_ended = phase is ContainerPhase.EXITED
-        if has_ended and not self._copies.is_complete(labels["replica"]):
-            phase = ContainerPhase.RUNNING
-        exit_code = int(state["ExitCode"]) if phase is ContainerPhase.EXITED else None
-        return ContainerStatus(
-            replica=labels["replica"],
-            job=labels["job"],
-            attempt=int(labels["attempt"]),
-            rank=int(labels["rank"]),
-            fence=int(labels["fence"]),
-            phase=phase,
-            container=container_id[:SHORT_ID],
-            address=labels["address"],
-            port=int(labels["port"]),
-            exit_code=exit_code,
-            # The engine also sets it for a program that went on after a child of it was killed.
-            memory_kill=bool(exit_code and state.get("OOMKilled")),
-            sentence=str(state.get("Error", "")),
-            finished_at=read_engine_time(state.get("FinishedAt", "")) if has_ended else None,
-            image_digest=labels.get("image", ""),
-        )
