@@ -14,12 +14,15 @@ PHASES = {
     "exited": ContainerPhase.EXITED,
     "dead": ContainerPhase.EXITED,
 }
+# By SIGKILL: of the kernel for memory, or of anybody else.
+KILLED = 137
 # As `docker ps` prints it.
 SHORT_ID = 12
 
 
 class ContainerEnds:
-    """The states of containers that have ended: each is asked for once."""
+    """The states of containers that have ended: each is asked for once. That it was killed for its
+    memory, the engine may note a moment after the end: one that was killed is asked for again."""
 
     def __init__(self, api: APIClient) -> None:
         self._api = api
@@ -31,7 +34,8 @@ class ContainerEnds:
         state = self._states.get(container_id)
         if state is None:
             state = self._api.inspect_container(container_id)["State"]
-            self._states[container_id] = state
+            if state["ExitCode"] != KILLED or state.get("OOMKilled"):
+                self._states[container_id] = state
         return state
 
     def keep(self, ids: Collection[str]) -> None:
