@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from celery.exceptions import SoftTimeLimitExceeded
 from django.db import transaction
 from django.db.models import Case, Expression, PositiveBigIntegerField, Value, When
 
@@ -45,13 +46,16 @@ def lagging_nodes(node_ids: Collection[UUID]) -> frozenset[UUID]:
     noted with it. Locks nothing, and asks the same few questions for LOOKED_AT_TOGETHER of them.
 
     One that lagged before is among them. One that another transaction changes meanwhile may be, for
-    nothing, and so are all that were looked at with one whose document cannot be made.
+    nothing, and so are all that were looked at with one whose document cannot be made. The time
+    limit of a task ends the look, as it ends any other work.
     """
     keys, lagging = sorted(node_ids), set[UUID]()
     for start in range(0, len(keys), LOOKED_AT_TOGETHER):
         together = keys[start : start + LOOKED_AT_TOGETHER]
         try:
             lagging |= _lagging(together)
+        except SoftTimeLimitExceeded:
+            raise
         except Exception:
             log.exception("%d nodes are driven without a look at each", len(together))
             lagging.update(together)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
+from celery.exceptions import SoftTimeLimitExceeded
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -238,6 +239,15 @@ def test_a_node_whose_document_cannot_be_made_holds_up_no_other(monkeypatch):
 
     monkeypatch.setattr(services, "documents_compile", failing)
     assert lagging_nodes(nodes) == nodes
+
+
+def test_the_time_limit_of_a_task_ends_the_look_as_well(monkeypatch):
+    def late(nodes):
+        raise SoftTimeLimitExceeded
+
+    monkeypatch.setattr(services, "documents_compile", late)
+    with pytest.raises(SoftTimeLimitExceeded):
+        lagging_nodes([node.row.pk for node in cancelled()])
 
 
 @pytest.mark.parametrize("kind", [placed, *REPORTED])
