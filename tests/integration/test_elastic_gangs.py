@@ -12,6 +12,7 @@ from portal.allocations.models import Allocation
 from portal.audit.models import Event
 from portal.jobs import lifecycle
 from portal.jobs.models import Job
+from portal.planning import requests
 from portal.planning.planner_input import planner_input
 from portal.quotas.models import Quota
 from scheduler.core.model.policy import Policy
@@ -99,6 +100,21 @@ def test_it_waits_for_its_least_number_alone(alice, vision):
     job.refresh_from_db()
     assert job.status == JobStatus.QUEUED
     assert job.reason["evidence"]["needed"] == 2
+
+
+def test_a_least_number_that_is_allowed_no_more_is_no_reason_to_wait_for_ever(
+    alice, vision, monkeypatch
+):
+    """Since it was submitted, a rule of its launcher has changed."""
+    monkeypatch.setattr(requests, "replica_sizes", lambda request: (3, 4))
+    node = a_node("n1", gpus=2)
+    job = a_job(alice, vision, **GANG)
+    settle(node)
+    job.refresh_from_db()
+    assert job.reason["evidence"]["needed"] == 3
+    other = a_node("n2", gpus=1)
+    settle(node, other)
+    assert sizes_of(job) == [3]
 
 
 def test_a_lost_rank_that_had_saved_costs_no_retry_and_the_gang_goes_on_with_fewer(
