@@ -39,8 +39,13 @@ class HungLimits:
     stop_minutes: int
 
     @property
+    def stop_seconds(self) -> int:
+        """0 if nothing is judged, or stops."""
+        return self.stop_minutes * 60 if self.warn_minutes else 0
+
+    @property
     def stop_after(self) -> timedelta | None:
-        return timedelta(minutes=self.stop_minutes) if self.stop_minutes else None
+        return timedelta(seconds=self.stop_seconds) if self.stop_seconds else None
 
     def for_all(self) -> HangLimit | None:
         if not self.warn_minutes:
@@ -56,7 +61,7 @@ def own_hang_limits(limits: HungLimits) -> dict[int, HangLimit]:
     several = Case(When(gang_filter(), then=True), default=False)
     found = {}
     for pk, written, idle_stop, started_at, is_gang in rows.values_list("job", *columns, several):
-        has_policy = limits.warn_minutes and idle_stop is not False and is_gang
+        has_policy = idle_stop is not False and is_gang
         policy = limits.stop_after if has_policy else None
         if started_at is not None:
             found[pk] = _own(parse_progress_limit(written), policy, started_at)
@@ -64,9 +69,10 @@ def own_hang_limits(limits: HungLimits) -> dict[int, HangLimit]:
 
 
 def _own(limit: ProgressLimit, policy: timedelta | None, started_at: datetime) -> HangLimit:
-    """The stop of the settings holds for whoever does not ask for an earlier one."""
+    """The stop of the settings holds for whoever does not ask for an earlier one, also if it was
+    lowered since. Whatever was asked for, the warning comes before it."""
     after = timedelta(seconds=limit.seconds)
-    if not limit.stops:
-        return HangLimit(after, policy, started_at)
-    stop = min(after, policy or after)
-    return HangLimit(max(stop - MIN_NOTICE, MIN_NOTICE), stop, started_at)
+    stop = min(after, policy or after) if limit.stops else policy
+    if stop is None:
+        return HangLimit(after, None, started_at)
+    return HangLimit(min(after, max(stop - MIN_NOTICE, MIN_NOTICE)), stop, started_at)

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.conf import settings
 
+from portal.idle.hang_limits import HungLimits
 from portal.planning.inventory_view import InventoryView, current_inventory
 from scheduler.core.model.snapshot import DeviceRequest
 from scheduler.core.request import RequestLimits, parse_stored_request, request_as_dict
@@ -16,12 +17,13 @@ def request_limits() -> RequestLimits:
     """Time limits, the largest gang and the allowed images, from TESSERA_* settings; CPU and memory
     by default from the nodes."""
     platform = settings.PLATFORM
+    hung = HungLimits(platform.hung_warn_minutes, platform.hung_stop_minutes)
     return RequestLimits(
         default_time_limit_seconds=platform.default_time_limit_seconds,
         max_time_limit_seconds=platform.max_time_limit_seconds,
         max_replicas=platform.max_replicas,
         image_allow=tuple(p.strip() for p in platform.image_allow.split(",") if p.strip()),
-        hung_stop_seconds=platform.hung_stop_minutes * 60,
+        hung_stop_seconds=hung.stop_seconds,
         host_share=ClusterHostShares(),
     )
 

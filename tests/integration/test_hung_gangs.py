@@ -1,11 +1,13 @@
 """Gangs without progress: warned on the page and by notice, then stopped if the settings want it,
 with a cause of their own that names a rank."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
+from django.test.utils import CaptureQueriesContext, override_settings
 from django.utils import timezone
 from django.utils.translation import override
 
@@ -19,6 +21,7 @@ from portal.jobs.models import Attempt, Job, Replica
 from portal.notices.collection import notices_collect
 from portal.notices.models import Notice
 from portal.notices.sentences import notice_line
+from portal.submission.limits import request_limits
 from portal.web.wording.messages import failure_text
 from tests.support.rows import a_job, a_node, settle
 
@@ -216,6 +219,25 @@ def test_a_limit_that_only_warns_leaves_the_stop_to_the_policy(olga, team, node)
     GangProgress.objects.update(warned_at=None, stops_at=None)
     look(17, STOPS)
     assert GangProgress.objects.get().stops_at is None, "its policy does not hold for it"
+
+
+def test_a_policy_that_was_lowered_since_stops_what_only_asked_for_a_warning(olga, team, node):
+    start(olga, team, node, progress_limit="2h:warn")
+    lowered = HungLimits(warn_minutes=20, stop_minutes=30)
+    look(1, lowered)
+    look(24, lowered)
+    assert GangProgress.objects.get().warned_at is None
+    look(26, lowered)
+    row = GangProgress.objects.get()
+    assert (row.warned_at, row.stops_at) == (NOW + 26 * MINUTE, NOW + 31 * MINUTE)
+
+
+def test_where_nothing_is_judged_a_request_may_ask_for_any_limit():
+    knobs = replace(settings.PLATFORM, hung_warn_minutes=0, hung_stop_minutes=30)
+    with override_settings(PLATFORM=knobs):
+        assert request_limits().hung_stop_seconds == 0
+    with override_settings(PLATFORM=replace(knobs, hung_warn_minutes=20)):
+        assert request_limits().hung_stop_seconds == 1_800
 
 
 def test_a_job_of_one_replica_may_ask_for_a_limit(client, olga, team, node):
