@@ -20,6 +20,7 @@ from portal.jobs.rollups import jobs_behind_replicas
 from portal.live.bell import ring, ring_diagnoses, ring_plan
 from portal.node_pairs.services import pair_measurements_collect
 from portal.planning.changes import changes_purge
+from portal.preflights.results import preflights_collect
 from scheduler.core.model.states import JOB_WAITING, JobStatus
 from scheduler.sites.reconcile import sites_drive, sites_observe
 
@@ -112,6 +113,10 @@ def _pair_measurements(now: datetime) -> None:
     pair_measurements_collect(now=now)
 
 
+def _preflights(now: datetime) -> None:
+    preflights_collect(now=now)
+
+
 def _diagnoses(now: datetime) -> None:
     """Diagnose what a lost ring has missed, and what failed before the end of its log arrived."""
     if due_jobs() or due_attempts():
@@ -132,6 +137,7 @@ STEPS = (
     sites_drive,
     _gang_networks,
     _pair_measurements,
+    _preflights,
     _diagnoses,
     _tidy,
 )

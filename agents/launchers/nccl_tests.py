@@ -1,9 +1,12 @@
 """NVIDIA's nccl-tests: one process for all GPUs of a replica, or by MPI one for each over several.
 
 Over several replicas the programs must be built with MPI=1. Source: the README of nccl-tests.
+Where GPUs are simulated and have no NCCL, the program `ring_all_reduce` stands in for them: a file
+of this launcher.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
@@ -11,6 +14,10 @@ from agents.launchers.base import Launch, LaunchRefusal, LaunchRequest
 from agents.launchers.command_options import option_name, separated_options, without_options
 from agents.launchers.openmpi import OpenMpiLauncher
 
+# The program, and its file.
+RING = "ring_all_reduce"
+RING_FILE = f"{RING}.py"
+RING_TEXT = Path(__file__).with_name(RING_FILE).read_text("utf-8")
 # GPUs of each thread, and threads of each process.
 COUNTS = frozenset(("-g", "--ngpus", "-t", "--nthreads"))
 
@@ -21,15 +28,19 @@ class NcclTestsLauncher(OpenMpiLauncher):
     programs = frozenset()
 
     def environment(self, launch: Launch) -> dict[str, str]:
-        return super().environment(launch) if launch.replica.world > 1 else {}
+        return super().environment(launch) if _is_by_mpi(launch) else {}
 
     def files(self, launch: Launch) -> Mapping[str, str]:
-        return super().files(launch) if launch.replica.world > 1 else {}
+        if _is_ring(launch):
+            return {RING_FILE: RING_TEXT}
+        return super().files(launch) if _is_by_mpi(launch) else {}
 
     def command(self, launch: Launch) -> list[str]:
-        program, several = launch.replica.command, launch.replica.world > 1
+        program, several = launch.replica.command, _is_by_mpi(launch)
         if not program:
             return []
+        if _is_ring(launch):
+            return ["python3", str(launch.folder / RING_FILE), *program[1:]]
         counted = [
             program[0],
             "-g",
@@ -48,6 +59,14 @@ class NcclTestsLauncher(OpenMpiLauncher):
             kept = without_options(words, COUNTS)
             return LaunchRefusal("command", why, {"command": kept})
         return super().request_refusal(request) if request.replicas > 1 else None
+
+
+def _is_ring(launch: Launch) -> bool:
+    return launch.replica.command[:1] == (RING,)
+
+
+def _is_by_mpi(launch: Launch) -> bool:
+    return launch.replica.world > 1 and not _is_ring(launch)
 
 
 LAUNCHER = NcclTestsLauncher()

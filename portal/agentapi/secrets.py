@@ -12,6 +12,7 @@ from portal.job_secrets.gang_keys import gang_key
 from portal.job_secrets.selectors import secret_values
 from portal.job_secrets.services import secrets_used
 from portal.jobs.models import Attempt, DesiredState, Replica
+from portal.jobs.preflights import attempt_image, attempt_request
 from portal.registries.selectors import credential_for
 from portal.registries.services import registry_used
 from scheduler.core.request import parse_stored_request
@@ -25,7 +26,8 @@ def secrets_deliver(*, authorization: str, epoch: int, replica: str) -> SecretsR
     replica that is not on the calling node, or not to run there any more."""
     with transaction.atomic():
         attempt = _starting_attempt(authorization, epoch, replica)
-        job, request = attempt.job, parse_stored_request(attempt.job.request)
+        job = attempt.job
+        request = attempt_request(attempt, parse_stored_request(job.request))
         names = secret_names(request.secrets)
         found = secret_values(owner=job.owner_id, project=job.project_id, names=names)
         secrets_used(rows=found.rows)
@@ -43,8 +45,9 @@ def pull_credential_deliver(
 ) -> PullCredentialResponse:
     """That of its project for the registry of its image. Raises ContractError as above."""
     with transaction.atomic():
-        job = _starting_attempt(authorization, epoch, replica).job
-        found = credential_for(project=job.project_id, image=job.image)
+        attempt = _starting_attempt(authorization, epoch, replica)
+        image = attempt_image(attempt)
+        found = credential_for(project=attempt.job.project_id, image=image)
         if found is None:
             return PullCredentialResponse()
         if found.credential is None:

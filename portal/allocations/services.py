@@ -57,6 +57,8 @@ class GangOrder:
     """Of each replica: the clients of its MPS shares."""
     joined_replicas: int = 1
     """How many of the job's replicas each container runs."""
+    preflight: Mapping[str, Any] | None = None
+    """What its first attempt runs, as `portal.jobs.preflights` stores it, to check its network."""
 
     @property
     def replica_count(self) -> int:
@@ -146,6 +148,7 @@ def _attempts_create(gangs: Sequence[GangOrder], at: datetime) -> list[Attempt]:
                 egress=gang.job.project.egress,
                 replica_count=gang.replica_count,
                 joined_replicas=gang.joined_replicas,
+                preflight=gang.preflight,
                 created_at=at,
             )
             for gang in gangs

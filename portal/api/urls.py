@@ -160,6 +160,11 @@ urlpatterns = [
         pair_measurements.PairMeasurementList.as_view(),
         name="pair-measurements",
     ),
+    path(
+        "pair-measurements/<str:measurement>/clear",
+        pair_measurements.PairMeasurementClear.as_view(),
+        name="pair-measurement-clear",
+    ),
     path("slices", devices.SliceList.as_view(), name="slices"),
     path("prices", prices.Prices.as_view(), name="prices"),
     path("projects", projects.ProjectList.as_view(), name="projects"),

@@ -48,6 +48,7 @@ class AuditAction(StrEnum):
     NODE_UNCORDON = "node_uncordon"
     NODE_UNFREEZE = "node_unfreeze"
     NODE_WITHDRAW = "node_withdraw"
+    PAIR_CLEAR = "pair_clear"
     PAIR_MEASURE = "pair_measure"
     PASSWORD_CHANGE = "password_change"  # noqa: S105 - no secret
     PASSWORD_SET = "password_set"  # noqa: S105 - no secret
@@ -126,6 +127,7 @@ class EventCode(StrEnum):
     LIMIT_REQUEST = "limit_request"
     MASS_REMOVAL_ALLOWED = "mass_removal_allowed"
     MERGE = "merge"
+    NETWORK_CHECKED = "network_checked"
     NEVER_STARTED = "never_started"
     NODE_CORDON = "node_cordon"
     NODE_ENROLLED = "node_enrolled"
@@ -202,6 +204,7 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.NODE_UNCORDON: "Node uncordoned",
     AuditAction.NODE_UNFREEZE: "Key of a node unfrozen",
     AuditAction.NODE_WITHDRAW: "Node withdrawn before its first contact",
+    AuditAction.PAIR_CLEAR: "Result of two nodes cleared",
     AuditAction.PAIR_MEASURE: "Measurement of two nodes started",
     AuditAction.PASSWORD_CHANGE: "Password changed",
     AuditAction.PASSWORD_SET: "Password set by an admin",
@@ -270,6 +273,7 @@ EVENT_LABELS: dict[EventCode, str] = {
     EventCode.LIMIT_REQUEST: "Higher limit requested",
     EventCode.MASS_REMOVAL_ALLOWED: "Removal of most work allowed",
     EventCode.MERGE: "Idle slices merged",
+    EventCode.NETWORK_CHECKED: "Network checked",
     EventCode.NEVER_STARTED: "Never started",
     EventCode.NODE_CORDON: "Node cordoned",
     EventCode.NODE_ENROLLED: "Node enrolled",

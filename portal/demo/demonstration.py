@@ -16,7 +16,7 @@ from portal.demo.preflight import HOST, LOCK, running_sentence
 from portal.demo.private_folder import PRIVATE_UMASK, close_folder
 from portal.demo.processes import ChildProcesses, DemoFailed
 from portal.demo.remedies import manage_command, var_variable
-from portal.demo.runtime_choice import RuntimeChoice, choose_runtime
+from portal.demo.runtime_choice import IMAGE, RuntimeChoice, choose_runtime
 from portal.demo.seed import ACTOR, PEOPLE, DemoSeed, create_people, secret_key, seed_demo
 from portal.demo.templates import add_demo_templates
 from portal.demo.terminal import Screen
@@ -153,9 +153,10 @@ class Demonstration:
         passed_on = {
             name: value for name, value in self.environ.items() if name not in WITHHELD_VARIABLES
         }
-        # Browsers lead every name below it to this machine.
+        # Browsers lead every name below it to this machine. The image is that of its simulated nodes,
+        # which measure networks without nccl-tests.
         return (
-            {"TESSERA_APPS_DOMAIN": "localhost"}
+            {"TESSERA_APPS_DOMAIN": "localhost", "TESSERA_NCCL_TESTS_IMAGE": IMAGE}
             | passed_on
             | {
                 "DJANGO_SETTINGS_MODULE": "portal.settings.dev",

@@ -39,6 +39,7 @@ from portal.jobs.git_commits import commits_to_fetch, desired_git
 from portal.jobs.images import digests_to_run
 from portal.jobs.lifecycle import seconds_left
 from portal.jobs.models import DesiredState, Replica
+from portal.jobs.preflights import PREFLIGHT_SECONDS, attempt_request
 from portal.volumes.selectors import desired_volumes
 from scheduler.core.model.states import SliceStatus
 from scheduler.core.request.secrets import desired_secrets
@@ -52,7 +53,7 @@ _COLUMNS = (
     *(_REPLICA + name for name in ("node_id", "rank", "desired_state", "address", "port")),
     *(_REPLICA + name for name in ("attempt_id", "gone_revision", "stop_revision")),
     *(_ATTEMPT + name for name in ("number", "egress", "job_id")),
-    *(_ATTEMPT + name for name in ("replica_count", "joined_replicas")),
+    *(_ATTEMPT + name for name in ("replica_count", "joined_replicas", "preflight")),
     *(_NETWORK + name for name in ("attempt_id", "number", "subnet", "kind", "mtu")),
     *(_JOB + name for name in ("uid", "name", "image", "request", "replica_count", "project_id")),
     _JOB + "resumes_id",
@@ -242,8 +243,8 @@ def _replica(
     with_rdma: Collection[int],
     commit: str,
 ) -> DesiredReplica:
-    job, joined = row.attempt.job, row.attempt.joined_replicas
-    request = request_of(job)
+    job, joined, is_check = row.attempt.job, row.attempt.joined_replicas, row.attempt.is_preflight
+    request = attempt_request(row.attempt, request_of(job))
     return DesiredReplica(
         id=str(row.pk),
         job=str(job.uid),
@@ -255,7 +256,7 @@ def _replica(
         project=job.project.slug,
         user=job.owner.username,
         name=job.name,
-        image=job.image,
+        image=request.image,
         command=tuple(request.command),
         launcher=request.launcher,
         env=dict(request.env),
@@ -266,14 +267,14 @@ def _replica(
         processes=request.processes * joined,
         backend=request.backend,
         grace_seconds=request.grace_seconds,
-        time_limit_seconds=seconds_left(job),
+        time_limit_seconds=PREFLIGHT_SECONDS if is_check else seconds_left(job),
         rendezvous=meet,
         disk_mib=job.disk_mib * joined,
         code_tree=request.code_tree,
         code_git=desired_git(request, commit),
-        has_checkpoint=job.pk in saved,
+        has_checkpoint=job.pk in saved and not is_check,
         secrets=(*desired_secrets(request.secrets), *desired_gang_key(request)),
-        volumes=volumes.get(job.pk, ()),
+        volumes=() if is_check else volumes.get(job.pk, ()),
         image_digest=digest,
         gang_network=network,
         rdma=row.attempt_id in with_rdma,

@@ -313,6 +313,11 @@ REMEDIES: dict[FailureCause, Remedy] = {
         RemedyAction.RETRY,
         _RETRY,
     ),
+    FailureCause.NETWORK_CHECK: Remedy(
+        Message("Not your code: its admins are told, and it is placed elsewhere where it can be"),
+        RemedyAction.RETRY,
+        _RETRY,
+    ),
     FailureCause.DRAINED: Remedy(
         Message("An admin emptied its node: try again"), RemedyAction.RETRY, _RETRY
     ),

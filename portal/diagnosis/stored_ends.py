@@ -60,6 +60,7 @@ NODE_CODES: dict[str, FailureCause] = {
     GangFailure.NOT_READY: FailureCause.NOT_READY,
     GangFailure.NEVER_JOINED: FailureCause.RANK_ABSENT,
     GangFailure.HUNG: FailureCause.HUNG,
+    GangFailure.NETWORK_CHECK: FailureCause.NETWORK_CHECK,
 }
 STOP_REASONS: dict[str, FailureCause] = {
     "timed_out": FailureCause.TIME_LIMIT,

@@ -84,13 +84,16 @@ def gang_networks_release() -> int:
     its own report. Returns how many there were.
 
     One statement where there are none. A node that is away keeps its networks taken until it has
-    reported, or is retired.
+    reported, or is retired. The devices of a check have passed to the attempt after it: its network
+    stays as long as they are in use.
     """
     with transaction.atomic():
         held = Allocation.objects.in_use().filter(replica__attempt=OuterRef("attempt"))
+        after = Allocation.objects.in_use().filter(replica__attempt__job=OuterRef("attempt__job"))
         ended = AttemptNetwork.objects.filter(attempt__ended_at__isnull=False)
         # One order for all who release; what another one is releasing is left to it.
         rows = ended.exclude(Exists(held)).order_by("pk")
+        rows = rows.exclude(Exists(after), attempt__preflight__isnull=False)
         gone = [row.pk for row in rows.select_for_update(skip_locked=True, of=("self",))]
         if gone:
             AttemptNetwork.objects.filter(pk__in=gone).delete()

@@ -1,7 +1,8 @@
 """Gangs of which a rank does not come: it is not ready in time, or never starts beside the others.
 
 Their devices are released, and they are tried again if a retry for infrastructure is left. A rank
-whose node falls silent has its whole time again from then, and once more when the node is back."""
+whose node falls silent has its whole time again from then, and once more when the node is back, but
+only as long as all absences together are shorter than that time: nodes may come and go for ever."""
 
 from datetime import datetime, timedelta
 
@@ -25,8 +26,10 @@ def unready_gangs_stop(*, now: datetime, limit_seconds: int) -> None:
     since = now - timedelta(seconds=limit_seconds)
     late = Attempt.objects.open().filter(job__status__in=values_of(EARLY), created_at__lt=since)
     late = late.exclude(replicas__pull_moved_at__gte=since)
+    # Its limit counts from the start of its ranks (`portal/preflights/`).
+    late = late.exclude(preflight__isnull=False, replicas__started_at__isnull=False)
     for pk in late.values_list("pk", flat=True):
-        _stop(pk, GangFailure.NOT_READY, values_of(EARLY), since, limit_seconds)
+        _stop(pk, GangFailure.NOT_READY, values_of(EARLY), now, limit_seconds)
 
 
 def unjoined_gangs_stop(*, now: datetime, limit_seconds: int) -> None:
@@ -41,13 +44,14 @@ def unjoined_gangs_stop(*, now: datetime, limit_seconds: int) -> None:
         replicas__desired_state=DesiredState.RUN,
     )
     for pk in late.values_list("pk", flat=True).distinct():
-        _stop(pk, GangFailure.NEVER_JOINED, [JobStatus.RUNNING], since, limit_seconds)
+        _stop(pk, GangFailure.NEVER_JOINED, [JobStatus.RUNNING], now, limit_seconds)
 
 
 def _stop(
-    attempt_id: int, code: GangFailure, statuses: list[str], since: datetime, limit_seconds: int
+    attempt_id: int, code: GangFailure, statuses: list[str], now: datetime, limit_seconds: int
 ) -> None:
     """Unless it got further, or ended, meanwhile, or no rank has had its time."""
+    limit = timedelta(seconds=limit_seconds)
     with transaction.atomic():
         open_one = Attempt.objects.open().filter(pk=attempt_id).values("job")
         for job in Job.objects.filter(pk__in=open_one, status__in=statuses).lock_rows():
@@ -58,22 +62,25 @@ def _stop(
             if not absent and code is GangFailure.NOT_READY:
                 # Its ranks are all ready, but not with the same image: it waits for rank 0.
                 absent = [ranks[0]]
-            late = next((rank for rank in absent if _had_its_time(rank, since)), None)
+            late = next((rank for rank in absent if _had_its_time(rank, now, limit)), None)
             if late is None:
                 return
             message = _message(code, late, limit_seconds)
             faulty_gang_stop(job=job, rank=late, code=code, message=message)
 
 
-def _had_its_time(rank: Replica, since: datetime) -> bool:
-    """Whether nothing has kept its node from us since then. A node that stays away does not get its
-    time again and again: what counts is when it fell silent."""
+def _had_its_time(rank: Replica, now: datetime, limit: timedelta) -> bool:
+    """Whether nothing has kept its node from us for so long. A node that stays away does not get
+    its time again and again: what counts is when it fell silent. Nor does one that comes and goes:
+    what counts is how long nodes of the attempt were away in all."""
     node, begun = rank.node, rank.attempt.silent_since
+    if timedelta(seconds=rank.attempt.absent_seconds) >= limit:
+        return True
     if node is not None and NodeStatus(node.status) not in NODE_SILENT:
         begun = node.contact_since
     elif node is not None and begun is None:
         return False  # it has just fallen silent, which the next round notes
-    return begun is None or begun < since
+    return begun is None or begun < now - limit
 
 
 def _message(code: GangFailure, late: Replica, limit_seconds: int) -> Message:

@@ -60,6 +60,7 @@ class FailureCause(StrEnum):
     NOT_READY = "not_ready"
     RANK_ABSENT = "rank_absent"
     HUNG = "hung"
+    NETWORK_CHECK = "network_check"
     DRAINED = "drained"
     # It never ran.
     DEPENDENCY = "dependency"
@@ -78,6 +79,7 @@ class GangFailure(StrEnum):
     NOT_READY = "not_ready"
     NEVER_JOINED = "never_joined"
     HUNG = "hung"
+    NETWORK_CHECK = "network_check"
 
 
 class Confidence(StrEnum):
@@ -130,6 +132,7 @@ CAUSE_LABELS: dict[FailureCause, str] = {
     FailureCause.NOT_READY: "Not ready in time",
     FailureCause.RANK_ABSENT: "A rank did not start",
     FailureCause.HUNG: "No progress",
+    FailureCause.NETWORK_CHECK: "Network too slow",
     FailureCause.DRAINED: "Node drained",
     FailureCause.DEPENDENCY: "An earlier job failed",
     FailureCause.REFUSED: "Not approved",

@@ -25,18 +25,24 @@ def attempt_digest(attempt: Attempt) -> str:
 def digests_to_run(attempts: Iterable[Attempt]) -> Mapping[int, str]:
     """By attempt, the digest that its replicas are to have. Asks nothing for the first attempts of
     single replicas: whatever their node has will do."""
-    bound = {row.pk: row.job_id for row in attempts if row.number > 1 or row.world > 1}
+    several = [row for row in attempts if row.number > 1 or row.world > 1]
+    bound = {row.pk: row.job_id for row in several}
+    # Each has another image than the job.
+    checks = {row.pk for row in several if row.is_preflight}
     jobs = set(bound.values())
     if not jobs:
         return {}
     rows = Replica.objects.filter(attempt__job__in=jobs, rank=0).exclude(image_digest="")
-    known = rows.order_by("attempt").values_list("attempt__job_id", "attempt", "image_digest")
+    columns = ("attempt__job_id", "attempt", "image_digest", "attempt__preflight")
     kept: dict[int, str] = {}
     of_rank_0: dict[int, str] = {}
-    for job, attempt, digest in known:
+    for job, attempt, digest, preflight in rows.order_by("attempt").values_list(*columns):
         of_rank_0[attempt] = digest
         # Another node cannot pull an image of no registry.
-        if not is_local(digest):
+        if not is_local(digest) and preflight is None:
             kept.setdefault(job, digest)
-    found = {pk: kept.get(job) or of_rank_0.get(pk, "") for pk, job in bound.items()}
+    found = {
+        pk: (pk not in checks and kept.get(job)) or of_rank_0.get(pk, "")
+        for pk, job in bound.items()
+    }
     return {pk: digest for pk, digest in found.items() if digest}

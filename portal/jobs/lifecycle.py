@@ -23,7 +23,13 @@ from portal.jobs.first_failures import cause_of_end, first_failure, is_lost_rank
 from portal.jobs.images import with_other_image
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
 from portal.jobs.replica_ranges import has_several_sizes
-from portal.jobs.rollups import have_ended, is_behind, latest_attempts, outcome_of
+from portal.jobs.rollups import (
+    ENDS_NO_JOB,
+    have_ended,
+    is_behind,
+    latest_attempts,
+    outcome_of,
+)
 from portal.live.bell import ring, ring_diagnoses, ring_drive, ring_plan, ring_site
 from scheduler.core.model.states import (
     JOB_ALLOCATED,
@@ -151,9 +157,18 @@ def _stop(
             message=message,
             stop_reason=stop_reason,
         )
-    for replica in replicas:
-        _replica_stop(replica, transitions)
+    ranks_stop(replicas, transitions)
     _finish_when_ended(job, attempt, replicas, transitions)
+
+
+def ranks_stop(
+    replicas: list[Replica], transitions: Transitions, *, keep_devices: bool = False
+) -> None:
+    """Have locked replicas end, whatever their job does. `keep_devices`: those of replicas that
+    have not run, too, stay theirs until their attempt ends."""
+    left = DesiredState.STOP if keep_devices else DesiredState.GONE
+    for replica in replicas:
+        _replica_stop(replica, transitions, left)
     ring_replicas(replicas)
 
 
@@ -171,6 +186,10 @@ def _roll(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Tran
     outcome = outcome_of(replicas)
     if JobStatus(job.status) is JobStatus.STOPPING:
         _finish_when_ended(job, attempt, replicas, transitions)
+    elif attempt.is_preflight and outcome in ENDS_NO_JOB:
+        _prepared(job, transitions)
+        if outcome is AttemptState.FAILED:
+            ranks_stop(replicas, transitions, keep_devices=True)
     elif outcome in (AttemptState.FAILED, AttemptState.LOST):
         _fail(job, attempt, replicas, transitions)
     elif outcome is AttemptState.SUCCEEDED:
@@ -230,7 +249,7 @@ def _fail(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Tran
     _stop(job, attempt, replicas, transitions, stop_reason, failure_message(first))
 
 
-def _replica_stop(replica: Replica, transitions: Transitions) -> None:
+def _replica_stop(replica: Replica, transitions: Transitions, left: DesiredState) -> None:
     status = ReplicaStatus(replica.status)
     if status in REPLICA_ENDED:
         return
@@ -242,7 +261,7 @@ def _replica_stop(replica: Replica, transitions: Transitions) -> None:
         ReplicaStatus.FAILED,
         code=EventCode.NEVER_STARTED,
         message=Message("stopped before it ran"),
-        desired_state=DesiredState.GONE,
+        desired_state=left,
         finished_at=timezone.now(),
     )
 
@@ -258,7 +277,7 @@ def _finish_when_ended(
 ) -> None:
     if not have_ended(replicas):
         return
-    if job.stop_reason in MAKES_WAY and _succeeded(replicas):
+    if job.stop_reason in MAKES_WAY and not attempt.is_preflight and _succeeded(replicas):
         job.stop_reason = StopReason.SUCCEEDED
     _end(job, attempt, replicas, transitions)
 
@@ -306,6 +325,11 @@ def _requeue(job: Job, attempt: Attempt, transitions: Transitions) -> bool:
         return False
     failure = attempt.first_failure or {}
     why = failure_message(failure)
+    if attempt.is_preflight:
+        message = Message("%(why)s. Queued again; the network check spends no retry", why=why)
+        _queue_again(job, transitions, EventCode.RETRY, message)
+        ring_diagnoses()
+        return True
     if failure.get("code") == SECRET_MISSING:
         # It never started. The planner keeps it until the secret is set again.
         message = Message("%(why)s. Queued again until it is set", why=why)

@@ -216,12 +216,17 @@ class Attempt(models.Model):
     """The name of the site that carries it out."""
     silent_since = models.DateTimeField(null=True, blank=True, editable=False)
     """Since when its site, or a node of it, has not answered; null while all do."""
+    absent_seconds = models.PositiveIntegerField(default=0, db_default=0, editable=False)
+    """How long they did not answer, before that."""
     replica_count = models.PositiveSmallIntegerField(null=True, editable=False)
     """How many of the job's replicas were placed; null of one placed before: as the job says."""
     joined_replicas = models.PositiveSmallIntegerField(default=1, db_default=1, editable=False)
     """How many of the job's replicas each of its own, a container, runs."""
     egress = enum_column(EgressPolicy, EgressPolicy.ALL, db_default=str(EgressPolicy.ALL))
     """What it reaches beyond its gang: as its project said when it was placed."""
+    preflight = models.JSONField(null=True, blank=True, editable=False)
+    """Of one that checks the network of its gang before the job starts: what it runs, as
+    portal.jobs.preflights reads it. Null of all others."""
     created_at = models.DateTimeField()
     saved_at = models.DateTimeField(null=True, blank=True, editable=False)
     """When its last checkpoint arrived: what it ran until then is not lost. Null without one."""
@@ -263,6 +268,10 @@ class Attempt(models.Model):
     def placed_replicas(self) -> int:
         """How many of the job's replicas it was placed with."""
         return self.replica_count or self.job.replica_count
+
+    @property
+    def is_preflight(self) -> bool:
+        return self.preflight is not None
 
     @property
     def is_open(self) -> bool:

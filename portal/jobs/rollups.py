@@ -18,7 +18,20 @@ from scheduler.core.model.states import (
 )
 
 # What `is_behind` reads.
-COLUMNS = ("attempt__job__status", "rank", "status", "exit_code", "desired_state", "image_digest")
+COLUMNS = (
+    *("attempt__job__status", "attempt__preflight", "rank", "status", "exit_code"),
+    *("desired_state", "image_digest"),
+)
+
+
+# What a check of a network may come to, and its job goes on.
+ENDS_NO_JOB = (AttemptState.RUNNING, AttemptState.SUCCEEDED, AttemptState.FAILED)
+
+
+def may_go_on(replica: Replica) -> bool:
+    """It has neither ended, nor was asked to."""
+    has_ended = ReplicaStatus(replica.status) in REPLICA_ENDED
+    return not has_ended and replica.desired_state in (DesiredState.PREPARE, DesiredState.RUN)
 
 
 def outcome_of(replicas: Iterable[Replica]) -> AttemptState:
@@ -43,6 +56,11 @@ def is_behind(job: Job, replicas: Sequence[Replica]) -> bool:
         case AttemptState.READY:
             is_held = any(row.desired_state == DesiredState.PREPARE for row in replicas)
             return status is JobStatus.PLACED or is_held or bool(with_other_image(replicas))
+        case outcome if outcome in ENDS_NO_JOB and replicas[0].attempt.is_preflight:
+            # The job is being prepared until `portal/preflights/` has read what was measured.
+            return status is JobStatus.PLACED or (
+                outcome is AttemptState.FAILED and any(map(may_go_on, replicas))
+            )
         case AttemptState.RUNNING:
             return status is not JobStatus.RUNNING
         case _:

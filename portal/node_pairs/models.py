@@ -1,4 +1,5 @@
-"""Measurements of pairs of nodes, by jobs that admins started for that."""
+"""Measurements of pairs of nodes: by jobs that admins started for that, and by gangs that had their
+network checked before they started."""
 
 from typing import Self
 
@@ -7,7 +8,7 @@ from django.db.models import F, Q
 
 from portal.choices import choices_from_enum, enum_check
 from portal.inventory.models import Node
-from portal.jobs.models import Job
+from portal.jobs.models import Attempt, Job
 from portal.node_pairs.judgement import BAD_VERDICTS, ExpectationSource, PairVerdict
 
 
@@ -40,9 +41,16 @@ class PairMeasurement(models.Model):
     first = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="+")
     """The node with the lower name."""
     second = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="+")
-    job = models.OneToOneField(Job, on_delete=models.CASCADE, related_name="pair_measurement")
-    """The only job whose log is believed. A retry is another job."""
+    job = models.OneToOneField(
+        Job, null=True, blank=True, on_delete=models.CASCADE, related_name="pair_measurement"
+    )
+    """Of one that an admin started: the only job whose log is believed. A retry is another job."""
+    attempt = models.OneToOneField(
+        Attempt, null=True, blank=True, on_delete=models.CASCADE, related_name="pair_measurement"
+    )
+    """Else: the check that has found it."""
     actor = models.CharField(max_length=150)
+    """Who started it, or the owner of the job that was checked."""
     created_at = models.DateTimeField(auto_now_add=True)
     expected_mb_per_second = models.PositiveIntegerField(default=0)
     """0 if unknown."""
@@ -69,6 +77,11 @@ class PairMeasurement(models.Model):
         constraints = [
             enum_check("verdict", PairVerdict, "pair_measurement_verdict"),
             models.CheckConstraint(condition=~Q(first=F("second")), name="pair_of_two_nodes"),
+            models.CheckConstraint(
+                condition=Q(job__isnull=False, attempt__isnull=True)
+                | Q(job__isnull=True, attempt__isnull=False),
+                name="pair_of_one_job",
+            ),
             models.UniqueConstraint(
                 fields=("first", "second"), condition=Q(is_current=True), name="pair_current_once"
             ),
@@ -87,7 +100,15 @@ class PairMeasurement(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.first} and {self.second} by {self.job.label}"
+        return f"{self.first} and {self.second} by {self.measuring_job.label}"
+
+    @property
+    def measuring_job(self) -> Job:
+        """Whose log has the table."""
+        found = self.attempt.job if self.attempt else self.job
+        if found is None:
+            raise ValueError(f"measurement {self.pk} is of no job")
+        return found
 
     @property
     def is_bad(self) -> bool:

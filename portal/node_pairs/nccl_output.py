@@ -9,6 +9,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agents.launchers.ring_all_reduce import TITLE as RING_TITLE
+
 # Of a table that Tessera asks for, there are far fewer; of a line, far less is read.
 MAX_ROWS, MAX_LINE = 1_000, 400
 # Faster than any link: not a measurement.
@@ -61,6 +63,8 @@ class NcclTestOutput:
     wrong_values: int = 0
     errors: tuple[str, ...] = ()
     """Lines in which the program says that it failed."""
+    is_ring: bool = False
+    """It is no result of NCCL, but of the program that stands in for it on simulated nodes."""
 
     @property
     def is_complete(self) -> bool:
@@ -77,13 +81,15 @@ def read_nccl_output(text: str) -> NcclTestOutput:
     """Lines of other programs between those of the table are passed over."""
     rows: list[NcclTestRow] = []
     errors: list[str] = []
-    average, wrong = None, 0
+    average, wrong, is_ring = None, 0, False
     for line in text.splitlines():
         line = line[:MAX_LINE].strip()
         if HEADER.match(line):
             rows, average, wrong = [], None, 0
         elif found := AVERAGE.match(line):
             average = _number(found[1])
+        elif line == RING_TITLE:
+            is_ring = True
         elif found := OUT_OF_BOUNDS.match(line):
             wrong = int(found[1]) or int(found[2] == "FAILED")
         elif FAILURE.search(line):
@@ -91,7 +97,8 @@ def read_nccl_output(text: str) -> NcclTestOutput:
         elif len(rows) < MAX_ROWS and (row := _row(line.split())):
             rows.append(row)
     counted = sum(each.wrong or 0 for row in rows for each in (row.out_of_place, row.in_place))
-    return NcclTestOutput(tuple(rows), average, max(wrong, counted), tuple(errors[:MAX_ROWS]))
+    told = tuple(errors[:MAX_ROWS])
+    return NcclTestOutput(tuple(rows), average, max(wrong, counted), told, is_ring)
 
 
 def _row(words: Sequence[str]) -> NcclTestRow | None:

@@ -49,10 +49,10 @@ def pair_facts(jobs: Iterable[WaitingJob]) -> PairFacts:
 
 def measurements() -> PairMeasurementQuerySet:
     """Newest first, with their nodes and jobs."""
-    rows = PairMeasurement.objects.select_related("first", "second", "job")
+    rows = PairMeasurement.objects.select_related("first", "second", "job", "attempt__job")
     return rows.defer(
         *(f"{node}__{name}" for node in ("first", "second") for name in ("desired", "topology")),
-        "job__request",
+        *("job__request", "attempt__job__request"),
     ).order_by("-id")
 
 

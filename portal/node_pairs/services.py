@@ -1,7 +1,8 @@
 """Read what the jobs that measure pairs have written, once they have ended.
 
 Text of jobs is believed nowhere else: a measurement names its job, and only an admin starts one
-(`portal.submission.pair_measurements`), with Tessera's command and the image of the settings.
+(`portal.submission.pair_measurements`), or it names an attempt that checks the network of a gang
+(`portal.preflights`). Both run Tessera's command in the image of the settings.
 """
 
 import logging
@@ -11,14 +12,18 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from agents.contract.message import Message
-from portal.audit.codes import EventCode
+from portal.audit.codes import AuditAction, EventCode
+from portal.audit.services import audit_record
 from portal.audit.transitions import event_record
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
+from portal.inventory.models import Node
 from portal.job_logs.storage import open_logs, read_log
-from portal.jobs.models import Attempt
+from portal.jobs.models import Attempt, Replica
 from portal.jobs.querysets import values_of
 from portal.live.bell import ring, ring_plan
-from portal.node_pairs.judgement import PairVerdict, verdict_of
+from portal.node_pairs.expectations import is_simulated
+from portal.node_pairs.judgement import Expectation, PairVerdict, verdict_of
 from portal.node_pairs.models import PairMeasurement
 from portal.node_pairs.nccl_output import NcclTestOutput, read_nccl_output
 from portal.storage.errors import StoreError
@@ -52,7 +57,7 @@ def pair_measurements_collect(*, now: datetime) -> int:
         try:
             result = _result(row, now)
         except StoreError as error:
-            log.warning("the log of %s cannot be read: %s", row.job.label, error)
+            log.warning("the log of %s cannot be read: %s", row.measuring_job.label, error)
             continue
         if result is not None:
             _finish(row, result, now)
@@ -60,44 +65,74 @@ def pair_measurements_collect(*, now: datetime) -> int:
     return found
 
 
-def _result(row: PairMeasurement, now: datetime) -> PairResult | None:
-    """None while the end of the log is still to come. Raises StoreError."""
-    attempts = Attempt.objects.filter(job=row.job_id).order_by("-number")
-    attempt = attempts.prefetch_related("replicas").first()
-    if attempt is None:
-        return PairResult(problem=Message("%(job)s ended before it ran", job=row.job.label))
-    attempt.job = row.job
-    replicas = sorted(attempt.replicas.all(), key=lambda replica: replica.rank)
-    nodes = [replica.node_id for replica in replicas]
-    if sorted(map(str, nodes)) != sorted(map(str, (row.first_id, row.second_id))):
-        return PairResult(problem=Message("%(job)s ran on other nodes", job=row.job.label))
-    head = replicas[0]
+def measured_of_attempt(attempt: Attempt, head: Replica) -> NcclTestOutput:
+    """What rank 0 has written. `head`: it. Raises StoreError."""
     head.attempt = attempt
     open_logs([head])
     try:
         data = read_log(head, max(0, head.log_bytes - TAIL_BYTES), TAIL_BYTES)
     except Refused:  # Retention removed it.
         data = b""
-    output = read_nccl_output(data.decode("utf-8", "replace"))
+    return read_nccl_output(data.decode("utf-8", "replace"))
+
+
+def pair_measurement_record(
+    *,
+    attempt: Attempt,
+    nodes: tuple[Node, Node],
+    output: NcclTestOutput,
+    expected: Expectation,
+    verdict: PairVerdict,
+    now: datetime,
+) -> PairMeasurement:
+    """Keep what a check of a gang has found between two nodes, the lower name first, as the result
+    that counts for them. In the transaction that decides about its job."""
+    row = PairMeasurement(
+        first=nodes[0],
+        second=nodes[1],
+        attempt=attempt,
+        actor=attempt.job.owner.username,
+        expected_mb_per_second=expected.mb_per_second,
+        expected_source=expected.source,
+        verdict=verdict,
+        finished_at=now,
+    )
+    _set_output(row, output)
+    _keep(row)
+    return row
+
+
+def _result(row: PairMeasurement, now: datetime) -> PairResult | None:
+    """None while the end of the log is still to come. Raises StoreError."""
+    job = row.measuring_job
+    attempts = Attempt.objects.filter(job=job).order_by("-number")
+    attempt = attempts.prefetch_related("replicas").first()
+    if attempt is None:
+        return PairResult(problem=Message("%(job)s ended before it ran", job=job.label))
+    attempt.job = job
+    replicas = sorted(attempt.replicas.all(), key=lambda replica: replica.rank)
+    nodes = [replica.node_id for replica in replicas]
+    if sorted(map(str, nodes)) != sorted(map(str, (row.first_id, row.second_id))):
+        return PairResult(problem=Message("%(job)s ran on other nodes", job=job.label))
+    output = measured_of_attempt(attempt, replicas[0])
+    if output.is_ring and not is_simulated(row.first, row.second):
+        sentence = "%(job)s measured TCP between programs, and its nodes have real GPUs"
+        return PairResult(problem=Message(sentence, job=job.label))
     if output.is_complete or output.wrong_values:
         return PairResult(output)
-    ended_at = row.job.finished_at or now
+    ended_at = job.finished_at or now
     if now - ended_at < LATE_LOG and not output.errors:
         return None
     sentence = "%(job)s printed no whole table of nccl-tests. Read its log"
-    return PairResult(output, Message(sentence, job=row.job.label))
+    return PairResult(output, Message(sentence, job=job.label))
 
 
 def _finish(row: PairMeasurement, result: PairResult, now: datetime) -> None:
-    best = result.output.best
     row.finished_at = now
     if result.problem is not None:
         row.verdict, row.problem = PairVerdict.FAILED, result.problem.as_dict()
     else:
-        row.is_current = True
-        row.busbw_mb_per_second = round(best.busbw * 1_000) if best else 0
-        row.message_bytes = best.size_bytes if best else 0
-        row.wrong_values = result.output.wrong_values
+        _set_output(row, result.output)
         row.verdict = verdict_of(
             row.busbw_mb_per_second, row.wrong_values, row.expected_mb_per_second
         )
@@ -105,12 +140,50 @@ def _finish(row: PairMeasurement, result: PairResult, now: datetime) -> None:
         rows = PairMeasurement.objects.filter(pk=row.pk).unfinished()
         if rows.select_for_update().first() is None:
             return
-        if row.is_current:
-            same = PairMeasurement.objects.filter(first=row.first_id, second=row.second_id)
-            same.current().update(is_current=False)
-            _record(row)
-        row.save()
-        for node in (row.first, row.second):
+        _keep(row)
+
+
+def _set_output(row: PairMeasurement, output: NcclTestOutput) -> None:
+    best = output.best
+    row.is_current = True
+    row.busbw_mb_per_second = round(best.busbw * 1_000) if best else 0
+    row.message_bytes = best.size_bytes if best else 0
+    row.wrong_values = output.wrong_values
+
+
+def _keep(row: PairMeasurement) -> None:
+    if row.is_current:
+        same = PairMeasurement.objects.filter(first=row.first_id, second=row.second_id)
+        same.current().update(is_current=False)
+        _record(row)
+    row.save()
+    for node in (row.first, row.second):
+        ring(f"node:{node.pk}")
+    ring("cluster")
+    ring_plan()
+
+
+def pair_clear(*, measurement: PairMeasurement, actor: str) -> None:
+    """Have gangs use a bad pair again, as after a repair, before it is measured anew. What was
+    found stays in the list. Raises Refused(pair_invalid) for a result for which no gang keeps away.
+    """
+    with transaction.atomic():
+        rows = PairMeasurement.objects.bad().filter(pk=measurement.pk)
+        if not rows.update(is_current=False):
+            sentence = "No gang keeps away from this pair for that result"
+            raise Refused(ErrorCode.PAIR_INVALID, sentence)
+        first, second = measurement.first, measurement.second
+        audit_record(
+            actor=actor,
+            action=AuditAction.PAIR_CLEAR,
+            noun="node",
+            noun_id=first.name,
+            before={"with": second.name, "verdict": measurement.verdict},
+        )
+        words = {"first": first.name, "second": second.name, "actor": actor}
+        message = Message("%(actor)s cleared the result of %(first)s and %(second)s", **words)
+        for node in (first, second):
+            event_record(node, EventCode.PAIR_MEASURED, message, actor=actor)
             ring(f"node:{node.pk}")
         ring("cluster")
         ring_plan()
@@ -119,7 +192,7 @@ def _finish(row: PairMeasurement, result: PairResult, now: datetime) -> None:
 def _record(row: PairMeasurement) -> None:
     """In the history of both nodes; admins are told of what is bad once."""
     first, second = row.first, row.second
-    words = {"first": first.name, "second": second.name, "job": row.job.label}
+    words = {"first": first.name, "second": second.name, "job": row.measuring_job.label}
     busbw = gigabytes_per_second(row.busbw_mb_per_second)
     code = EventCode.PAIR_MEASURED
     message = Message(
@@ -147,7 +220,7 @@ def slow_message(row: PairMeasurement) -> Message:
         second=row.second.name,
         busbw=gigabytes_per_second(row.busbw_mb_per_second),
         expected=gigabytes_per_second(row.expected_mb_per_second),
-        job=row.job.label,
+        job=row.measuring_job.label,
     )
 
 
@@ -158,7 +231,7 @@ def wrong_message(row: PairMeasurement) -> Message:
         "faulty: measure each with a third node, and cordon the one that is wrong again",
         first=row.first.name,
         second=row.second.name,
-        job=row.job.label,
+        job=row.measuring_job.label,
     )
 
 

@@ -77,7 +77,7 @@ class LimitSettings:
     hung_warn_minutes: int = setting(
         60,
         "A gang that writes neither log nor metrics for so long is warned; 0: none is.",
-        readers=WORKER,
+        readers=PLANNERS,
     )
     hung_stop_minutes: int = setting(
         0,
@@ -99,9 +99,15 @@ class LimitSettings:
     )
     nccl_tests_image: str = setting(
         "",
-        "Image with which admins measure the network between two nodes: nccl-tests built with "
-        "MPI=1, Open MPI and Python 3. Empty: no pair is measured.",
-        readers=WEB,
+        "Image with which admins measure the network between two nodes, and gangs check theirs: "
+        "nccl-tests built with MPI=1, Open MPI and Python 3. Empty: no pair is measured.",
+        readers=PLANNERS,
+    )
+    preflight_hours: int = setting(
+        24,
+        "A gang that asks for a network check starts at once on nodes that were measured with each "
+        "other within so many hours.",
+        readers=WORKER,
     )
     telemetry_seconds: int = setting(
         5, "A node's sensor samples are stored at most this often.", readers=WEB

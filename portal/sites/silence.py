@@ -29,7 +29,9 @@ def silence_note(*, site: str, silent: Mapping[int, str], at: datetime) -> None:
 def _note(attempt: Attempt, place: str, at: datetime) -> None:
     since = at if place else None
     same = Attempt.objects.open().filter(pk=attempt.pk, silent_since=attempt.silent_since)
-    if not same.update(silent_since=since):
+    begun = attempt.silent_since
+    absent = attempt.absent_seconds + (int((at - begun).total_seconds()) if begun else 0)
+    if not same.update(silent_since=since, absent_seconds=max(attempt.absent_seconds, absent)):
         # It has ended, or another worker has noted the same.
         return
     if place:

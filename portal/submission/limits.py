@@ -24,6 +24,7 @@ def request_limits() -> RequestLimits:
         max_replicas=platform.max_replicas,
         image_allow=tuple(p.strip() for p in platform.image_allow.split(",") if p.strip()),
         hung_stop_seconds=hung.stop_seconds,
+        can_preflight=bool(platform.nccl_tests_image),
         host_share=ClusterHostShares(),
     )
 

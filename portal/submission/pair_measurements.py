@@ -14,7 +14,8 @@ from portal.errors import Refused
 from portal.gang_networks.joining import network_of_node
 from portal.inventory.models import Gpu, Node
 from portal.live.bell import ring
-from portal.node_pairs.judgement import Expectation, ExpectationSource, expectation_of, node_link
+from portal.node_pairs.expectations import RING_COMMAND, is_simulated, line_rate_between
+from portal.node_pairs.judgement import Expectation, ExpectationSource
 from portal.node_pairs.models import PairMeasurement
 from portal.submission.services import job_submit
 from scheduler.core.request import RequestLimits, parse_request
@@ -53,11 +54,12 @@ def pair_measure(
     first, second = _nodes(nodes)
     devices = _devices(first, second)
     expected = _expectation(first, second, expected_mb_per_second)
+    command = RING_COMMAND if is_simulated(first, second) else COMMAND
     body = {
         "project": project,
         "name": "pair-check",
         "image": image,
-        "command": list(COMMAND),
+        "command": list(command),
         "launcher": str(LauncherName.NCCL_TESTS),
         "replicas": 2,
         "device": {"gpus": devices.gpus, "models": [devices.board]},
@@ -142,13 +144,13 @@ def _devices(first: Node, second: Node) -> PairDevices:
 def _expectation(first: Node, second: Node, given: int) -> Expectation:
     if given:
         return Expectation(given, ExpectationSource.ADMIN)
-    links = [node_link(node.topology, node.facts) for node in (first, second)]
-    return expectation_of(*links)
+    return line_rate_between(first, second)
 
 
 def _require_idle(first: Node, second: Node) -> None:
     open_one = PairMeasurement.objects.unfinished().filter(first=first, second=second)
     row = open_one.select_related("job").first()
     if row is not None:
-        sentence = Message("%(job)s measures this pair already", job=row.job.label)
+        label = row.measuring_job.label
+        sentence = Message("%(job)s measures this pair already", job=label)
         raise Refused(ErrorCode.PAIR_BUSY, sentence, "nodes")

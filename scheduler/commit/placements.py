@@ -8,6 +8,7 @@ from datetime import datetime
 from ipaddress import IPv4Network
 from uuid import UUID
 
+from django.conf import settings
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import DateTimeField
 from django.utils import timezone
@@ -24,6 +25,7 @@ from portal.jobs.models import Attempt, Job, StartEstimate
 from portal.live.bell import ring
 from portal.planning.requests import waiting_jobs_from_rows
 from portal.planning.snapshot import cluster_snapshot
+from portal.preflights.orders import gangs_with_preflights
 from portal.quotas.models import Quota
 from scheduler.core.model.decisions import JobPlacement
 from scheduler.core.model.snapshot import WaitingJob
@@ -86,9 +88,13 @@ def _commit(placements: Sequence[JobPlacement], bypassed: Collection[str]) -> li
     now = timezone.now()
     placed = list(_legal(placements, jobs, nodes, now))
     if placed:
-        attempts = gangs_allocate(
-            gangs=[gang for _, gang, _ in placed], quotas=quotas, gpus=gpus, slices=slices, at=now
+        gangs = gangs_with_preflights(
+            [gang for _, gang, _ in placed],
+            image=settings.PLATFORM.nccl_tests_image,
+            hours=settings.PLATFORM.preflight_hours,
+            now=now,
         )
+        attempts = gangs_allocate(gangs=gangs, quotas=quotas, gpus=gpus, slices=slices, at=now)
         gang_networks_create(orders=list(_network_orders(placed, attempts)))
     started = [placement for placement, _, _ in placed]
     if started and started[-1] is placements[-1]:

@@ -61,6 +61,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int]] = {
     ("jobs-bulk", "post"): (400, 201, 400, 201, 400),
     ("jobs-cancel", "post"): (200, 200, 200, 200, 200),
     ("me", "get"): (200, 200, 200, 200, 200),
+    # There is no such measurement.
+    ("pair-measurement-clear", "post"): (403, 403, 403, 403, 404),
     ("pair-measurements", "get"): (403, 403, 403, 403, 200),
     ("pair-measurements", "post"): (403, 403, 403, 403, 409),
     ("node", "get"): (200, 200, 200, 200, 200),

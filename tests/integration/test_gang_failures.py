@@ -12,7 +12,8 @@ from portal.desired.documents import compile_desired
 from portal.diagnosis.services import diagnoses_refresh
 from portal.inventory.models import Node
 from portal.jobs.absent_ranks import unjoined_gangs_stop
-from portal.jobs.models import Attempt, Job, Replica
+from portal.jobs.models import OWN_NODES, Attempt, Job, Replica
+from portal.sites.silence import silence_note
 from scheduler import sweeper
 from scheduler.core.model.states import JobStatus, ReplicaStatus
 from scheduler.tasks import plan_once
@@ -114,6 +115,25 @@ def test_a_rank_that_does_not_come_after_an_outage_either_is_named(phase, job, n
     assert status_of(job) == JobStatus.STOPPING
     late = job.attempts.get().first_failure["rank"]
     assert late == Replica.objects.get(node=two.row).rank
+
+
+def test_a_rank_whose_node_comes_and_goes_has_no_more_time_than_absences_take(job, nodes):
+    one, two = nodes
+    half_started(job, one, two)
+    now = timezone.now()
+    Job.objects.update(started_at=LONG_AGO)
+    attempt = Attempt.objects.get()
+    for absence in (140, 150):
+        silence_note(site=OWN_NODES, silent={attempt.pk: "n2"}, at=now)
+        now += timedelta(seconds=absence)
+        silence_note(site=OWN_NODES, silent={}, at=now)
+        Node.objects.filter(pk=two.row.pk).update(contact_since=now)
+    unjoined_gangs_stop(now=now, limit_seconds=300)
+    assert status_of(job) == JobStatus.RUNNING, "290 s of absence"
+    Attempt.objects.update(silent_since=now)
+    silence_note(site=OWN_NODES, silent={}, at=now + timedelta(seconds=10))
+    unjoined_gangs_stop(now=now + timedelta(seconds=11), limit_seconds=300)
+    assert status_of(job) == JobStatus.STOPPING
 
 
 def test_a_rank_that_prepares_through_an_outage_has_its_whole_time_again(job, nodes):

@@ -47,7 +47,7 @@ def root() -> User:
 
 def pair_node(name: str, *, gpus: int = 2, rdma: bool = True) -> HonestNode:
     node = a_node(name, gpus=gpus)
-    node.launchers = tuple(LauncherName)
+    node.launchers, node.simulated = tuple(LauncherName), False
     node.report()
     row = Node.objects.get(pk=node.row.pk)
     link = RankNetwork(rdma="InfiniBand" if rdma else "")

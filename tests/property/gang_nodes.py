@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from agents.contract.calls import SyncRequest
 from agents.contract.documents import DesiredReplica, DesiredReplicaState, ReplicaState, digest
 from agents.contract.end_causes import EndCause
+from agents.contract.launcher_names import LauncherName
 from agents.contract.lease import LeaseEnd
 from agents.runtime.port_offers import PortOffers
 from portal.agentapi.sync import sync_accept
@@ -73,6 +74,15 @@ class WalkedNode(HonestNode):
         for key, seen in self.replicas.items():
             if seen.state is ReplicaState.RUNNING:
                 self.replicas[key] = replace(seen, state=ReplicaState.FAILED, code=code)
+
+    def end_checks(self) -> None:
+        """The ranks that check a network have measured it."""
+        for wanted in self.desired.replicas if self.desired else ():
+            seen = self.replicas.get(wanted.id)
+            if wanted.launcher is not LauncherName.NCCL_TESTS or seen is None:
+                continue
+            if seen.state is ReplicaState.RUNNING:
+                self.replicas[wanted.id] = replace(seen, state=ReplicaState.EXITED, exit_code=0)
 
     def running(self) -> list[str]:
         return [key for key, r in self.replicas.items() if r.state is ReplicaState.RUNNING]

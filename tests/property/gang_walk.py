@@ -1,6 +1,7 @@
-"""A random walk of gangs: jobs come and are cancelled, ranks fail, do not come or vanish, nodes are
-cut off, stop their work at the end of their lease and come back, reports arrive twice. The portal's
-rows, passes, sweeps and sync are the real ones; time is virtual."""
+"""A random walk of gangs: jobs come and are cancelled, have their network checked, ranks fail, do
+not come or vanish, nodes are cut off, stop their work at the end of their lease and come back,
+reports arrive twice. The portal's rows, passes, sweeps and sync are the real ones; time is virtual,
+and so is what checks measure."""
 
 from collections import Counter
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from datetime import timedelta
 from random import Random
 from unittest import mock
 
+from django.conf import settings
+from django.test import override_settings
 from django.utils import timezone
 
 from agents.contract.documents import ReplicaState
@@ -21,11 +24,13 @@ from portal.inventory.models import Node
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
 from portal.jobs.replica_ranges import replica_range
 from portal.jobs.services import job_cancel
+from portal.node_pairs.nccl_output import NcclTestOutput, read_nccl_output
 from portal.quotas.models import Quota
 from scheduler import sweeper
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 from scheduler.tasks import plan_once
 from tests.property.gang_nodes import FOREVER, WalkedNode
+from tests.support.nccl_outputs import a_table
 from tests.support.node_sessions import session_open
 from tests.support.rows import a_job, a_node, a_project, a_user
 
@@ -35,6 +40,8 @@ DEVICES = ({"gpus": 1}, {"gpus": 1}, {"gpus": 2}, {"mig": "2g.35gb"})
 # A walk is at rest after so many rounds without faults, or never.
 REST_ROUNDS = 40
 FAILED = (StopReason.FAILED, StopReason.LOST)
+# The part of the gangs of whole GPUs whose network is checked first.
+CHECKED = 0.5
 
 
 class GangWalk:
@@ -67,6 +74,7 @@ class GangWalk:
                 self.slow: 1,
                 self.stuck: 2,
                 self.save: 1,
+                self.checks_end: 3,
             }
             self._two_gangs()
             for _ in range(steps):
@@ -83,8 +91,16 @@ class GangWalk:
     @contextmanager
     def _virtual_time(self):
         grows_soon = mock.patch("scheduler.core.pass_growth.GROW_SECONDS", 60)
-        with grows_soon, mock.patch("django.utils.timezone.now", lambda: self.now):
+        measured = mock.patch("portal.preflights.results.measured_of_attempt", self._measured)
+        has_image = replace(settings.PLATFORM, nccl_tests_image="nccl-tests")
+        clock = mock.patch("django.utils.timezone.now", lambda: self.now)
+        with grows_soon, measured, clock, override_settings(PLATFORM=has_image):
             yield
+
+    def _measured(self, attempt: Attempt, head: Replica) -> NcclTestOutput:
+        """Some checks are well, some find wrong sums, some end without a table."""
+        texts = (a_table(40), a_table(40), a_table(40, wrong=1), "mpirun: not found")
+        return read_nccl_output(texts[attempt.pk % len(texts)])
 
     def _begin(self) -> None:
         self.alice = a_user()
@@ -116,6 +132,8 @@ class GangWalk:
         if isinstance(gang["replicas"], dict):
             retries["infrastructure"] = max(1, retries["infrastructure"])
         device = self.random.choice(DEVICES)
+        if "gpus" in device and self.random.random() < CHECKED:
+            gang["preflight"] = "all-reduce"
         a_job(self.alice, self.home, device=device, retries=retries, grace="30s", **gang)
 
     def plan(self) -> None:
@@ -176,6 +194,11 @@ class GangWalk:
         running = Attempt.objects.open().filter(job__status=JobStatus.RUNNING)
         running.update(saved_at=self.now)
 
+    def checks_end(self) -> None:
+        """All that run, with success: they do not go on for long."""
+        for node in self.nodes:
+            node.end_checks()
+
     # What must be true.
 
     def rest(self) -> None:
@@ -185,6 +208,7 @@ class GangWalk:
         for number in range(REST_ROUNDS):
             self.now += timedelta(seconds=20)
             plan_once()
+            self.checks_end()
             self._everybody_calls()
             if number % 3 == 1:
                 sweeper.sweep()
@@ -208,7 +232,10 @@ class GangWalk:
     def _state(self) -> object:
         jobs = list(Job.objects.order_by("pk").values_list("pk", "status"))
         held = list(Allocation.objects.order_by("pk").values_list("pk", "status"))
-        return jobs, held, [node.replicas for node in self.nodes]
+        # A check that has ended goes on by itself: at the latest when no more of its log may come.
+        checks = Attempt.objects.open().filter(preflight__isnull=False, job__status="preparing")
+        moving = self.now if checks.exists() else None
+        return jobs, held, [node.replicas for node in self.nodes], moving
 
     def _one_ends(self, **how) -> None:
         ranks = [(node, key) for node in self.nodes for key in node.running()]
@@ -273,9 +300,15 @@ class GangWalk:
         if left:
             self._wrong(f"{len(left)} containers of ended attempts are left")
         live = Allocation.objects.live()
+        taken = Counter(live.values_list("slice", flat=True))
+        if any(count > 1 for count in taken.values()):
+            self._wrong("a device is taken twice")
         if live.exclude(replica__attempt__in=Attempt.objects.open()).exists():
             self._wrong("devices of an ended attempt are still taken")
         ended = AttemptNetwork.objects.exclude(attempt__in=Attempt.objects.open())
+        # That of a check stays until the devices, which passed to the next attempt, are free.
+        open_ones = Attempt.objects.open().values("job")
+        ended = ended.exclude(attempt__preflight__isnull=False, attempt__job__in=open_ones)
         if ended.exists():
             self._wrong("an ended attempt keeps its network, and its nodes have reported")
         for quota in Quota.objects.all():

@@ -20,6 +20,7 @@ EVERY_FIELD: dict[str, Any] = {
     "backend": "gloo",
     "rdma": "off",
     "containers": "per-replica",
+    "preflight": "all-reduce",
     "retries": {"infrastructure": 1, "user": 2},
     "grace": "2m",
     "env": {"A": "1", "B": "x=y"},

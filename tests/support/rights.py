@@ -133,6 +133,8 @@ def a_world() -> World:
         "tree": str(code.pk),
         "sha256": "a" * 64,
         "claim": str(claim.pk),
+        # There is none.
+        "measurement": "1",
         "limit_request": str(asked.pk),
         "array": array.label,
         "job": job.label,

@@ -28,6 +28,7 @@ from agents.contract.gang_network import NodeOverlay
 from agents.contract.image_needs import NO_FIT, NodeFit
 from agents.contract.launcher_names import FIRST_LAUNCHERS
 from agents.contract.rank_network import RankNetwork
+from agents.contract.topology import NodeTopology
 from agents.contract.volumes import OfferedRoot
 from portal.accounts.models import Membership, Project, Role, User
 from portal.agentapi.node_report import node_report
@@ -110,6 +111,8 @@ class HonestNode:
     # What branches mean here; a rank without a commit waits.
     commit: str = ""
     limits_egress: bool = False
+    simulated: bool = True
+    topology: NodeTopology = field(default_factory=NodeTopology)
 
     def uuid(self, index: int) -> str:
         return f"GPU-{self.row.name}-{index}"
@@ -124,7 +127,7 @@ class HonestNode:
                 memory_mib=512 * 1024,
                 runtime=RuntimeKind.PROCESS,
                 fabric="test",
-                simulated=True,
+                simulated=self.simulated,
                 share_clients=48,
                 problems=self.blocks,
                 blocks=self.blocks,
@@ -162,6 +165,7 @@ class HonestNode:
             ),
             slices=self.slices,
             replicas=tuple(self.replicas.values()),
+            topology=self.topology,
         )
 
     def report(self) -> None:

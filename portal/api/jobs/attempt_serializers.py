@@ -11,6 +11,7 @@ from portal.api.protocol.moments import UtcModelSerializer
 from portal.jobs.git_commits import attempt_commit
 from portal.jobs.images import attempt_digest
 from portal.jobs.models import Attempt, Replica
+from portal.jobs.preflights import attempt_image
 from portal.jobs.pulls import replica_pull
 
 
@@ -88,7 +89,7 @@ class ReplicaSerializer(UtcModelSerializer[Replica]):
 
     @extend_schema_field(ReplicaPullSerializer(allow_null=True))
     def get_pull(self, replica: Replica) -> dict[str, Any] | None:
-        pull = replica_pull(replica, replica.attempt.job.image) if replica.pull else None
+        pull = replica_pull(replica, attempt_image(replica.attempt)) if replica.pull else None
         return ReplicaPullSerializer(pull).data if pull else None
 
 
@@ -96,6 +97,10 @@ class AttemptSerializer(UtcModelSerializer[Attempt]):
     replicas = ReplicaSerializer(many=True, help_text="its containers")
     placed_replicas = serializers.IntegerField(
         read_only=True, help_text="how many replicas of the job it was placed with"
+    )
+    is_preflight = serializers.BooleanField(
+        read_only=True,
+        help_text="whether it checks the network between its nodes instead of running the job",
     )
     joined_replicas = serializers.IntegerField(
         read_only=True, help_text="how many of the job's replicas each of these runs"
@@ -123,6 +128,7 @@ class AttemptSerializer(UtcModelSerializer[Attempt]):
             "code_commit",
             "first_failure",
             "finding",
+            "is_preflight",
             "placed_replicas",
             "joined_replicas",
             "replicas",

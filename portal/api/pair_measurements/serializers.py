@@ -18,8 +18,15 @@ class PairMeasurementSerializer(UtcModelSerializer[PairMeasurement]):
 
     first = serializers.CharField(source="first.name", help_text="the node with the lower name")
     second = serializers.CharField(source="second.name")
-    job = serializers.CharField(source="job.label")
-    started_by = serializers.CharField(source="actor")
+    job = serializers.CharField(
+        source="measuring_job.label", help_text="whose log has the table of nccl-tests"
+    )
+    measured_by = serializers.SerializerMethodField(
+        help_text="admin: a job that an admin started for it; preflight: the network check of a job"
+    )
+    started_by = serializers.CharField(
+        source="actor", help_text="the admin, or the owner of the job that was checked"
+    )
     verdict = serializers.ChoiceField(
         choices=[str(verdict) for verdict in PairVerdict],
         help_text="slow: below 35 % of what is expected; unjudged: none is known to compare with",
@@ -40,6 +47,7 @@ class PairMeasurementSerializer(UtcModelSerializer[PairMeasurement]):
             "first",
             "second",
             "job",
+            "measured_by",
             "started_by",
             "created_at",
             "verdict",
@@ -52,6 +60,9 @@ class PairMeasurementSerializer(UtcModelSerializer[PairMeasurement]):
             "problem",
             "finished_at",
         ]
+
+    def get_measured_by(self, row: PairMeasurement) -> str:
+        return "preflight" if row.attempt_id else "admin"
 
     def get_problem(self, row: PairMeasurement) -> str:
         message = read_message(row.problem)

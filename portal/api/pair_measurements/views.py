@@ -16,10 +16,30 @@ from portal.api.protocol.pagination import NewestFirstPagination
 from portal.api.protocol.permissions import IsPlatformAdmin
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.views import ApiView
+from portal.error_codes import ErrorCode
+from portal.errors import Refused
 from portal.node_pairs.models import PairMeasurement
 from portal.node_pairs.selectors import measurements
+from portal.node_pairs.services import pair_clear
 from portal.submission.limits import request_limits
 from portal.submission.pair_measurements import pair_measure
+
+
+class PairMeasurementClear(ApiView):
+    scopes = {"POST": TokenScope.ADMIN}
+    permissions = {"POST": (IsPlatformAdmin,)}
+
+    @extend_schema(
+        operation_id="pair_clear", request=None, responses={200: PairMeasurementSerializer}
+    )
+    def post(self, request: ApiRequest, measurement: str) -> Response:
+        """Have gangs use a slow or wrong pair again, before it is measured anew."""
+        is_id = measurement.isascii() and measurement.isdecimal() and len(measurement) < 19
+        row = measurements().filter(pk=int(measurement)).first() if is_id else None
+        if row is None:
+            raise Refused(ErrorCode.NOT_FOUND, "There is no such measurement")
+        pair_clear(measurement=row, actor=request.caller.username)
+        return Response(PairMeasurementSerializer(measurements().get(pk=row.pk)).data)
 
 
 class PairMeasurementList(ApiView, GenericAPIView[PairMeasurement]):

@@ -1,10 +1,11 @@
-"""`tessera admin node pairs` and `measure`: the network between two nodes."""
+"""`tessera admin node pairs`, `measure` and `clear-pair`: the network between two nodes."""
 
 from typing import Annotated, Any
 
 import typer
 
 from portal.cli.context import cli_context
+from portal.cli.exit_codes import CommandFailed, ExitCode
 from portal.cli.output import (
     Column,
     OutputFormat,
@@ -65,9 +66,33 @@ def measure(
     print_row(row, output, name="job")
 
 
+def clear_pair(
+    context: typer.Context,
+    node: Annotated[str, typer.Argument(help="name of the node")],
+    other: Annotated[str, typer.Argument(help="name of the other node")],
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Have gangs use a slow pair of nodes again, as after a repair, before it is measured anew."""
+    client = cli_context(context).client
+    both = sorted((node, other))
+    found = [row for row in client.rows("pair-measurements") if _is_of(row, both)]
+    if not found:
+        sentence = f"no result of {node} and {other} keeps gangs away"
+        raise CommandFailed("not_found", sentence, "tessera admin node pairs", ExitCode.NOT_FOUND)
+    row: dict[str, Any] = client.post(f"pair-measurements/{found[0]['id']}/clear")
+    print_message("gangs use this pair again")
+    print_row(row, output, name="job")
+
+
+def _is_of(row: dict[str, Any], nodes: list[str]) -> bool:
+    is_bad = row["is_current"] and row["verdict"] in ("slow", "wrong")
+    return is_bad and sorted((row["first"], row["second"])) == nodes
+
+
 def add_to(nodes: typer.Typer) -> None:
     nodes.command()(pairs)
     nodes.command()(measure)
+    nodes.command("clear-pair")(clear_pair)
 
 
 def _gigabytes(mb_per_second: int) -> str:

@@ -19,7 +19,7 @@ from portal.inventory.models import Node
 from portal.node_pairs.judgement import ExpectationSource, PairVerdict
 from portal.node_pairs.models import PairMeasurement
 from portal.node_pairs.selectors import pairs_of
-from portal.node_pairs.services import gigabytes_per_second
+from portal.node_pairs.services import gigabytes_per_second, pair_clear
 from portal.submission.limits import request_limits
 from portal.submission.pair_measurements import pair_measure
 from portal.web.console.access import platform_admins_only
@@ -57,6 +57,8 @@ def node_pairs(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
     """The measured pairs of a node; posting starts a measurement."""
     node = active_node_or_404(name)
     errors: dict[str, str] = {}
+    if request.method == "POST" and "clear" in request.POST:
+        return _clear(request, node)
     if request.method == "POST":
         try:
             row = _measure(request, node)
@@ -67,9 +69,19 @@ def node_pairs(request: AuthenticatedHttpRequest, name: str) -> HttpResponse:
             errors = {"other": request_errors_text(invalid)}
         else:
             said = _("%(job)s measures this pair. It waits until both nodes are free")
-            messages.success(request, said % {"job": row.job.label})
+            messages.success(request, said % {"job": row.measuring_job.label})
             return redirect("web:node_pairs", node.name)
     return _page(request, node, errors)
+
+
+def _clear(request: AuthenticatedHttpRequest, node: Node) -> HttpResponse:
+    """Of a result that is not bad any more, or of another node, nothing is left to clear."""
+    known = {str(row.pk): row for row in pairs_of(node)}
+    row = known.get(request.POST["clear"])
+    if row is not None and row.is_bad:
+        pair_clear(measurement=row, actor=request.user.username)
+        messages.success(request, _("Gangs use this pair again"))
+    return redirect("web:node_pairs", node.name)
 
 
 def _measure(request: AuthenticatedHttpRequest, node: Node) -> PairMeasurement:

@@ -22,6 +22,8 @@ class AttemptResult:
     """One attempt."""
 
     number: int
+    is_preflight: bool
+    """It has checked the network of its nodes, and not run the job."""
     outcome: str
     replicas: list[Replica]
     first_failed_rank: int | None
@@ -58,6 +60,7 @@ def _attempt_result(job: Job, attempt: Attempt) -> AttemptResult:
     rank = failure.get("rank")
     return AttemptResult(
         number=attempt.number,
+        is_preflight=attempt.is_preflight,
         outcome=attempt.outcome,
         replicas=list(attempt.replicas.all()),
         first_failed_rank=rank if isinstance(rank, int) else None,

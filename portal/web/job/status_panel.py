@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 
 from agents.contract.end_causes import END_CAUSES
 from portal.jobs.models import Attempt, Job, Replica
+from portal.jobs.preflights import attempt_image
 from portal.jobs.pulls import replica_pull
 from portal.planning.estimates import no_estimate_for_code, no_estimate_for_job
 from portal.planning.offers import job_offers
@@ -107,7 +108,9 @@ def status_panel(
             stops = [_stop(stored) for stored in job_offers(job).stops] if is_own else []
             return replace(panel, bound=bound_text(job, approvers), stops=stops)
         case JobStatus.PLACED | JobStatus.PREPARING:
-            return _starting(job, replicas)
+            if attempt is not None and attempt.is_preflight and any(r.started_at for r in replicas):
+                return _checking(replicas)
+            return _starting(job, attempt, replicas)
         case JobStatus.STOPPING:
             return StatusPanel(
                 "move", "stop", _("Stopping: its processes have their grace period to exit")
@@ -169,7 +172,18 @@ def _stop(stored: Mapping[str, Any]) -> PanelStop:
     return PanelStop(label, stored["name"], loss, reverse("web:cancel", args=[label]))
 
 
-def _starting(job: Job, replicas: list[Replica]) -> StatusPanel:
+def _checking(replicas: list[Replica]) -> StatusPanel:
+    nodes = ", ".join(sorted({replica.location for replica in replicas}))
+    sentence = _(
+        "An all-reduce runs on its GPUs, for 5 minutes at most. The project pays for them; the "
+        "time limit of the job begins when its own program starts"
+    )
+    return StatusPanel(
+        "move", "bolt", _("Checking the network of %(nodes)s") % {"nodes": nodes}, sentence
+    )
+
+
+def _starting(job: Job, attempt: Attempt | None, replicas: list[Replica]) -> StatusPanel:
     nodes = ", ".join(sorted({replica.location for replica in replicas}))
     is_carving = any(
         allocation.own_slice.status != SliceStatus.READY
@@ -184,7 +198,7 @@ def _starting(job: Job, replicas: list[Replica]) -> StatusPanel:
             "Its containers are being created. They start together once all of them are ready"
         )
         title = _("Preparing on %(nodes)s")
-    pulls = _pulls(job, replicas)
+    pulls = _pulls(attempt_image(attempt) if attempt else job.image, replicas)
     if pulls:
         title = _("Its image is being pulled on %(nodes)s")
         sentence = _("You can cancel the job at any time, which ends the pull")
@@ -192,11 +206,11 @@ def _starting(job: Job, replicas: list[Replica]) -> StatusPanel:
     return StatusPanel("move", "bolt", title % {"nodes": nodes}, sentence, pulls=pulls)
 
 
-def _pulls(job: Job, replicas: list[Replica]) -> list[PanelPull]:
+def _pulls(image: str, replicas: list[Replica]) -> list[PanelPull]:
     """One for each node: its replicas wait for the same pull."""
     found = {}
     for replica in replicas:
-        if pull := replica_pull(replica, job.image):
+        if pull := replica_pull(replica, image):
             found[replica.location] = PanelPull(
                 replica.location, message_text(pull.message), pull.percent
             )

@@ -12,7 +12,7 @@ from agents.launchers.base import Launcher
 from agents.launchers.registry import LAUNCHERS
 from scheduler.core.model.snapshot import Isolation, Priority, Topology
 from scheduler.core.request.choices import choices_of
-from scheduler.core.request.values import ContainerSharing
+from scheduler.core.request.values import ContainerSharing, GangPreflight
 from scheduler.core.request_fields import RequestField
 
 
@@ -41,6 +41,10 @@ CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
     "containers": {
         ContainerSharing.PER_NODE: gettext_lazy("per node, where they can share one"),
         ContainerSharing.PER_REPLICA: gettext_lazy("per replica"),
+    },
+    "preflight": {
+        GangPreflight.NONE: gettext_lazy("none"),
+        GangPreflight.ALL_REDUCE: gettext_lazy("all-reduce: before each start on other nodes"),
     },
     "device.isolation": {
         Isolation.HARDWARE: gettext_lazy("hardware: a slice or a whole GPU"),

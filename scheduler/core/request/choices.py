@@ -7,7 +7,7 @@ from agents.contract.documents import CollectiveBackend
 from agents.contract.launcher_names import LauncherName
 from agents.contract.rank_network import RdmaUse
 from scheduler.core.model.snapshot import Isolation, Priority, Topology
-from scheduler.core.request.values import ContainerSharing, JobKind
+from scheduler.core.request.values import ContainerSharing, GangPreflight, JobKind
 from scheduler.core.request_fields import RequestField
 
 CHOICES: Mapping[str, type[StrEnum]] = {
@@ -18,6 +18,7 @@ CHOICES: Mapping[str, type[StrEnum]] = {
     "backend": CollectiveBackend,
     "rdma": RdmaUse,
     "containers": ContainerSharing,
+    "preflight": GangPreflight,
     "device.isolation": Isolation,
 }
 

@@ -38,6 +38,7 @@ from scheduler.core.request.typed_text import (
 from scheduler.core.request.value_readers import VALUE_READERS
 from scheduler.core.request.values import (
     FieldError,
+    GangPreflight,
     HostShare,
     JobRequest,
     ProblemCode,
@@ -270,6 +271,23 @@ class RequestReader:
         policy_seconds = self.limits.hung_stop_seconds if has_policy else 0
         return read_progress_limit(self.data.get("progress_limit", ""), policy_seconds, self.refuse)
 
+    def _preflight(self) -> GangPreflight:
+        use = self._choice(BY_NAME["preflight"], GangPreflight)
+        most = max(self.values["replicas"], self.values["max_replicas"])
+        if use is GangPreflight.NONE:
+            return use
+        mended = {"preflight": str(GangPreflight.NONE)}
+        if most < 2 or not self.device.gpus:
+            why = Message("a network check is for several replicas of whole GPUs: leave it out")
+            self.refuse("preflight", ProblemCode.COMBINATION, why, mended)
+        elif not self.limits.can_preflight:
+            why = Message(
+                "no network is checked here until an admin sets TESSERA_NCCL_TESTS_IMAGE: leave it "
+                "out"
+            )
+            self.refuse("preflight", ProblemCode.FORBIDDEN, why, mended)
+        return use
+
     def _retries(self, kind: str) -> int:
         field = BY_NAME[f"retries.{kind}"]
         retries = self.data.get("retries", {}) if self._has_retries else {}
@@ -363,6 +381,7 @@ OWN_READERS: Mapping[str, Callable[[RequestReader], Any]] = {
     "time_limit": RequestReader._time_limit,
     "replicas": RequestReader._replicas,
     "rdma": RequestReader._rdma,
+    "preflight": RequestReader._preflight,
     "retries.infrastructure": RequestReader._infrastructure_retries,
     "retries.user": RequestReader._user_retries,
     "secrets": RequestReader._secrets,

@@ -27,6 +27,13 @@ class ContainerSharing(StrEnum):
     PER_REPLICA = "per-replica"
 
 
+class GangPreflight(StrEnum):
+    """With what the network between the nodes of a gang is checked before it starts."""
+
+    NONE = "none"
+    ALL_REDUCE = "all-reduce"
+
+
 class ProblemCode(StrEnum):
     """What can be wrong with a field."""
 
@@ -133,6 +140,8 @@ class RequestLimits:
     """Patterns of image names (agents.contract.image_reference)."""
     hung_stop_seconds: int = 0
     """Gangs without progress for so long are stopped; 0 if none is."""
+    can_preflight: bool = True
+    """It has an image with which networks of gangs are checked."""
     host_share: HostShares = field(default=fixed_host_share, compare=False)
 
 
@@ -172,6 +181,7 @@ class JobRequest:
     backend: CollectiveBackend = CollectiveBackend.AUTO
     rdma: RdmaUse = RdmaUse.AUTO
     containers: ContainerSharing = ContainerSharing.PER_NODE
+    preflight: GangPreflight = GangPreflight.NONE
     infrastructure_retries: int = 3
     user_retries: int = 0
     grace_seconds: int = 30

@@ -229,6 +229,17 @@ FIELDS: tuple[RequestField, ...] = (
         is_optional_in_storage=True,
     ),
     RequestField(
+        *("preflight", _CHOICE, _WHERE, "Network check"),
+        "Before a gang over several nodes starts, an all-reduce on its GPUs checks their network. "
+        "That takes up to 5 minutes, which your project pays for and the time limit does not "
+        "count.",
+        default="none",
+        attribute="preflight",
+        choices=("none", "all-reduce"),
+        flags=("--preflight",),
+        is_optional_in_storage=True,
+    ),
+    RequestField(
         *("retries.infrastructure", _COUNT, _WHEN, "Retries after a node failure"),
         "At most 10.",
         default=3,

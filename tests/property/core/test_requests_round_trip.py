@@ -93,6 +93,7 @@ bodies = st.fixed_dictionaries(
         "backend": st.sampled_from(["auto", "gloo"]),
         "rdma": st.sampled_from(["auto", "off"]),
         "containers": st.sampled_from(["per-node", "per-replica"]),
+        "preflight": st.just("none"),
         "retries": st.fixed_dictionaries({}, optional={"user": st.integers(0, 10)}),
         "grace": st.integers(1, 3_600).map(write_seconds),
         "env": st.dictionaries(env_names, texts, max_size=3),

@@ -1,4 +1,4 @@
-"""`tessera admin node measure` and `pairs`."""
+"""`tessera admin node measure`, `pairs` and `clear-pair`."""
 
 from tests.unit.cli.fake_rest import Rest
 
@@ -35,3 +35,12 @@ def test_pairs_lists_what_counts_now_and_with_all_also_what_did():
     assert "J-3" in rest.run("admin", "node", "pairs", "--all").stdout
     none = Rest().on("GET", "pair-measurements", {"results": []}).run("admin", "node", "pairs")
     assert "No pair of nodes has been measured" in none.stderr
+
+
+def test_clear_pair_finds_the_result_that_keeps_gangs_away():
+    fine = ROW | {"id": 2, "second": "c", "verdict": "ok"}
+    rest = Rest().on("GET", "pair-measurements", {"results": [fine, ROW]})
+    rest.on("POST", "pair-measurements/1/clear", ROW | {"is_current": False})
+    assert "use this pair again" in rest.run("admin", "node", "clear-pair", "b", "a").stderr
+    none = rest.run("admin", "node", "clear-pair", "a", "c")
+    assert none.exit_code != 0 and "keeps gangs away" in none.stderr

@@ -1,0 +1,1 @@
+"""Checks of the network of gangs before they start, on the devices that they got."""
