@@ -153,8 +153,8 @@ class Demonstration:
         passed_on = {
             name: value for name, value in self.environ.items() if name not in WITHHELD_VARIABLES
         }
-        # Browsers lead every name below it to this machine. The image is that of its simulated nodes,
-        # which measure networks without nccl-tests.
+        # Browsers lead every name below it to this machine. Simulated nodes need no nccl-tests in
+        # the image by which they measure networks.
         return (
             {"TESSERA_APPS_DOMAIN": "localhost", "TESSERA_NCCL_TESTS_IMAGE": IMAGE}
             | passed_on
