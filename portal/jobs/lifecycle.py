@@ -28,6 +28,7 @@ from portal.jobs.rollups import (
     have_ended,
     is_behind,
     latest_attempts,
+    may_go_on,
     outcome_of,
 )
 from portal.live.bell import ring, ring_diagnoses, ring_drive, ring_plan, ring_site
@@ -189,7 +190,8 @@ def _roll(job: Job, attempt: Attempt, replicas: list[Replica], transitions: Tran
     elif attempt.is_preflight and outcome in ENDS_NO_JOB:
         _prepared(job, transitions)
         if outcome is AttemptState.FAILED:
-            ranks_stop(replicas, transitions, keep_devices=True)
+            left = [replica for replica in replicas if may_go_on(replica)]
+            ranks_stop(left, transitions, keep_devices=True)
     elif outcome in (AttemptState.FAILED, AttemptState.LOST):
         _fail(job, attempt, replicas, transitions)
     elif outcome is AttemptState.SUCCEEDED:

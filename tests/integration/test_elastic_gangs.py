@@ -10,6 +10,7 @@ from rest_framework.test import APIClient
 from agents.contract.documents import ReplicaState
 from portal.allocations.models import Allocation
 from portal.audit.models import Event
+from portal.inventory.models import Node
 from portal.jobs import lifecycle
 from portal.jobs.models import Job
 from portal.planning import requests
@@ -107,12 +108,13 @@ def test_a_least_number_that_is_allowed_no_more_is_no_reason_to_wait_for_ever(
 ):
     """Since it was submitted, a rule of its launcher has changed."""
     monkeypatch.setattr(requests, "replica_sizes", lambda request: (3, 4))
-    node = a_node("n1", gpus=2)
+    node, other = a_node("n1", gpus=2), a_node("n2", gpus=1)
+    Node.objects.filter(pk=other.row.pk).update(schedulable=False)
     job = a_job(alice, vision, **GANG)
-    settle(node)
+    settle(node, other)
     job.refresh_from_db()
     assert job.reason["evidence"]["needed"] == 3
-    other = a_node("n2", gpus=1)
+    Node.objects.update(schedulable=True)
     settle(node, other)
     assert sizes_of(job) == [3]
 

@@ -21,17 +21,23 @@ WISHES = (DesiredState.PREPARE, DesiredState.RUN, DesiredState.GONE)
 KINDS = list(product(ENDS, WISHES, ("sha256:a", "sha256:b")))
 
 
-def test_a_rollup_of_a_job_that_is_not_behind_would_do_nothing(monkeypatch):
+@pytest.mark.parametrize("preflight", [None, {}], ids=["job", "check"])
+def test_a_rollup_of_a_job_that_is_not_behind_would_do_nothing(preflight, monkeypatch):
     """Every status of a job, with every pair of replicas."""
     rung = []
     monkeypatch.setattr(lifecycle, "is_behind", lambda job, replicas: True)
     monkeypatch.setattr(lifecycle, "ring_replicas", rung.extend)
-    attempt, looked_at = Attempt(), 0
+    attempt, looked_at = Attempt(preflight=preflight), 0
     for status, *kinds in product(JOB_ALLOCATED, KINDS, KINDS):
         job = SimpleNamespace(pk=1, status=status)
         replicas = [
             SimpleNamespace(
-                rank=rank, status=end, exit_code=code, desired_state=wish, image_digest=digest
+                rank=rank,
+                status=end,
+                exit_code=code,
+                desired_state=wish,
+                image_digest=digest,
+                attempt=attempt,
             )
             for rank, ((end, code), wish, digest) in enumerate(kinds)
         ]
