@@ -27,6 +27,17 @@ TTL_SECONDS = 30
 RENEWAL_SECONDS = 10.0
 ANSWER_SECONDS = 2.0
 MAX_BYTES = 1_024
+# Sets the entry (1) for so many seconds (2) where there is none, or what the caller has seen (3);
+# else returns what is there, at most so many bytes (4). A value of another type is a stranger's.
+RENEW = """
+local there = redis.pcall('GETRANGE', KEYS[1], 0, ARGV[4])
+if type(there) == 'string' and there ~= '' and there ~= ARGV[1] and there ~= ARGV[3] then
+  return there
+end
+redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
+return ''
+"""
+WITHDRAW = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
 # This process, among all of the portal.
 PROCESS = secrets.token_hex(8)
 
@@ -55,10 +66,13 @@ async def announce_tunnel(node_id: UUID, address: str, link: TunnelLink) -> None
     entry = _sealed(node_id, Holder(PROCESS, address))
     is_said = False
     try:
-        while not is_said or await find_holder(node_id) is None:
+        while True:
             try:
-                await _client().set(_key(node_id), entry, ex=TTL_SECONDS)
-                is_said = True
+                if is_said and not await _renew(node_id, entry):
+                    return
+                if not is_said:
+                    await _client().set(_key(node_id), entry, ex=TTL_SECONDS)
+                    is_said = True
             except (RedisError, OSError) as error:
                 log.warning("other web processes may not find a tunnel: %s", error)
             await asyncio.sleep(RENEWAL_SECONDS)
@@ -87,12 +101,24 @@ async def close_registry() -> None:
         await client.aclose()
 
 
+async def _renew(node_id: UUID, entry: str) -> bool:
+    """Say it again, in one step with the look whether another process says so: then nothing is
+    changed, and the answer is False. What a stranger wrote there is overwritten."""
+    seen = b""
+    while True:
+        found = await _client().eval(RENEW, 1, _key(node_id), entry, TTL_SECONDS, seen, MAX_BYTES)
+        if not found:
+            return True
+        holder = _opened(node_id, found)
+        if holder and holder.process != PROCESS:
+            return False
+        seen = found
+
+
 async def _withdraw(node_id: UUID, entry: str) -> None:
-    """Unless another process has said so since. One that says so between the two calls says it
-    again soon."""
+    """Unless another process has said so since."""
     try:
-        if await _client().get(_key(node_id)) == entry.encode():
-            await _client().delete(_key(node_id))
+        await _client().eval(WITHDRAW, 1, _key(node_id), entry)
     except (RedisError, OSError):
         # It ends by itself.
         return

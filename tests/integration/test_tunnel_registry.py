@@ -80,6 +80,28 @@ def test_a_newer_tunnel_elsewhere_ends_the_older_ones_announcement(entries):
     asyncio.run(scenario())
 
 
+def test_a_holder_that_appears_between_look_and_renewal_is_not_overwritten(entries, monkeypatch):
+    """The look and the renewal are one step: an entry that comes at the last moment stays."""
+    newer = registry._sealed(NODE, Holder("another", "10.0.0.6:8000"))
+
+    async def scenario():
+        ours = registry._sealed(NODE, Holder(registry.PROCESS, ADDRESS))
+        entries.set(registry._key(NODE), b"of a stranger")
+        opened = registry._opened
+
+        def opened_late(node_id, entry):
+            # The other process is quicker than this one's second call.
+            entries.set(registry._key(NODE), newer)
+            return opened(node_id, entry)
+
+        monkeypatch.setattr(registry, "_opened", opened_late)
+        assert not await registry._renew(NODE, ours)
+        await close_registry()
+
+    asyncio.run(scenario())
+    assert entries.get(registry._key(NODE)) == newer.encode()
+
+
 def test_the_end_of_an_older_tunnel_here_does_not_hide_the_newer_one(entries):
     async def scenario():
         older = a_link()
@@ -102,6 +124,10 @@ def test_what_a_stranger_writes_is_overwritten(entries):
                 entries.set(registry._key(NODE), value)
                 while entries.get(registry._key(NODE)) == value:
                     await asyncio.sleep(0.01)
+            entries.delete(registry._key(NODE))
+            entries.rpush(registry._key(NODE), "no text")
+            while entries.type(registry._key(NODE)) != b"string":
+                await asyncio.sleep(0.01)
             assert not task.done()
 
     asyncio.run(scenario())
