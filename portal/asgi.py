@@ -88,12 +88,13 @@ async def _lifespan(scope: Scope, receive: Receive, send: Send) -> None:
     _freeze_modules()
     ear = listener()
     ahead = SnapshotAhead()
-    drain = Drain(ear, settings.PLATFORM.drain_seconds)
+    drain = Drain(ear, settings.PLATFORM.drain_seconds, apps.finish_calls)
     # The server passes it on to each request.
     scope.get("state", {})["drain"] = drain
     with drain.on_signals(), ahead:
         await send({"type": "lifespan.startup.complete"})
         await receive()
+    await apps.close()
     await close_relays()
     await close_registry()
     await ear.close()

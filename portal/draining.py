@@ -1,6 +1,8 @@
 """The end of a web process, in an order that loses no request and no bell.
 
 1. `/readyz` answers 503, and all else is served as before: a proxy that asks it sends no more.
+   Then calls of apps that are open have some seconds to end, while new ones are told to come again:
+   the server would cut them, with the tunnels through which they go.
 2. The kernel drops new connections. Those that are being made complete, and their requests arrive.
    A proxy whose connection is not made tries another process; it has sent nothing yet, so that is
    safe for any request.
@@ -21,7 +23,7 @@ import signal
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -53,9 +55,13 @@ log = logging.getLogger(__name__)
 class Drain:
     """The three steps, begun by SIGTERM. A second signal, or SIGINT, goes to the last one."""
 
-    def __init__(self, ear: Listener, seconds: float) -> None:
-        """`seconds`: how long the first step takes; longer than a proxy needs to notice."""
+    def __init__(
+        self, ear: Listener, seconds: float, finish_calls: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`seconds`: how long the first step takes; longer than a proxy needs to notice.
+        `finish_calls` returns, soon in any case, when the calls of apps are over."""
         self._ear = ear
+        self._finish_calls = finish_calls
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
@@ -99,6 +105,7 @@ class Drain:
     async def _steps(self, end: Callable[[], None]) -> None:
         try:
             await asyncio.sleep(self._seconds)
+            await self._finish_calls()
             if own_listeners_close_door():
                 await asyncio.sleep(LAST_REQUESTS_SECONDS)
         finally:

@@ -20,7 +20,7 @@ MIN_SECRET = 8
 # Tokens as they are sent, tokens of users, and passwords in URLs, whoever wrote them into a line.
 _SHAPES = (
     r"(?i:\b(?:agent|bearer|token|basic)\s+)(?=\S*\d)(?P<sent>[\w.~+/=:-]{16,})",
-    r"\b(?P<own>tsr_\w+)",
+    r"\b(?P<own>ts[ra]_\w+)",
     r"://[^/\s:@\"']*:(?P<password>[^/\s@\"']+)@",
 )
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}

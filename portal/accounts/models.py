@@ -18,13 +18,11 @@ class Role(StrEnum):
 
 
 class TokenScope(StrEnum):
-    """What an API token may do. Each of the first three includes the ones before it."""
+    """What an API token may do. Each includes the ones before it."""
 
     READ = "read"
     WRITE = "write"
     ADMIN = "admin"
-    APPS = "apps"
-    """Call apps of running jobs, and nothing else: a program that has it cannot use REST."""
 
 
 class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no types

@@ -78,8 +78,8 @@ def sign_in_link_create(*, user: User, actor: str) -> tuple[str, str]:
 
 
 def user_deactivate(*, user: User, actor: str) -> None:
-    """End every way in: passwords and second steps count no more, browsers are signed out, API
-    tokens are deleted. Jobs go on; memberships and history stay.
+    """End every way in: passwords and second steps count no more, browsers are signed out,
+    tokens for REST and for apps are deleted. Jobs go on; memberships and history stay.
 
     Raises Refused(forbidden, last_admin).
     """
@@ -90,8 +90,9 @@ def user_deactivate(*, user: User, actor: str) -> None:
         ended: dict[str, Any] = {"sessions": browsers.count()}
         browsers.delete()
         tokens = ApiToken.objects.filter(user=row)
-        ended["tokens"] = tokens.count()
+        ended["tokens"] = tokens.count() + row.app_tokens.count()
         tokens.delete()
+        row.app_tokens.all().delete()
         row.is_active = False
         row.save(update_fields=["is_active"])
         _audit(row, actor, {"active": True}, {"active": False} | ended)
@@ -99,7 +100,7 @@ def user_deactivate(*, user: User, actor: str) -> None:
 
 
 def user_activate(*, user: User, actor: str) -> None:
-    """Let a deactivated person sign in again, as before. API tokens do not come back."""
+    """Let a deactivated person sign in again, as before. Tokens do not come back."""
     with transaction.atomic():
         row = _locked(user)
         row.is_active = True

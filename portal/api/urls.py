@@ -15,6 +15,7 @@ from portal.api.devices import views as devices
 from portal.api.disputes import views as disputes
 from portal.api.files import views as files
 from portal.api.images import views as images
+from portal.api.job_apps import views as job_apps
 from portal.api.jobs import action_views as job_actions
 from portal.api.jobs import (
     bulk_cancel_views,
@@ -117,6 +118,15 @@ urlpatterns = [
         name="job-rank-network",
     ),
     path("jobs/<str:job>/events", jobs.JobEvents.as_view(), name="job-events"),
+    path("jobs/<str:job>/apps", job_apps.JobAppList.as_view(), name="job-apps"),
+    path(
+        "jobs/<str:job>/apps/<str:app>/guests/<str:guest>",
+        job_apps.AppGuestDetail.as_view(),
+        name="app-guest",
+    ),
+    path("guest-apps", job_apps.GuestAppList.as_view(), name="guest-apps"),
+    path("app-tokens", job_apps.AppTokenList.as_view(), name="app-tokens"),
+    path("app-tokens/<str:app_token>", job_apps.AppTokenDetail.as_view(), name="app-token"),
     path("jobs/<str:job>/trees", files.JobTrees.as_view(), name="job-trees"),
     path("trees/<str:tree>", files.TreeDetail.as_view(), name="tree"),
     path("trees/<str:tree>/files", files.TreeFiles.as_view(), name="tree-files"),

@@ -4,11 +4,13 @@ and for all that is open."""
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from portal.accounts.models import ApiToken, Membership, TokenScope, User
-from portal.accounts.selectors import WORKING_ROLES, live_tokens, role_in
+from django.utils import timezone
+
+from portal.accounts.models import Membership, User
+from portal.accounts.selectors import WORKING_ROLES
 from portal.accounts.sessions import live_sessions
 from portal.apps.hosts import AppName
-from portal.apps.models import AppVisit
+from portal.apps.models import AppGuest, AppToken, AppVisit
 from portal.jobs.models import Job, Replica
 from portal.tunnel.streams import Target
 from scheduler.core.request import JobKind
@@ -17,63 +19,93 @@ from scheduler.core.request.apps import app_ports
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody at an app: by a visit, or by a token. The other one is empty."""
+    """Somebody at an app: by a visit, or by a token. The other one is 0."""
 
     name: AppName
     visit_pk: int = 0
-    token_digest: str = ""
+    token_pk: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AppAccess:
-    """What a caller reaches, as of when it was looked up."""
+    """What a caller reaches, as of when it was looked up. `token_key`: of a program's token; empty
+    for a browser."""
 
     caller: Caller
     username: str
     target: Target
+    token_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AppRights:
+    """What decides about some users and jobs, as of one moment."""
+
+    workers: frozenset[tuple[int, int]]
+    """User and project: who may run jobs where."""
+    guests: frozenset[tuple[int, str, int]]
+    """Job, app and user."""
+
+    def may_visit(self, user: User, job: Job, app: str) -> bool:
+        """Whether the user may open this app of the job while that runs.
+
+        Its owner and the owner's guests, while the owner may run jobs in the project: nobody acts
+        with the secrets of one who has left. Of another job than a notebook, all who may run jobs
+        there: whoever opens a notebook acts as its owner.
+        """
+        if not user.is_active:
+            return False
+        is_owned = job.owner.is_active and (job.owner_id, job.project_id) in self.workers
+        if user.pk == job.owner_id or (job.pk, app, user.pk) in self.guests:
+            return is_owned
+        return job.kind != JobKind.NOTEBOOK and (user.pk, job.project_id) in self.workers
+
+
+def app_rights(users: Collection[User], jobs: Collection[Job]) -> AppRights:
+    """Two statements."""
+    people = {user.pk for user in users} | {job.owner_id for job in jobs}
+    projects = {job.project_id for job in jobs}
+    working = Membership.objects.filter(
+        user__in=people, project__in=projects, role__in=WORKING_ROLES
+    )
+    guests = AppGuest.objects.filter(job__in=[job.pk for job in jobs], user__in=people)
+    return AppRights(
+        frozenset(working.values_list("user_id", "project_id")),
+        frozenset(guests.values_list("job_id", "app", "user_id")),
+    )
 
 
 def live_access(callers: Collection[Caller]) -> dict[Caller, AppAccess]:
-    """Of those who may reach their app now. Five statements for any number of them."""
-    users = _visitors(callers) | _token_users(callers)
-    names = {caller.name.job_pk for caller in users}
-    rows = Replica.objects.first_of_running_jobs().filter(attempt__job__in=names)
-    replicas = {row.attempt.job_id: row for row in rows.select_related("attempt__job")}
-    projects = {row.attempt.job.project_id for row in replicas.values()}
-    roles = Membership.objects.filter(
-        user__in={user.pk for user in users.values()}, project__in=projects, role__in=WORKING_ROLES
-    )
-    members = set(roles.values_list("user_id", "project_id"))
+    """Of those who may reach their app now. Six statements for any number of them."""
+    visitors, tokens = _visitors(callers), _tokens(callers)
+    users = visitors | {caller: token.user for caller, token in tokens.items()}
+    rows = Replica.objects.first_of_running_jobs()
+    rows = rows.filter(attempt__job__in={caller.name.job_pk for caller in users})
+    replicas = {row.attempt.job_id: row for row in rows.select_related("attempt__job__owner")}
+    rights = app_rights(users.values(), [row.attempt.job for row in replicas.values()])
     found = {}
     for caller, user in users.items():
         replica = replicas.get(caller.name.job_pk)
         if replica is None or replica.node_id is None:
             continue
-        job = replica.attempt.job
-        port = job_apps(job).get(caller.name.app)
-        if port and _may_visit(user, job, is_worker=(user.pk, job.project_id) in members):
-            found[caller] = AppAccess(
-                caller, user.username, Target(replica.node_id, replica.attempt_id, 0, port)
-            )
+        job, app, token = replica.attempt.job, caller.name.app, tokens.get(caller)
+        port = job_apps(job).get(app)
+        is_covered = token is None or token.covers(job, app)
+        if port and is_covered and rights.may_visit(user, job, app):
+            target = Target(replica.node_id, replica.attempt_id, 0, port)
+            key = token.key if token else ""
+            found[caller] = AppAccess(caller, user.username, target, key)
     return found
 
 
-def may_visit(user: User, job: Job) -> bool:
-    """Whether the user may open the apps of the job while it runs."""
-    is_worker = role_in(user, job.project_id) in WORKING_ROLES
-    return _may_visit(user, job, is_worker=is_worker)
+def may_visit(user: User, job: Job, app: str) -> bool:
+    """Whether the user may open this app of the job while that runs."""
+    return app_rights([user], [job]).may_visit(user, job, app)
 
 
 def job_apps(job: Job) -> dict[str, int]:
     """The ports of its apps by their names."""
     return app_ports(job.request.get("apps", ()))
-
-
-def _may_visit(user: User, job: Job, *, is_worker: bool) -> bool:
-    """Those who may run jobs in its project; of a notebook, its owner alone: whoever opens it acts
-    with the owner's secrets."""
-    is_theirs = job.kind != JobKind.NOTEBOOK or job.owner_id == user.pk
-    return bool(user.is_active and is_worker and is_theirs)
 
 
 def _visitors(callers: Collection[Caller]) -> dict[Caller, User]:
@@ -92,14 +124,11 @@ def _visitors(callers: Collection[Caller]) -> dict[Caller, User]:
     }
 
 
-def _token_users(callers: Collection[Caller]) -> dict[Caller, User]:
-    digests = {caller.token_digest for caller in callers if caller.token_digest}
-    if not digests:
+def _tokens(callers: Collection[Caller]) -> dict[Caller, AppToken]:
+    """Those that have not expired."""
+    pks = {caller.token_pk for caller in callers if caller.token_pk}
+    if not pks:
         return {}
-    rows = live_tokens().filter(pk__in=digests, scope=TokenScope.APPS).select_related("user")
-    tokens: dict[str, ApiToken] = {row.digest: row for row in rows}
-    return {
-        caller: tokens[caller.token_digest].user
-        for caller in callers
-        if caller.token_digest in tokens
-    }
+    rows = AppToken.objects.filter(pk__in=pks, expires_at__gt=timezone.now())
+    tokens: dict[int, AppToken] = rows.select_related("user").in_bulk()
+    return {caller: tokens[caller.token_pk] for caller in callers if caller.token_pk in tokens}

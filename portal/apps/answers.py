@@ -51,6 +51,11 @@ OTHER_PAGE = Answer(
     "A page of another site sent this request with your cookie, so it does not reach the app.",
     "这个请求由其他网站的页面用你的 cookie 发出，因此不会到达应用。",
 )
+REST_TOKEN = Answer(
+    ErrorCode.SCOPE_MISSING,
+    "This token is for REST and opens no app. Create a token for apps on the page Apps.",
+    "此令牌用于 REST，不能打开应用。请在“应用”页面创建应用令牌。",
+)
 CALL_LIMIT = Answer(
     ErrorCode.THROTTLED,
     "You have too many connections to this app open. Close some of its pages.",
@@ -67,9 +72,10 @@ def in_chinese(sentence: str) -> str:
 def not_entered(job_pk: int) -> Answer:
     return Answer(
         ErrorCode.NOT_AUTHENTICATED,
-        f"Open this app from the page of J-{job_pk}. It opens while the job runs, for as long as "
-        "you are signed in.",
-        f"请从 J-{job_pk} 的页面打开这个应用。作业运行且你保持登录时才能打开。",
+        f"Open this app from the page of J-{job_pk}, or from the page Apps if somebody shares it "
+        "with you. It opens while the job runs, for as long as you are signed in.",
+        f"请从 J-{job_pk} 的页面打开这个应用；如果是他人共享给你的，请从“应用”页面打开。"
+        "作业运行且你保持登录时才能打开。",
         job_pk,
     )
 
@@ -77,8 +83,9 @@ def not_entered(job_pk: int) -> Answer:
 def ticket_gone(job_pk: int) -> Answer:
     return Answer(
         ErrorCode.NOT_AUTHENTICATED,
-        f"This link works once, within 30 seconds. Click Open on the page of J-{job_pk} again.",
-        f"这个链接只能在 30 秒内使用一次。请在 J-{job_pk} 的页面再次点击“打开”。",
+        "An app opens within 30 seconds after Open, once, and only from a page of the portal. "
+        f"Click Open for the app of J-{job_pk} again.",
+        f"点击“打开”后，应用只能在 30 秒内从门户页面打开一次。请再次打开 J-{job_pk} 的应用。",
         job_pk,
     )
 
@@ -99,6 +106,16 @@ def no_way(job_pk: int, sentence: str) -> Answer:
         f"The app of J-{job_pk} cannot be reached now. {sentence}. The job's log shows what "
         "it does.",
         f"现在无法连接 J-{job_pk} 的应用：{in_chinese(sentence)}。作业日志会显示它在做什么。",
+        job_pk,
+    )
+
+
+def cut_off(job_pk: int) -> Answer:
+    return Answer(
+        ErrorCode.APP_UNREACHABLE,
+        f"The connection to the app of J-{job_pk} broke before it answered. It may have begun to "
+        "handle the request.",
+        f"与 J-{job_pk} 的应用的连接在其响应之前中断。应用可能已开始处理请求。",
         job_pk,
     )
 
@@ -174,6 +191,12 @@ def _written(scope: Scope, answer: Answer) -> tuple[list[Header], bytes]:
 
 def _page(answer: Answer) -> bytes:
     portal = settings.PLATFORM.public_url.rstrip("/")
-    link = f"{portal}/jobs/J-{answer.job_pk}/" if portal and answer.job_pk else ""
-    values = {"answer": answer, "link": link, "request_id": request_id()}
+    is_linked = bool(portal and answer.job_pk)
+    values = {
+        "answer": answer,
+        "link": f"{portal}/jobs/J-{answer.job_pk}/" if is_linked else "",
+        # A guest does not see the job.
+        "apps_link": f"{portal}/apps/" if is_linked else "",
+        "request_id": request_id(),
+    }
     return loader.get_template(PAGE).render(values).encode()

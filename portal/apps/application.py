@@ -15,6 +15,7 @@ from portal.apps.answers import Answer, refuse_websocket, send_answer, send_plai
 from portal.apps.caller_header import NAME as CALLER_HEADER
 from portal.apps.caller_header import caller_header, public_keys
 from portal.apps.headers import (
+    REST_TOKEN_PREFIX,
     Header,
     bearer_token,
     cookie_value,
@@ -24,13 +25,17 @@ from portal.apps.headers import (
 from portal.apps.hosts import AppName, called_hosts, named_app
 from portal.apps.http_exchange import (
     FIRST_BYTE_SECONDS,
+    CallEnd,
     CallEnded,
+    ConnectionCut,
     HttpExchange,
     NoAnswer,
 )
 from portal.apps.open_calls import LOOK_SECONDS, OpenCalls, TooManyCalls
 from portal.apps.threads import run_in_thread
-from portal.apps.visits import digest, token_access, visit_enter, visitor_access
+from portal.apps.token_usage import TokenUsage
+from portal.apps.tokens import token_access
+from portal.apps.visits import digest, visit_enter, visitor_access
 from portal.apps.websocket_exchange import WebSocketExchange
 from portal.asgi_scope import Receive, Scope, Send, header
 from portal.client_address import scope_address, set_client_address
@@ -41,6 +46,10 @@ from portal.tunnel.streams import PortStream, StreamRefused, Target
 # Paths of the portal's own on the host of an app; an app never sees them.
 OWN = "/_tessera/"
 ENTER, KEYS = OWN + "enter", OWN + "keys"
+MAX_FORM_BYTES = 1_024
+# Of a process that ends, for the requests that are open. Together with the server's own 20 s less
+# than what stops it.
+LAST_CALLS_SECONDS = 8.0
 CONNECT_SECONDS = 10.0
 # Browsers send the first one back over TLS alone, and no other host can set it.
 COOKIES = {True: "__Host-tessera-app", False: "tessera-app"}
@@ -73,6 +82,15 @@ class AppsApplication:
         self._open_stream = open_stream
         self._first_byte_seconds = first_byte_seconds
         self._calls = OpenCalls(lambda callers: run_in_thread(live_access, callers), look_seconds)
+        self._usage = TokenUsage()
+
+    async def finish_calls(self) -> None:
+        """Before the process ends: requests that are open may end, and nothing new begins."""
+        await self._calls.finish(LAST_CALLS_SECONDS)
+
+    async def close(self) -> None:
+        """At the end of the process, once no call is open."""
+        await self._usage.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         set_client_address(scope_address(scope))
@@ -102,28 +120,35 @@ class AppsApplication:
             await _redirect(send, 308, f"https://{hosts[0]}{_target(scope).decode('latin-1')}")
             return
         if scope["path"].startswith(OWN):
-            await self._own(scope, send, name, is_secure=is_secure)
+            await self._own(scope, receive, send, name, is_secure=is_secure)
             return
         if scope["type"] == "http" and scope["method"] in REFUSED_METHODS:
             raise CallRefused(answers.NO_METHOD, closes=True)
+        if self._calls.is_closing:
+            raise CallRefused(answers.restarting(name.job_pk), closes=True)
         access = await self._access(scope, name, is_secure=is_secure)
         try:
-            with self._calls.opened(access.caller) as end:
+            is_socket = scope["type"] == "websocket"
+            with self._calls.opened(access.caller, is_socket=is_socket) as end:
                 await self._pass_on(scope, receive, send, access, end)
         except TooManyCalls:
             raise CallRefused(answers.CALL_LIMIT, closes=True) from None
 
-    async def _own(self, scope: Scope, send: Send, name: AppName, *, is_secure: bool) -> None:
-        if scope["type"] != "http" or scope["method"] != "GET":
-            raise CallRefused(answers.NO_METHOD, closes=True)
-        if scope["path"] == KEYS:
+    async def _own(
+        self, scope: Scope, receive: Receive, send: Send, name: AppName, *, is_secure: bool
+    ) -> None:
+        method = scope.get("method", "")
+        if scope["path"] == KEYS and method == "GET":
             body = public_keys([settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS])
             await send_plain(send, 200, [(b"content-type", b"application/json")], body)
             return
-        if scope["path"] != ENTER:
+        if scope["path"] not in (KEYS, ENTER):
             raise CallRefused(answers.NO_APP)
-        ticket = parse_qs(scope["query_string"].decode("latin-1")).get("ticket", [""])[0]
-        cookie = await run_in_thread(visit_enter, ticket, name) if ticket else ""
+        if scope["path"] == KEYS or method != "POST":
+            raise CallRefused(answers.NO_METHOD, closes=True)
+        ticket = parse_qs(await _small_body(receive)).get("ticket", [""])[0]
+        origin = header(scope, "origin")
+        cookie = await run_in_thread(visit_enter, ticket, name, origin) if ticket else ""
         if not cookie:
             raise CallRefused(answers.ticket_gone(name.job_pk))
         secure = "; Secure" if is_secure else ""
@@ -134,6 +159,9 @@ class AppsApplication:
         """By the token of a program, or by the cookie of a browser. Raises CallRefused."""
         headers = scope["headers"]
         if token := bearer_token(headers):
+            if token.startswith(REST_TOKEN_PREFIX.decode()):
+                # Not looked up: it opens no app, whose-ever it is.
+                raise CallRefused(answers.REST_TOKEN, closes=True)
             try:
                 found = await self._calls.access_of(
                     digest(f"{token}\n{name.label}"),
@@ -156,7 +184,7 @@ class AppsApplication:
         return found
 
     async def _pass_on(
-        self, scope: Scope, receive: Receive, send: Send, access: AppAccess, end: asyncio.Event
+        self, scope: Scope, receive: Receive, send: Send, access: AppAccess, end: CallEnd
     ) -> None:
         job_pk = access.caller.name.job_pk
         hidden = (*COOKIES.values(), settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME)
@@ -164,6 +192,8 @@ class AppsApplication:
             scope["headers"], added=_added_headers(scope, access), hidden_cookies=hidden
         )
         stream = await self._opened(access)
+        if token_pk := access.caller.token_pk:
+            receive, send = self._usage.count_call(token_pk, receive, send)
         try:
             if scope["type"] == "websocket":
                 websocket = WebSocketExchange(
@@ -186,6 +216,8 @@ class AppsApplication:
         except NoAnswer as no_answer:
             said = answers.not_answering if no_answer.is_late else answers.no_http
             raise CallRefused(said(job_pk), closes=True) from None
+        except ConnectionCut:
+            raise CallRefused(answers.cut_off(job_pk), closes=True) from None
         except CallEnded:
             said = answers.restarting if self._calls.is_closing else answers.not_entered
             raise CallRefused(said(job_pk), closes=True) from None
@@ -202,6 +234,18 @@ class AppsApplication:
             raise CallRefused(answers.no_way(job_pk, refused.sentence), closes=True) from None
         except (TimeoutError, OSError):
             raise CallRefused(answers.not_answering(job_pk), closes=True) from None
+
+
+async def _small_body(receive: Receive) -> str:
+    """Of a form of the portal. Raises CallRefused for a longer one."""
+    body, has_more = b"", True
+    while has_more:
+        message = await receive()
+        body += message.get("body", b"")
+        if message["type"] == "http.disconnect" or len(body) > MAX_FORM_BYTES:
+            raise CallRefused(answers.NO_APP, closes=True)
+        has_more = message.get("more_body", False)
+    return body.decode("latin-1")
 
 
 def _http_head(scope: Scope, headers: list[Header]) -> h11.Request:
@@ -224,6 +268,7 @@ def _added_headers(scope: Scope, access: AppAccess) -> list[Header]:
         username=access.username,
         app=name.app,
         job=f"J-{name.job_pk}",
+        token=access.token_key,
         now=int(time.time()),
     )
     return [

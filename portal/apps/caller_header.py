@@ -21,10 +21,12 @@ _PURPOSE = b"tessera: who calls an app"
 
 
 def caller_header(
-    *, secret_key: str, host: str, username: str, app: str, job: str, now: int
+    *, secret_key: str, host: str, username: str, app: str, job: str, token: str, now: int
 ) -> bytes:
-    """The header's value. `host`: the app's, so that no other app can pass it on."""
+    """The header's value. `host`: the app's, so that no other app can pass it on. `token`: the
+    first characters of a program's token; empty for a browser."""
     claims: dict[str, str | int] = {"aud": host, "sub": username, "app": app, "job": job}
+    claims |= {"token": token} if token else {}
     claims |= {"iat": now, "exp": now + SECONDS}
     head = {"alg": "EdDSA", "typ": "JWT", "kid": _public_key(secret_key)["kid"]}
     signed = _text(json.dumps(head).encode()) + b"." + _text(json.dumps(claims).encode())

@@ -18,7 +18,8 @@ REWRITTEN = frozenset(b"host content-length expect forwarded x-real-ip".split())
 PORTALS_OWN = (b"x-forwarded-", b"x-tessera-")
 # An app speaks for its own host alone: these act on every host of the domain, or on other servers.
 BEYOND_ITS_HOST = frozenset(b"alt-svc clear-site-data".split())
-TOKEN_PREFIX = b"tsr_"
+# Of tokens for REST, which open no app, and of those for apps.
+REST_TOKEN_PREFIX, APP_TOKEN_PREFIX = b"tsr_", b"tsa_"
 
 
 def request_headers(
@@ -52,7 +53,7 @@ def response_headers(headers: Iterable[Header], *, hidden_cookies: Collection[st
 
 
 def bearer_token(headers: Iterable[Header]) -> str:
-    """The token of the portal in `Authorization`; empty without one."""
+    """The token of the portal in `Authorization`, of either kind; empty without one."""
     for name, value in headers:
         if name == b"authorization" and _is_token(name, value):
             return value.split()[1].decode("latin-1")
@@ -93,7 +94,7 @@ def _is_token(name: bytes, value: bytes) -> bool:
     return (
         len(words) == 2
         and words[0].lower() in (b"bearer", b"token")
-        and words[1].startswith(TOKEN_PREFIX)
+        and words[1].startswith((REST_TOKEN_PREFIX, APP_TOKEN_PREFIX))
     )
 
 

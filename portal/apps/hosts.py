@@ -35,6 +35,14 @@ def app_host(name: AppName, domain: str, port: str = "") -> str:
     return f"{name.label}.{domain}" + (f":{port}" if port else "")
 
 
+def app_address(name: AppName, domain: str, portal: str) -> str:
+    """Where a browser that calls the portal at `portal` ("https://HOST:PORT") finds the app; empty
+    without a domain."""
+    scheme, _, host = portal.rstrip("/").partition("://")
+    _, colon, port = host.rpartition(":")
+    return f"{scheme}://{app_host(name, domain, port if colon else '')}" if domain else ""
+
+
 def named_app(host: str, domain: str) -> AppName | None:
     """The app whose host this is; None for another host below the domain."""
     label = _without_port(host).removesuffix("." + domain)

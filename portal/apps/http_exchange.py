@@ -31,8 +31,22 @@ class NoAnswer(Exception):
         self.is_late = is_late
 
 
+class ConnectionCut(Exception):
+    """The way to the app broke before it began to answer; it may have handled the request."""
+
+
 class CallEnded(Exception):
     """The caller may not go on, or has hung up, before the answer began."""
+
+
+class CallEnd(asyncio.Event):
+    """Set as soon as a call has to end."""
+
+    def __init__(self, *, is_socket: bool = False) -> None:
+        super().__init__()
+        self.is_socket = is_socket
+        self.is_restart = False
+        """The portal restarts: the caller may come again at once, elsewhere."""
 
 
 class HttpExchange:
@@ -57,8 +71,8 @@ class HttpExchange:
         """Whether the caller has seen anything of the answer."""
 
     async def run(self, head: h11.Request, end: asyncio.Event) -> None:
-        """Raises NoAnswer or CallEnded as long as the caller has seen nothing. What breaks later is
-        left unfinished, which the server tells the caller by closing the connection."""
+        """Raises NoAnswer, ConnectionCut or CallEnded as long as the caller has seen nothing. What
+        breaks later is left unfinished, which the server tells by closing the connection."""
         answer = asyncio.ensure_future(self._answer())
         gone = asyncio.ensure_future(self._request(head))
         ended = asyncio.ensure_future(end.wait())
@@ -71,9 +85,12 @@ class HttpExchange:
                 if gone.done():
                     gone.result()
                 raise CallEnded
-        except (h11.RemoteProtocolError, OSError):
+        except h11.RemoteProtocolError:
             if not self.has_begun:
                 raise NoAnswer(is_late=False) from None
+        except OSError:
+            if not self.has_begun:
+                raise ConnectionCut from None
         finally:
             for task in tasks:
                 task.cancel()

@@ -4,16 +4,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from django.db import DatabaseError
 
 from portal.apps.access import AppAccess, Caller
+from portal.apps.http_exchange import CallEnd
 from portal.live.listener import subscribe
 
 # What is open is looked up this often, and an answer serves new calls for as long: together less
 # than 5 s until a right that was taken away ends everything.
 LOOK_SECONDS = 2.0
+# How often a process that ends looks whether its last calls are over.
+DRAIN_LOOK_SECONDS = 0.05
 MAX_ANSWERS = 4_096
 # Of one caller at one app, in each process.
 MAX_OPEN = 1_000
@@ -34,11 +37,11 @@ class OpenCalls:
     def __init__(self, find_all: FindAll, seconds: float = LOOK_SECONDS) -> None:
         self._find_all = find_all
         self._seconds = seconds
-        self._open: dict[Caller, set[asyncio.Event]] = {}
+        self._open: dict[Caller, set[CallEnd]] = {}
         self._answers: dict[str, tuple[float, AppAccess]] = {}
         self._task: asyncio.Task[None] | None = None
         self.is_closing = False
-        """The process shuts down: what is open has ended for that reason."""
+        """The process shuts down: nothing new begins, and what ends from now on comes again."""
 
     async def access_of(self, key: str, find: FindOne) -> AppAccess | None:
         """What the secret behind `key`, a digest, opens: as of a moment ago, or as `find` says."""
@@ -55,10 +58,10 @@ class OpenCalls:
         return access
 
     @contextmanager
-    def opened(self, caller: Caller) -> Iterator[asyncio.Event]:
+    def opened(self, caller: Caller, *, is_socket: bool) -> Iterator[CallEnd]:
         """While the block runs, the event is set as soon as the caller has to go. Raises
         TooManyCalls."""
-        end = asyncio.Event()
+        end = CallEnd(is_socket=is_socket)
         ends = self._open.setdefault(caller, set())
         if len(ends) >= MAX_OPEN:
             raise TooManyCalls
@@ -72,15 +75,30 @@ class OpenCalls:
             if not ends:
                 self._open.pop(caller, None)
 
+    async def finish(self, seconds: float) -> None:
+        """The process will shut down: WebSockets end, requests have so many seconds to do so."""
+        self._end_for_restart(sockets_only=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._open:
+                    await asyncio.sleep(DRAIN_LOOK_SECONDS)
+
+    def _end_for_restart(self, *, sockets_only: bool) -> None:
+        """Callers connect again, elsewhere."""
+        self.is_closing = True
+        for ends in self._open.values():
+            for end in ends:
+                if end.is_socket or not sockets_only:
+                    end.is_restart = True
+                    end.set()
+
     async def _watch(self) -> None:
         """Runs while anything is open."""
         with subscribe() as bell:
             while self._open:
                 await bell.pause(self._seconds)
                 if bell.is_closing:
-                    # Callers connect again, elsewhere.
-                    self.is_closing = True
-                    self._end(self._open)
+                    self._end_for_restart(sockets_only=False)
                     return
                 asked = list(self._open)
                 try:

@@ -18,7 +18,7 @@ from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from portal.apps.headers import Header, response_headers
-from portal.apps.http_exchange import NoAnswer
+from portal.apps.http_exchange import CallEnd, NoAnswer
 from portal.asgi_scope import Receive, Send
 from portal.tunnel.streams import PortStream
 
@@ -26,9 +26,10 @@ from portal.tunnel.streams import PortStream
 MAX_MESSAGE_BYTES = 16 << 20
 HANDSHAKE_SECONDS = 30.0
 CLOSE_SECONDS = 1.0
-POLICY_VIOLATION, INTERNAL_ERROR, NO_CODE = 1008, 1011, 1005
+POLICY_VIOLATION, INTERNAL_ERROR, NO_CODE, SERVICE_RESTART = 1008, 1011, 1005, 1012
 # RFC 6455: headers of the handshake are each side's own.
 HANDSHAKE_HEADERS = b"sec-websocket-"
+RESTART_SENTENCE = "The portal restarts. Connect again"
 ENDED_SENTENCE = "Open the app again from the page of its job"
 
 
@@ -57,7 +58,7 @@ class WebSocketExchange:
         self._pieces: list[bytes] = []
         self._is_text = False
 
-    async def run(self, target: str, headers: Sequence[Header], end: asyncio.Event) -> None:
+    async def run(self, target: str, headers: Sequence[Header], end: CallEnd) -> None:
         """Raises NoAnswer before the caller has seen anything."""
         try:
             if await self._handshake(target, headers):
@@ -125,7 +126,7 @@ class WebSocketExchange:
         body = bytes(response.body or b"")
         await self._send({"type": "websocket.http.response.body", "body": body})
 
-    async def _pass_messages(self, end: asyncio.Event) -> None:
+    async def _pass_messages(self, end: CallEnd) -> None:
         works: tuple[Any, ...] = (self._from_app(), self._from_caller(), end.wait())
         tasks = [asyncio.ensure_future(work) for work in works]
         try:
@@ -140,7 +141,10 @@ class WebSocketExchange:
             self._stream.abort()
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
-                    await self._close(POLICY_VIOLATION, ENDED_SENTENCE)
+                    if end.is_restart:
+                        await self._close(SERVICE_RESTART, RESTART_SENTENCE)
+                    else:
+                        await self._close(POLICY_VIOLATION, ENDED_SENTENCE)
 
     async def _from_app(self) -> None:
         events = self._early

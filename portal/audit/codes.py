@@ -10,7 +10,11 @@ class AuditAction(StrEnum):
     """A privileged change, or a security event."""
 
     AGENT_TOKEN_REFUSED = "agent_token_refused"  # noqa: S105 - no secret
+    APP_GUEST_ADD = "app_guest_add"
+    APP_GUEST_REMOVE = "app_guest_remove"
     APP_OPEN = "app_open"
+    APP_TOKEN_CREATE = "app_token_create"  # noqa: S105 - no secret
+    APP_TOKEN_REVOKE = "app_token_revoke"  # noqa: S105 - no secret
     AUDIT_REMOVE = "audit_remove"
     BUDGET_ADD = "budget_add"
     BUDGET_REMOVE = "budget_remove"
@@ -166,7 +170,11 @@ class EventCode(StrEnum):
 
 AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.AGENT_TOKEN_REFUSED: "Access token of a node refused",
+    AuditAction.APP_GUEST_ADD: "App of a job shared with a person",
+    AuditAction.APP_GUEST_REMOVE: "App of a job taken back from a person",
     AuditAction.APP_OPEN: "App of a job opened",
+    AuditAction.APP_TOKEN_CREATE: "Token for apps created",
+    AuditAction.APP_TOKEN_REVOKE: "Token for apps revoked",
     AuditAction.AUDIT_REMOVE: "Old audit lines removed",
     AuditAction.BUDGET_ADD: "Budget added",
     AuditAction.BUDGET_REMOVE: "Budget removed",

@@ -10,6 +10,7 @@ from portal.cli.commands import actions as change
 from portal.cli.commands import (
     admin,
     advise,
+    apps,
     cluster,
     code,
     files,
@@ -109,6 +110,7 @@ MODULES = (
 for module in MODULES:
     module.add_to(app)
 app.add_typer(code.app, name="code")
+app.add_typer(apps.app, name="apps")
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(registries.app, name="registries")
 app.add_typer(admin.app, name="admin")

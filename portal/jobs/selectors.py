@@ -6,7 +6,7 @@ from typing import Any
 
 from agents.contract.message import Message
 from portal.accounts.models import User
-from portal.accounts.selectors import is_project_admin
+from portal.accounts.selectors import WORKING_ROLES, is_project_admin, role_in
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job, Replica
@@ -42,6 +42,11 @@ def job_not_waiting(job: Job, field: str = "") -> Refused:
     return Refused(
         ErrorCode.NOT_WAITING, Message("%(job)s is %(status)s, not waiting", **values), field
     )
+
+
+def is_working_owner(user: User, job: Job) -> bool:
+    """Its owner, while they may run jobs in its project: a viewer only reads."""
+    return job.owner_id == user.pk and role_in(user, job.project_id) in WORKING_ROLES
 
 
 def may_cancel(user: User, job: Job) -> bool:

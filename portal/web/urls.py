@@ -9,6 +9,7 @@ from portal.web.account import views as account_views
 from portal.web.account.welcome import Welcome
 from portal.web.advice import misconceptions
 from portal.web.advice import views as advice_views
+from portal.web.app_access import views as app_access
 from portal.web.array import views as array_views
 from portal.web.array.stream import array_stream
 from portal.web.cluster import views as cluster_views
@@ -126,6 +127,14 @@ urlpatterns = [
     path("jobs/<str:ref>/release", queue_views.release, name="release"),
     path("jobs/<str:ref>/", job_views.job, name="job"),
     path("jobs/<str:ref>/apps/<str:app>/open", app_open, name="app_open"),
+    path("jobs/<str:ref>/apps/<str:app>/people", app_access.guests, name="app_guests"),
+    path(
+        "jobs/<str:ref>/apps/<str:app>/people/<str:guest>/remove",
+        app_access.guest_remove,
+        name="app_guest_remove",
+    ),
+    path("apps/", app_access.apps, name="apps"),
+    path("apps/tokens/<str:key>/revoke", app_access.token_revoke, name="app_token_revoke"),
     path("jobs/<str:ref>/extend", extend, name="extend"),
     path("jobs/<str:ref>/cancel", job_views.cancel, name="cancel"),
     path("jobs/<str:ref>/retry", job_views.retry, name="retry"),

@@ -132,6 +132,7 @@ TABLE: dict[str, Row] = {
     "web:registries": Row({"button Set the credential": LEADERS}),
     "web:project_secrets": Row({"button Set the secret": LEADERS}),
     "web:webhooks": Row({"button Add the webhook": ALL, "link Pager": {ALICE}}),
+    "web:apps": Row({"button Create token": ALL}),
     "account_change_password": Row({"button Change password": ALL}),
     "web:console": console(),
     "web:approvals": Row(

@@ -1,7 +1,6 @@
-"""Who reaches the app of a job, before and after rights change; tickets, cookies and tokens."""
+"""Who reaches the app of a job, before and after rights change; tickets and cookies."""
 
 import asyncio
-from datetime import timedelta
 
 import pytest
 from django.contrib.sessions.models import Session
@@ -10,8 +9,7 @@ from django.test import Client, override_settings
 from django.utils import timezone
 from websockets.utils import accept_key
 
-from portal.accounts.models import Membership, Project, Role, TokenScope, User
-from portal.accounts.services import token_create
+from portal.accounts.models import Membership, Project, Role, User
 from portal.accounts.sessions import is_session_live
 from portal.apps.application import AppsApplication
 from portal.apps.models import AppVisit
@@ -36,6 +34,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 DOMAIN = "apps.test"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 BROWSER = ("accept", "text/html")
+ORIGIN = "http://testserver"
 
 
 @pytest.fixture(autouse=True)
@@ -82,10 +81,12 @@ def signed_in(user: User) -> Client:
 def ticket_of(client: Client, job: Job, app: str = "web") -> str:
     page = client.post(f"/jobs/{job.label}/apps/{app}/open")
     assert page.status_code == 200, page.content.decode()
-    address = page.context["address"]
-    assert address.startswith(f"http://{app}--j{job.pk}.{DOMAIN}/_tessera/enter?ticket=")
-    assert page["Referrer-Policy"] == "no-referrer"
-    return address.partition("ticket=")[2]
+    address = f"http://{app}--j{job.pk}.{DOMAIN}"
+    assert page.context["address"] == f"{address}/_tessera/enter"
+    # The form goes there and nowhere else, and tells from where.
+    assert page["Referrer-Policy"] == "strict-origin"
+    assert f"form-action 'self' {address}" in page["Content-Security-Policy"]
+    return page.context["ticket"]
 
 
 def host_of(job: Job, app: str = "web") -> tuple[str, str]:
@@ -115,9 +116,10 @@ class Portal:
         return asyncio.run(whole())
 
 
-def entering(job: Job, ticket: str, app: str = "web"):
-    query, headers = f"ticket={ticket}", [host_of(job, app), BROWSER]
-    return http_call("/_tessera/enter", headers=headers, query=query)
+def entering(job: Job, ticket: str, app: str = "web", origin: str = ORIGIN):
+    headers = [host_of(job, app), BROWSER, ("origin", origin)]
+    body = f"ticket={ticket}".encode()
+    return http_call("/_tessera/enter", method="POST", headers=headers, body=body)
 
 
 def cookie_of(job: Job, client: Client) -> tuple[str, str]:
@@ -177,7 +179,8 @@ def test_a_ticket_works_once_in_time_and_for_its_app(olga, team, node, job):
     calls = (entering(job, used), entering(job, used), entering(job, late))
     assert portal.answers(*calls) == [303, 401, 401]
     assert portal.answers(entering(other, elsewhere), entering(job, "forged")) == [401, 401]
-    assert portal.answers(http_call("/_tessera/enter", headers=[host_of(job)])) == [401]
+    enter = http_call("/_tessera/enter", headers=[host_of(job)], query=f"ticket={elsewhere}")
+    assert portal.answers(enter, entering(job, "")) == [405, 401]
     # A ticket and a digest are no cookies.
     row = AppVisit.objects.latest("pk")
     for value in (elsewhere, row.ticket_digest, row.cookie_digest or "x"):
@@ -285,27 +288,14 @@ def accepted(head: bytes) -> bytes:
     ).encode()
 
 
-def test_programs_call_with_a_token_for_apps_and_with_no_other(olga, team, job):
-    def text_of(user, scope):
-        return token_create(user=user, name="t", scope=scope, ttl=timedelta(days=1))[1]
-
-    ott = a_user("ott")
-    a_project("speech", ott)
-    text = text_of(olga, TokenScope.APPS)
-
-    def calling(token):
-        return http_call(headers=[host_of(job), ("authorization", f"Bearer {token}")])
-
-    heard: list[bytes] = []
-    portal = Portal(saying(ANSWER, hears=heard))
-    tokens = (text, text_of(olga, TokenScope.ADMIN), text_of(ott, TokenScope.APPS), "tsr_forged")
-    assert portal.answers(*map(calling, tokens)) == [200, 403, 404, 401]
-    assert b"tsr_" not in heard[0]
-    assert (
-        Client(headers={"Authorization": f"Bearer {text}"}).get("/api/v1/jobs").status_code == 403
-    )
-    olga.auth_token_set.filter(scope=TokenScope.APPS).delete()
-    assert portal.answers(calling(text)) == [401]
+def test_a_ticket_that_a_page_of_another_origin_plants_signs_nobody_in(olga, job):
+    """Mallory's ticket, handed in by the browser of somebody else: they would work as mallory."""
+    ticket = ticket_of(signed_in(olga), job)
+    own_page = f"http://web--j{job.pk}.{DOMAIN}"
+    origins = ("http://evil--j9.apps.test", own_page, "null", "https://testserver", "")
+    found = Portal().answers(*[entering(job, ticket, origin=each) for each in origins])
+    assert found == [401] * len(origins)
+    assert Portal().answers(entering(job, ticket)) == [303]
 
 
 def test_pages_of_other_origins_do_not_use_the_cookie(olga, job):
@@ -340,6 +330,45 @@ def test_a_call_that_waits_while_the_portal_restarts_is_told_to_come_again(olga,
         writer.close()
 
     assert Portal(restart, seconds=2).answers(http_call(headers=headers)) == [503]
+
+
+def test_before_a_restart_requests_end_sockets_close_and_new_calls_come_again(olga, job):
+    headers = [host_of(job), cookie_of(job, signed_in(olga))]
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def slow(reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b"upgrade: websocket" in head.lower():
+            writer.write(accepted(head))
+            await reader.read()
+        else:
+            asked.set()
+            await may_answer.wait()
+            writer.write(ANSWER)
+        writer.close()
+
+    async def whole():
+        async with listening(slow) as port:
+            apps = AppsApplication(lambda target: stream_to(port))
+            page, socket = http_call(headers=headers), websocket_call(headers=headers)
+            running = [
+                asyncio.ensure_future(apps(call.scope, call.sent.get, call.said.put))
+                for call in (page, socket)
+            ]
+            assert (await socket.next())["type"] == "websocket.accept"
+            await asked.wait()
+            finishing = asyncio.ensure_future(apps.finish_calls())
+            assert (await socket.next())["code"] == 1012
+            late = http_call(headers=headers)
+            assert status_of(await late.run(apps)) == 503
+            assert not finishing.done()
+            may_answer.set()
+            await finishing
+            await asyncio.gather(*running)
+            assert (await page.next())["status"] == 200
+            await listener().close()
+
+    asyncio.run(whole())
 
 
 def test_a_request_with_two_ends_or_two_hosts_is_refused(olga, job):

@@ -54,11 +54,13 @@ def check_app(stack: Stack, job: str, browser: httpx.Client) -> None:
     opening = f"/jobs/{job}/apps/web/open"
     assert opening in browser.get(f"/jobs/{job}/").text
     page = browser.post(opening, headers=csrf(browser)).text
-    address = urlsplit(unescape(re.search(r'url=(http[^"]+)"', page)[1]))
+    address = urlsplit(unescape(re.search(r'action="(http[^"]+)" data-open-app', page)[1]))
+    ticket = re.search(r'name="ticket" value="([^"]+)"', page)[1]
     assert address.netloc == f"web--j{job.removeprefix('J-')}.localhost:{stack.port}"
 
     host = {"Host": address.netloc}
-    entered = stack.http.get(f"{stack.url}{address.path}?{address.query}", headers=host)
+    handed = {"data": {"ticket": ticket}, "headers": host | {"Origin": stack.url}}
+    entered = stack.http.post(f"{stack.url}{address.path}", **handed)
     assert entered.status_code == 303
     visitor = host | {"Cookie": entered.headers["set-cookie"].partition(";")[0]}
 

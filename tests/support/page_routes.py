@@ -57,7 +57,6 @@ def with_names_of_pages(world: World) -> World:
         "provider_id": "none",
         "organization_slug": "none",
         "index": "0",
-        "app": "web",
         "pk": world.names["template"],
     }
     return replace(world, names=world.names | more)
@@ -66,6 +65,8 @@ def with_names_of_pages(world: World) -> World:
 def address_of(world: World, page: str) -> str:
     if page.startswith("web:user"):
         world.names["name"] = "olga"
+    if page == "web:app_token_revoke":
+        world.names["key"] = world.names["app_token"]
     if page.startswith("web:webhook"):
         world.names["ref"] = world.names["webhook"]
     return world.address(PAGES[page])

@@ -14,6 +14,8 @@ from django.utils import timezone
 from portal.accounts.models import ApiToken, Membership, Project, Role, TokenScope, User
 from portal.accounts.services import token_create
 from portal.api.urls import urlpatterns
+from portal.apps.models import AppGuest
+from portal.apps.tokens import app_token_create
 from portal.arrays.models import JobArray
 from portal.catalogue.models import Template
 from portal.inventory.credentials import digest_of, new_access_token
@@ -102,7 +104,12 @@ def a_world() -> World:
     token, _ = token_create(user=olga, name="t", scope=TokenScope.READ, ttl=timedelta(days=1))
     old, text = token_create(user=olga, name="old", scope=TokenScope.ADMIN, ttl=timedelta(days=1))
     ApiToken.objects.filter(pk=old.pk).update(expiry=timezone.now() - timedelta(seconds=1))
-    job = a_job(olga, project)
+    job = a_job(olga, project, apps=["web:8080"])
+    AppGuest.objects.create(job=job, app="web", user=a_user("gus"))
+    day = timedelta(days=1)
+    app_token, _ = app_token_create(
+        user=olga, name="client", project=project, job=job, app="web", ttl=day
+    )
     hook = Endpoint.objects.create(
         owner=olga, name="ci", url="https://ci.example.org/", sealed=seal("s")
     )
@@ -130,6 +137,9 @@ def a_world() -> World:
     )
     code = a_code_tree(project.pk, {"train.py": b"print()"}, "olga")
     names = {
+        "app": "web",
+        "guest": "gus",
+        "app_token": app_token.key,
         "tree": str(code.pk),
         "sha256": "a" * 64,
         "claim": str(claim.pk),

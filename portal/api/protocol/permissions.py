@@ -15,8 +15,7 @@ from portal.accounts.selectors import visible_project
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 
-# Tokens for apps come first: no operation of REST is theirs.
-SCOPE_ORDER = [TokenScope.APPS, TokenScope.READ, TokenScope.WRITE, TokenScope.ADMIN]
+SCOPE_ORDER = [TokenScope.READ, TokenScope.WRITE, TokenScope.ADMIN]
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 

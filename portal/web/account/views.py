@@ -103,7 +103,6 @@ def scope_choices(user: User) -> list[tuple[str, str, str]]:
         (str(TokenScope.READ), _("Read"), _("see what you can see, change nothing")),
         (str(TokenScope.WRITE), _("Write"), _("also submit, cancel and change your jobs")),
         (str(TokenScope.ADMIN), _("Admin"), top),
-        (str(TokenScope.APPS), _("Apps"), _("call apps of running jobs, and nothing else")),
     ]
 
 

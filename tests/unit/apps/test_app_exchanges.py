@@ -8,7 +8,7 @@ import pytest
 from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
-from portal.apps.http_exchange import CallEnded, HttpExchange, NoAnswer
+from portal.apps.http_exchange import CallEnd, CallEnded, ConnectionCut, HttpExchange, NoAnswer
 from portal.apps.websocket_exchange import WebSocketExchange
 from tests.support.app_calls import (
     body_of,
@@ -106,6 +106,62 @@ def test_an_answer_that_is_no_http_is_none(answer):
     with pytest.raises(NoAnswer) as raised:
         asyncio.run(carried(saying(answer), http_call()))
     assert not raised.value.is_late
+
+
+def test_headers_without_an_end_are_not_kept():
+    """An app that writes a gigabyte of them is cut off after some of it."""
+    sent = 0
+
+    async def write_headers(reader, writer):
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            writer.write(b"X: " + PIECE + b"\r\n")
+            sent += len(PIECE)
+            await writer.drain()
+
+    with pytest.raises(NoAnswer) as raised:
+        asyncio.run(carried(write_headers, http_call()))
+    assert not raised.value.is_late
+    # What the kernel's buffers took.
+    assert sent < 64 << 20
+
+
+def test_a_way_that_breaks_in_the_middle_of_an_upload_is_no_answer_of_the_app():
+    class Cut:
+        """A stream whose tunnel is lost after a while."""
+
+        written = 0
+
+        async def read(self):
+            await lost.wait()
+            raise ConnectionResetError
+
+        async def write(self, data):
+            Cut.written += len(data)
+            if Cut.written > 4 * len(PIECE):
+                lost.set()
+                raise ConnectionResetError
+
+        async def end(self):
+            """Never reached."""
+
+        def abort(self):
+            """Nothing is left of it."""
+
+    lost, call = asyncio.Event(), http_call(method="POST")
+    call.sent.get_nowait()
+    for _ in range(64):
+        call.sent.put_nowait({"type": "http.request", "body": PIECE, "more_body": True})
+
+    async def scenario():
+        upload = head("POST", ("content-length", str(10**9)))
+        with pytest.raises(ConnectionCut):
+            await exchange_of(Cut(), call).run(upload, asyncio.Event())
+
+    asyncio.run(scenario())
+    assert call.said.empty()
 
 
 def test_the_length_of_a_body_that_does_not_follow_is_not_passed_on():
@@ -212,7 +268,7 @@ async def joined(handler, *, subprotocols=(), **options):
     offered = ["v1"] if subprotocols else None
     async with serve(handler, "127.0.0.1", 0, subprotocols=offered, **options) as server:
         port = server.sockets[0].getsockname()[1]
-        call, end = websocket_call(subprotocols=subprotocols), asyncio.Event()
+        call, end = websocket_call(subprotocols=subprotocols), CallEnd()
         call.sent.get_nowait()
         exchange = WebSocketExchange(
             await stream_to(port),
@@ -293,7 +349,7 @@ def test_garbage_instead_of_a_handshake_is_no_answer():
                 subprotocols=(),
             )
             with pytest.raises(NoAnswer):
-                await exchange.run("/", [(b"host", b"app")], asyncio.Event())
+                await exchange.run("/", [(b"host", b"app")], CallEnd())
 
     asyncio.run(scenario(saying(b"SSH-2.0-OpenSSH_9.6\r\n")))
     asyncio.run(scenario(saying(b"")))
@@ -320,3 +376,26 @@ def test_a_flood_of_an_app_waits_for_its_reader():
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(scenario())
+
+
+def test_a_flood_of_a_caller_waits_for_the_app():
+    over = asyncio.Event()
+
+    async def deaf(socket):
+        socket.transport.pause_reading()
+        await over.wait()
+
+    async def scenario():
+        async with joined(deaf) as (call, end, running):
+            await call.next()
+            for _ in range(1_000):
+                call.sent.put_nowait({"type": "websocket.receive", "bytes": PIECE})
+            before = None
+            while before != (before := call.sent.qsize()):
+                await asyncio.sleep(0.2)
+            assert before > 500
+            end.set()
+            await asyncio.wait_for(asyncio.shield(running), 20)
+            over.set()
+
+    asyncio.run(scenario())

@@ -83,9 +83,8 @@ def test_a_secret_is_read_where_it_stands_alone():
 
 
 def test_an_app_can_check_who_calls_with_the_public_key():
-    value = caller_header(
-        secret_key="k", host="web--j1.apps", username="olga", app="web", job="J-1", now=1_000
-    )
+    caller = {"username": "olga", "app": "web", "job": "J-1", "token": "tsa_0123"}
+    value = caller_header(secret_key="k", host="web--j1.apps", now=1_000, **caller)
     (key,) = json.loads(public_keys(["k"]))["keys"]
     head, claims, signature = value.split(b".")
     raw = Ed25519PublicKey.from_public_bytes(decoded(key["x"].encode()))
@@ -93,7 +92,7 @@ def test_an_app_can_check_who_calls_with_the_public_key():
     assert json.loads(decoded(head))["kid"] == key["kid"]
     assert json.loads(decoded(claims)) == {
         **{"aud": "web--j1.apps", "sub": "olga", "app": "web", "job": "J-1"},
-        **{"iat": 1_000, "exp": 1_060},
+        **{"token": "tsa_0123", "iat": 1_000, "exp": 1_060},
     }
 
 

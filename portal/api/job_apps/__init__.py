@@ -1,0 +1,1 @@
+"""REST: apps of jobs, their guests, and tokens for apps."""

@@ -1,0 +1,319 @@
+"""Guests of apps and tokens for apps: who reaches what by them, and how it ends."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from django.db import OperationalError, connection
+from django.test import Client, override_settings
+from django.utils import timezone
+
+from portal.accounts.models import Membership, Project, Role, TokenScope, User
+from portal.accounts.people import user_activate, user_deactivate
+from portal.accounts.services import token_create
+from portal.apps.application import AppsApplication
+from portal.apps.guests import app_guest_add, app_guest_remove, guest_apps
+from portal.apps.models import AppToken
+from portal.apps.token_usage import TokenUsage, token_usage_write
+from portal.apps.tokens import app_token_create, app_token_revoke
+from portal.audit.models import AuditEntry
+from portal.errors import Refused
+from portal.jobs.models import Job
+from portal.live.listener import listener
+from portal.settings.configured import PLATFORM
+from tests.support.app_calls import (
+    Call,
+    body_of,
+    http_call,
+    listening,
+    saying,
+    status_of,
+    stream_to,
+    websocket_call,
+)
+from tests.support.rows import a_job, a_node, a_project, a_user, settle
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DOMAIN = "apps.test"
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+DAY = timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def served():
+    platform = type(PLATFORM)(**{**vars(PLATFORM), "apps_domain": DOMAIN})
+    with override_settings(PLATFORM=platform, ALLOWED_HOSTS=["testserver"]):
+        yield
+
+
+@pytest.fixture
+def olga() -> User:
+    return a_user("olga")
+
+
+@pytest.fixture
+def team(olga) -> Project:
+    return a_project("vision", olga)
+
+
+@pytest.fixture
+def gus() -> User:
+    """Somebody of another project."""
+    gus = a_user("gus")
+    a_project("speech", gus)
+    return gus
+
+
+@pytest.fixture
+def job(olga, team) -> Job:
+    return running(olga, team, kind="notebook")
+
+
+def running(user, project, **fields) -> Job:
+    node = a_node("n1", gpus=2)
+    row = a_job(user, project, apps=["web:8080", "board:6006"], **fields)
+    settle(node)
+    row.refresh_from_db()
+    assert row.status == "running"
+    return row
+
+
+def signed_in(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def said_by(handler, *calls: Call, look_seconds: float = 0.0) -> list:
+    """What one web process says to these calls, one after another."""
+
+    async def whole():
+        async with listening(handler) as port:
+            apps = AppsApplication(lambda target: stream_to(port), look_seconds=look_seconds)
+            try:
+                return [await call.run(apps) for call in calls]
+            finally:
+                await apps.close()
+                await listener().close()
+
+    return asyncio.run(whole())
+
+
+def statuses(*calls: Call) -> list[int]:
+    return [status_of(said) for said in said_by(saying(ANSWER), *calls)]
+
+
+def with_token(job: Job, text: str, app: str = "web", **options) -> Call:
+    host = ("host", f"{app}--j{job.pk}.{DOMAIN}")
+    return http_call(headers=[host, ("authorization", f"Bearer {text}")], **options)
+
+
+def cookie_of(user: User, job: Job) -> tuple[str, str]:
+    page = signed_in(user).post(f"/jobs/{job.label}/apps/web/open")
+    assert page.status_code == 200, page.content.decode()
+    host = ("host", f"web--j{job.pk}.{DOMAIN}")
+    body = f"ticket={page.context['ticket']}".encode()
+    headers = [host, ("origin", "http://testserver")]
+    enter = http_call("/_tessera/enter", method="POST", headers=headers, body=body)
+    (said,) = said_by(saying(ANSWER), enter)
+    cookie = dict(said[0]["headers"])[b"set-cookie"].decode()
+    return "cookie", cookie.partition(";")[0]
+
+
+def test_a_guest_opens_one_app_and_sees_nothing_else_of_the_job(olga, gus, job):
+    browser = signed_in(gus)
+    assert browser.post(f"/jobs/{job.label}/apps/web/open").status_code == 404
+    app_guest_add(job=job, app="web", username="gus", actor=olga)
+    app_guest_add(job=job, app="web", username="gus", actor=olga)
+    assert [guest.app for guest in guest_apps(gus)] == ["web"]
+    assert f"web--j{job.pk}.{DOMAIN}" in browser.get("/apps/").content.decode()
+    cookie, host = cookie_of(gus, job), ("host", f"web--j{job.pk}.{DOMAIN}")
+    assert statuses(http_call(headers=[host, cookie])) == [200]
+    assert browser.post(f"/jobs/{job.label}/apps/board/open").status_code == 404
+    assert browser.get(f"/jobs/{job.label}/").status_code == 404
+    lines = AuditEntry.objects.filter(action="app_guest_add")
+    assert [(line.actor, line.after) for line in lines] == [("olga", {"app": "web", "user": "gus"})]
+
+
+def test_what_a_guest_has_open_ends_when_the_app_is_taken_back(olga, gus, job):
+    app_guest_add(job=job, app="web", username="gus", actor=olga)
+    headers = [("host", f"web--j{job.pk}.{DOMAIN}"), cookie_of(gus, job)]
+    assert ends_open_calls(
+        headers, lambda: app_guest_remove(job=job, app="web", username="gus", actor=olga)
+    ) == [401, 401]
+    assert guest_apps(gus) == []
+
+
+def ends_open_calls(headers, change) -> list[int]:
+    """A stream and a WebSocket are open while `change` runs; the statuses of both afterwards."""
+
+    async def endless(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nfirst")
+        await reader.read()
+        writer.close()
+
+    def change_rows():
+        try:
+            change()
+        finally:
+            connection.close()
+
+    async def whole():
+        async with listening(endless) as port:
+            apps = AppsApplication(lambda target: stream_to(port), look_seconds=0.05)
+            page = http_call(headers=headers)
+            running = asyncio.ensure_future(apps(page.scope, page.sent.get, page.said.put))
+            assert (await page.next())["status"] == 200
+            assert (await page.next())["body"] == b"first"
+            await asyncio.to_thread(change_rows)
+            async with asyncio.timeout(5):
+                await running
+            again = [http_call(headers=headers), websocket_call(headers=headers)]
+            found = [status_of(await call.run(apps)) for call in again]
+            await apps.close()
+            await listener().close()
+            return found
+
+    return asyncio.run(whole())
+
+
+def test_only_a_working_owner_shares_and_a_share_ends_with_their_place(olga, team, gus, job):
+    mia, ada = a_user("mia"), a_user("ada")
+    Membership.objects.create(project=team, user=mia, role=Role.MEMBER)
+    Membership.objects.create(project=team, user=ada, role=Role.ADMIN)
+    for actor in (mia, ada, gus):
+        with pytest.raises(Refused, match="forbidden"):
+            app_guest_add(job=job, app="web", username="gus", actor=actor)
+    for app, name, code in (
+        ("other", "gus", "not_found"),
+        ("web", "nobody", "not_found"),
+        ("web", "olga", "invalid_field"),
+    ):
+        with pytest.raises(Refused, match=code):
+            app_guest_add(job=job, app=app, username=name, actor=olga)
+    app_guest_add(job=job, app="web", username="gus", actor=olga)
+    # A member of the project does not open a notebook, a guest does.
+    assert signed_in(mia).post(f"/jobs/{job.label}/apps/web/open").status_code == 403
+    with pytest.raises(Refused, match="forbidden"):
+        app_guest_remove(job=job, app="web", username="gus", actor=mia)
+    Membership.objects.filter(user=olga).update(role=Role.VIEWER)
+    assert guest_apps(gus) == []
+    assert signed_in(gus).post(f"/jobs/{job.label}/apps/web/open").status_code == 403
+    with pytest.raises(Refused, match="forbidden"):
+        app_guest_add(job=job, app="web", username="mia", actor=olga)
+    app_guest_remove(job=job, app="web", username="gus", actor=ada)
+
+
+def a_token(user: User, project: Project, job: Job | None = None, app: str = "", ttl=DAY):
+    return app_token_create(user=user, name="ci", project=project, job=job, app=app, ttl=ttl)
+
+
+def test_a_token_opens_what_it_is_for_and_its_user_may_open(olga, team, gus, job):
+    row, text = a_token(olga, team, job, "web")
+    _, of_project = a_token(olga, team)
+    _, of_gus = a_token(gus, Project.objects.get(slug="speech"))
+    found = statuses(
+        with_token(job, text),
+        with_token(job, text, "board"),
+        with_token(job, of_project, "board"),
+        with_token(job, of_gus),
+        with_token(job, "tsa_forged"),
+        with_token(Job(pk=job.pk + 1), of_project),
+    )
+    assert found == [200, 404, 200, 404, 401, 404]
+    assert (row.key, row.digest) == (text[:16], AppToken.objects.get(pk=row.pk).digest)
+    assert text not in str([*AppToken.objects.values(), *AuditEntry.objects.values()])
+    AppToken.objects.filter(pk=row.pk).update(expires_at=timezone.now())
+    assert statuses(with_token(job, text)) == [401]
+    with pytest.raises(Refused, match="forbidden"):
+        a_token(gus, team, job, "web")
+    with pytest.raises(Refused, match="forbidden"):
+        a_token(gus, team)
+    app_guest_add(job=job, app="web", username="gus", actor=olga)
+    _, of_guest = a_token(gus, team, job, "web")
+    assert statuses(with_token(job, of_guest)) == [200]
+    app_guest_remove(job=job, app="web", username="gus", actor=olga)
+    assert statuses(with_token(job, of_guest)) == [404]
+    user_deactivate(user=olga, actor="root")
+    user_activate(user=olga, actor="root")
+    assert statuses(with_token(job, of_project)) == [401]
+
+
+def test_tokens_for_rest_open_no_app_and_those_for_apps_no_rest(olga, team, job):
+    _, own = a_token(olga, team, job, "web")
+    for scope in TokenScope:
+        _, rest = token_create(user=olga, name="t", scope=scope, ttl=DAY)
+        assert statuses(with_token(job, rest)) == [403]
+    for method in ("get", "post"):
+        caller = Client(headers={"Authorization": f"Bearer {own}"})
+        assert getattr(caller, method)("/api/v1/jobs").status_code == 401
+
+
+def test_the_app_learns_whose_token_it_is_and_never_the_token(olga, team, job):
+    row, text = a_token(olga, team, job, "web")
+    heard: list[bytes] = []
+    (said,) = said_by(saying(ANSWER, hears=heard), with_token(job, text))
+    assert body_of(said) == b"ok"
+    assert b"tsa_" not in heard[0].replace(row.key.encode(), b"")
+    assert b"authorization" not in heard[0].lower()
+    assert b"x-tessera-caller" in heard[0].lower()
+
+
+def test_what_is_open_with_a_token_ends_when_it_is_revoked(olga, team, job):
+    row, text = a_token(olga, team, job, "web")
+    headers = [("host", f"web--j{job.pk}.{DOMAIN}"), ("authorization", f"Bearer {text}")]
+    revoke = ends_open_calls(headers, lambda: app_token_revoke(token=row, actor=olga))
+    assert revoke == [401, 401]
+
+
+def test_usage_is_counted_and_written_once_for_many_calls(olga, team, job, monkeypatch):
+    row, text = a_token(olga, team, job, "web")
+    calls = [with_token(job, text, method="POST", body=b"12345") for _ in range(20)]
+    headers = [*calls[0].scope["headers"], (b"content-length", b"5")]
+    for call in calls:
+        call.scope["headers"] = headers
+    writes = []
+
+    def counted(counts):
+        writes.append(counts)
+        token_usage_write(counts)
+
+    monkeypatch.setattr("portal.apps.token_usage.token_usage_write", counted)
+    assert [status_of(said) for said in said_by(saying(ANSWER), *calls)] == [200] * 20
+    row.refresh_from_db()
+    assert (row.requests, row.bytes_in, row.bytes_out) == (20, 100, 40)
+    assert row.last_used_at is not None
+    assert len(writes) == 1
+
+
+def test_usage_that_cannot_be_written_is_kept_and_that_of_a_deleted_token_dropped(
+    olga, team, job, monkeypatch
+):
+    row, _ = a_token(olga, team, job, "web")
+
+    async def whole():
+        usage = TokenUsage(seconds=3_600)
+        for pk in (row.pk, row.pk + 1):
+            receive, _ = usage.count_call(pk, passing, passing_on)
+            await receive()
+        with monkeypatch.context() as broken:
+            broken.setattr("portal.apps.token_usage.token_usage_write", away)
+            await usage.flush()
+        await usage.close()
+
+    asyncio.run(whole())
+    row.refresh_from_db()
+    assert (row.requests, row.bytes_in) == (1, 3)
+
+
+async def passing():
+    return {"type": "websocket.receive", "text": "gü"}
+
+
+async def passing_on(message):
+    """A caller that takes it."""
+
+
+def away(counts):
+    raise OperationalError("away")
