@@ -4,15 +4,16 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from portal.accounts.models import TokenScope, User
-from portal.accounts.selectors import WORKING_ROLES, live_tokens, role_in
+from portal.accounts.selectors import live_tokens
 from portal.api.protocol.authentication import BearerToken
 from portal.api.protocol.permissions import SCOPE_ORDER, HasTokenScope
+from portal.api.protocol.throttling import require_rate
 from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
-from portal.jobs.selectors import job_visible, replica_of
+from portal.jobs.selectors import is_working_owner, job_visible, replica_of
 from portal.tunnel.streams import Target
 from scheduler.core.model.states import ReplicaStatus
 
@@ -26,29 +27,35 @@ class PortCaller:
     job_pk: int
 
 
-def port_open(*, authorization: str, ref: str, rank: int, port: int) -> tuple[PortCaller, Target]:
-    """Let a caller open a port of their own job, and write that down. `ref`: "J-12" or "12". Raises
-    Refused, and AuthenticationFailed."""
+def port_admit(*, authorization: str, ref: str, rank: int, port: int) -> tuple[PortCaller, Target]:
+    """Who calls, and what they may open: a port of their own job. `ref`: "J-12" or "12". Counts as
+    a call of REST. Raises Refused, and AuthenticationFailed."""
     caller = BearerToken().authenticate_header_value(authorization.encode())
     if caller is None:
         raise Refused(ErrorCode.NOT_AUTHENTICATED, "Send an API token: Authorization: Bearer …")
     user, token = caller
+    require_rate(user)
     if SCOPE_ORDER.index(TokenScope(token.scope)) < SCOPE_ORDER.index(TokenScope.WRITE):
         raise Refused(ErrorCode.SCOPE_MISSING, HasTokenScope.message)
     job = job_visible(user, ref)
-    if not _is_working_owner(user, job):
+    if not is_working_owner(user, job):
         sentence = "Only the owner of a job may open its ports: whoever does acts as its owner"
         raise Refused(ErrorCode.FORBIDDEN, sentence)
     target = Target(*_place_of(job, rank), rank, port)
+    return PortCaller(user.pk, token.pk, job.pk), target
+
+
+def port_open(caller: PortCaller, target: Target) -> None:
+    """Write down that the port is opened, once nothing refuses it any more."""
+    job = Job.objects.select_related("project").get(pk=caller.job_pk)
     audit_record(
-        actor=user.username,
+        actor=User.objects.get(pk=caller.user_pk).username,
         action=AuditAction.PORT_OPEN,
         noun="job",
         noun_id=job,
         project=job.project,
-        after={"rank": rank, "port": port},
+        after={"rank": target.rank, "port": target.port},
     )
-    return PortCaller(user.pk, token.pk, job.pk), target
 
 
 def may_stay_open(caller: PortCaller) -> bool:
@@ -57,12 +64,7 @@ def may_stay_open(caller: PortCaller) -> bool:
     if token is None:
         return False
     job = Job.objects.visible_to(token.user).filter(pk=caller.job_pk).first()
-    return token.user.is_active and job is not None and _is_working_owner(token.user, job)
-
-
-def _is_working_owner(user: User, job: Job) -> bool:
-    """Its owner, while they may run jobs in its project: a viewer only reads."""
-    return job.owner_id == user.pk and role_in(user, job.project_id) in WORKING_ROLES
+    return token.user.is_active and job is not None and is_working_owner(token.user, job)
 
 
 def _place_of(job: Job, rank: int) -> tuple[UUID, int]:

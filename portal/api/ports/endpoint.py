@@ -8,8 +8,9 @@ browser's cookie.
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from typing import TypeVar
 from urllib.parse import parse_qs
 from weakref import WeakValueDictionary
 
@@ -22,7 +23,7 @@ from agents.tunnel.link import IncomingStream, SocketClosed, TunnelLink
 from agents.tunnel.multiplexer import TunnelBounds
 from agents.tunnel.splice import splice
 from portal.accounts.sessions import user_bell
-from portal.api.ports.access import PortCaller, may_stay_open, port_open
+from portal.api.ports.access import PortCaller, may_stay_open, port_admit, port_open
 from portal.api.protocol.problems import problem_body
 from portal.asgi_scope import Receive, Scope, Send, header, is_private
 from portal.error_codes import ErrorCode
@@ -45,6 +46,8 @@ LOOK_SECONDS = 2.0
 POLICY = 1008
 PORTS_EXHAUSTED = "Too many ports of jobs are open. Close some of them"
 
+T = TypeVar("T")
+
 _open_ports: Counter[int] = Counter()
 # By caller; the connections keep them.
 _checks: WeakValueDictionary[PortCaller, SessionChecks] = WeakValueDictionary()
@@ -61,6 +64,7 @@ async def port_endpoint(scope: Scope, receive: Receive, send: Send) -> None:
         try:
             caller, target = await _admitted(scope)
             place.enter_context(_counted(caller.user_pk))
+            await _asked(port_open, caller, target)
         except Refused as refused:
             body = problem_body(refused.status, refused.code, refused.sentence, scope["path"])
             await refuse_handshake(receive, send, refused.status, body)
@@ -81,23 +85,33 @@ async def _admitted(scope: Scope) -> tuple[PortCaller, Target]:
     if not RANK.fullmatch(rank):
         raise Refused(ErrorCode.INVALID_FIELD, "A rank is a whole number", "rank")
     try:
-        admitted: tuple[PortCaller, Target] = await sync_to_async(
-            _port_open, thread_sensitive=False
-        )(header(scope, "authorization"), match["job"], int(rank), int(match["port"]))
+        return await _asked(
+            port_admit,
+            authorization=header(scope, "authorization"),
+            ref=match["job"],
+            rank=int(rank),
+            port=int(match["port"]),
+        )
     except AuthenticationFailed as failed:
         raise Refused(ErrorCode.AUTHENTICATION_FAILED, str(failed.detail)) from None
+
+
+async def _asked(work: Callable[..., T], *arguments: object, **named: object) -> T:
+    """`work` of the database, in a thread of its own, whose connection is not kept. Raises
+    Refused."""
+
+    def run() -> T:
+        try:
+            return work(*arguments, **named)
+        finally:
+            connections.close_all()
+
+    try:
+        found: T = await sync_to_async(run, thread_sensitive=False)()
     except (OperationalError, InterfaceError):
         sentence = "The database does not respond. Try again"
         raise Refused(ErrorCode.DATABASE_UNAVAILABLE, sentence) from None
-    return admitted
-
-
-def _port_open(authorization: str, ref: str, rank: int, port: int) -> tuple[PortCaller, Target]:
-    """In a thread of its own, whose connection is not kept."""
-    try:
-        return port_open(authorization=authorization, ref=ref, rank=rank, port=port)
-    finally:
-        connections.close_all()
+    return found
 
 
 async def _carry(socket: AsgiSocket, caller: PortCaller, target: Target, bell: Bell) -> None:

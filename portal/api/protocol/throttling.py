@@ -3,10 +3,12 @@
 import math
 from typing import Any
 
+from django.http import HttpRequest
 from rest_framework.request import Request
 from rest_framework.throttling import UserRateThrottle
 
 from agents.contract.message import Message
+from portal.accounts.models import User
 from portal.audit.codes import AuditAction
 from portal.audit.security_events import security_event_record
 from portal.error_codes import ErrorCode
@@ -63,6 +65,15 @@ class CallThrottle(SharedThrottle):
     """How often one user may call."""
 
     scope = "call"
+
+
+def require_rate(user: User) -> None:
+    """Count a call that does not pass REST framework, such as a WebSocket, with those of its user.
+    Raises Refused(throttled)."""
+    request = Request(HttpRequest())
+    request.user = user
+    if not CallThrottle().allow_request(request, None):
+        raise Refused(ErrorCode.THROTTLED, "Too many calls in a short time. Try again in a minute")
 
 
 class SubmitThrottle(SharedThrottle):
