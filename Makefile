@@ -1,6 +1,6 @@
 # Every command for people and CI. `make` lists them; with DEMO_EXIT=1, `make demo` ends by itself.
 .DEFAULT_GOAL := help
-.PHONY: help install lint type test test-slow pytest mutants test-gpu demo run migrate docs bench-latency bench-adoption bench-loop bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams bench-agent-door bench-artifacts bench-throughput bench-scale bench-rolling bench-overlay screenshots lock wheel clean
+.PHONY: help install lint type test test-slow pytest mutants test-gpu demo run migrate docs bench-latency bench-adoption bench-loop bench-layouts bench-placements bench-planning bench-forecasts bench-mig bench-pages bench-streams bench-agent-door bench-artifacts bench-throughput bench-scale bench-rolling bench-overlay bench-apps screenshots lock wheel clean
 BIN := .venv/bin
 export PYTHONUNBUFFERED := 1
 # Each server that a test or a benchmark starts would compile every module anew.
@@ -103,6 +103,9 @@ bench-scale: install ## 1,000 nodes: times of reports, submits, placements and s
 
 bench-rolling: install ## requests and streams while two web hosts behind nginx or Caddy are restarted in turn, as JSON; as root; ARGS=--help
 	$(BIN)/python -m tests.benchmarks.rolling $(ARGS)
+
+bench-apps: install ## what the portal adds between a client and a model server in a job: latency, an upload of 1 GiB, 1,200 WebSockets, as JSON
+	$(BIN)/python -m tests.benchmarks.apps
 
 bench-overlay: install ## speed and latency of a gang's network over two engines, beside a bridge of one, as JSON; as root
 	$(BIN)/python -m tests.benchmarks.overlay
