@@ -56,6 +56,7 @@ class Stack:
     docker_url: str = ""
     nodes: tuple[str, ...] = ("node-a", "node-b")
     gpus: int = 2
+    agent_options: tuple[str, ...] = ()
     board: str = "H200-141GB"
     latency: str = "off"
     # By which agents call the portal; empty: its own address.
@@ -179,6 +180,7 @@ class Stack:
             *(word for url in self.agent_addresses or (self.url,) for word in ("--portal", url)),
             *("--name", name, "--runtime", runtime),
             *self._policy_options(home),
+            *self.agent_options,
             env=env,
         )
 
