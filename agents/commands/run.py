@@ -38,6 +38,7 @@ from agents.job_secrets.memory import secret_memory
 from agents.loop.node import NodeLoop
 from agents.mps.shares import NodeShares
 from agents.mps.support import control_program, mps_support
+from agents.notebooks.watch import NotebookWatch
 from agents.nvml.errors import NvmlFailure
 from agents.nvml.session import Nvml
 from agents.overlay.gang_links import NodeEnd
@@ -184,7 +185,10 @@ async def run_agent(settings: AgentSettings) -> None:
     work = _work_folder(settings, identity.node_id)
     job_metrics = JobMetricsShipping(partial(_metrics_file, work), runtime.log)
     portal_session.logs.on_shipped = job_metrics.logs.feed
-    report = job_metrics.tap_reports(telemetry.tap_reports(portal_session.report))
+    connect = replica_ports(runtime)
+    notebooks = NotebookWatch(connect, lambda: node.desired.replicas)
+    report = notebooks.tap_reports(portal_session.report)
+    report = job_metrics.tap_reports(telemetry.tap_reports(report))
     files = ReplicaFiles(
         PortalFileCalls(calls, DirectStore(settings.route)),
         work,
@@ -206,7 +210,8 @@ async def run_agent(settings: AgentSettings) -> None:
     sending = [
         asyncio.create_task(telemetry.send_forever(client)),
         asyncio.create_task(job_metrics.ship_forever(client)),
-        asyncio.create_task(AgentTunnel(client, replica_ports(runtime)).run()),
+        asyncio.create_task(AgentTunnel(client, connect).run()),
+        asyncio.create_task(notebooks.watch_forever()),
     ]
     # An address that the node's owner chose is not ours to change.
     is_watched = not settings.address

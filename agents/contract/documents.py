@@ -27,17 +27,14 @@ from agents.contract.node_limits import (
     MAX_REPLICAS,
     MAX_SLICES,
 )
+from agents.contract.notebooks import NotebookActivity
 from agents.contract.protocol import PROTOCOL, check_protocol
 from agents.contract.pulls import ObservedPull
 from agents.contract.rank_network import RankNetwork
+from agents.contract.replica_limits import MAX_DISK_MIB, MAX_PROCESSES
 from agents.contract.topology import NodeTopology
 from agents.contract.volumes import MAX_ROOTS, MAX_VOLUMES, DesiredVolume, OfferedRoot
 from agents.contract.wire_messages import WireMessage
-
-# 2 PB: a job's folder may be on a file system that spans many machines.
-MAX_DISK_MIB = 2_000_000_000
-# Processes of one replica.
-MAX_PROCESSES = 64
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.:-]*"
 Identifier = Annotated[str, rule(max_length=64, pattern=_NAME)]
@@ -305,6 +302,7 @@ class ObservedReplica:
     image_digest: str = field(default="", metadata=omitted_by_default(max_length=MAX_DIGEST_LENGTH))
     # The commit that its code folder has, once it was fetched.
     code_commit: GitCommit = field(default="", metadata=omitted_by_default())
+    notebook: NotebookActivity | None = field(default=None, metadata=omitted_by_default())
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ class LauncherName(StrEnum):
     SGLANG = "sglang"
     TGI = "tgi"
     OLLAMA = "ollama"
+    JUPYTER = "jupyter"
+    CODE_SERVER = "code-server"
 
 
 # The launchers of agents that report none.

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.contract.documents import MAX_DISK_MIB
+from agents.contract.replica_limits import MAX_DISK_MIB
 
 # The capacity is reported in these steps. It is a size, not free space, so it rarely changes.
 STEP_MIB = 1024

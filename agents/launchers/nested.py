@@ -8,9 +8,9 @@ Launchers inside a shell script are not recognised.
 from collections.abc import Sequence
 from typing import Any
 
-from agents.contract.documents import MAX_PROCESSES
 from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
+from agents.contract.replica_limits import MAX_PROCESSES
 from agents.launchers.base import LauncherCall, LaunchRefusal, LaunchRequest, launcher_call
 from agents.launchers.registry import LAUNCHERS
 

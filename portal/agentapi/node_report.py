@@ -14,6 +14,7 @@ from agents.contract.message import Message
 from agents.contract.volumes import offered_access
 from agents.contract.wire_messages import from_wire
 from portal.agentapi.image_needs import image_needs_report
+from portal.agentapi.notebooks import notebooks_report
 from portal.allocations.holding import holding_compare
 from portal.allocations.services import allocations_mark_releasing
 from portal.audit.codes import EventCode
@@ -72,6 +73,7 @@ def report_apply(
         # A revision of a node that is ahead of us is not the one of the same number here.
         applied = 0 if node.is_document_withheld else applied_revision
         image_needs_report(node, observed, timezone.now())
+        notebooks_report(node, observed, timezone.now())
         seen = chain(_observations(observed, applied), _ended_unseen(node, ended))
         result = observations_apply(seen, node=node, actor=f"node:{node.name}")
         changed |= allocations_mark_releasing(node=node, listed={r.id for r in observed.replicas})

@@ -15,6 +15,8 @@ from portal.error_codes import ERROR_KINDS, ErrorCode
 from portal.request_id import request_id
 
 PAGE = "apps/answer.html"
+# After which a browser asks again for a page of an app that does not answer yet.
+RELOAD_SECONDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,11 @@ class Answer:
     @property
     def status(self) -> int:
         return ERROR_KINDS[self.code].status
+
+    @property
+    def passes(self) -> bool:
+        """It may be another one in a moment: the app starts, or the node comes back."""
+        return self.code in (ErrorCode.APP_NOT_ANSWERING, ErrorCode.APP_UNREACHABLE)
 
 
 NO_APP = Answer(
@@ -93,9 +100,9 @@ def ticket_gone(job_pk: int) -> Answer:
 def not_answering(job_pk: int) -> Answer:
     return Answer(
         ErrorCode.APP_NOT_ANSWERING,
-        f"The app of J-{job_pk} does not answer yet. Its log shows what it is doing; reload this "
-        "page once it has started.",
-        f"J-{job_pk} 的应用尚未响应。日志会显示它在做什么；启动完成后请重新加载此页面。",
+        f"The app of J-{job_pk} does not answer yet. Its log shows what it is doing; ask again "
+        "once it has started.",
+        f"J-{job_pk} 的应用尚未响应。日志会显示它在做什么；启动完成后请重试。",
         job_pk,
     )
 
@@ -176,7 +183,10 @@ def _written(scope: Scope, answer: Answer) -> tuple[list[Header], bytes]:
             (b"content-type", b"text/html; charset=utf-8"),
             (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
         ]
-        return headers, _page(answer)
+        reloads = answer.passes and scope.get("method") == "GET"
+        if reloads:
+            headers.append((b"refresh", str(RELOAD_SECONDS).encode()))
+        return headers, _page(answer, reloads=reloads)
     problem = {
         "type": "about:blank",
         "title": ERROR_KINDS[answer.code].title,
@@ -189,11 +199,12 @@ def _written(scope: Scope, answer: Answer) -> tuple[list[Header], bytes]:
     return headers, json.dumps(problem).encode()
 
 
-def _page(answer: Answer) -> bytes:
+def _page(answer: Answer, *, reloads: bool) -> bytes:
     portal = settings.PLATFORM.public_url.rstrip("/")
     is_linked = bool(portal and answer.job_pk)
     values = {
         "answer": answer,
+        "reloads": reloads,
         "link": f"{portal}/jobs/J-{answer.job_pk}/" if is_linked else "",
         # A guest does not see the job.
         "apps_link": f"{portal}/apps/" if is_linked else "",

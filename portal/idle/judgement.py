@@ -1,11 +1,12 @@
-"""Whether a job is idle, from the samples of its devices. Pure.
+"""Whether a job is idle, from the samples of its devices, and of a notebook also from its kernels.
+Pure.
 
 A minute counts only if each device of the job was measured in it. Where one was not, as an MPS
 share never is, nothing is concluded: the job is not idle.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 MINUTE = timedelta(minutes=1)
@@ -47,3 +48,21 @@ def idle_time(
         idle = IdleTime(entry.minute, peak)
         before = entry.minute
     return idle
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTimes:
+    """Of the kernels and terminals of a notebook."""
+
+    active_at: datetime
+    reported_at: datetime
+
+
+def idle_with_kernels(
+    idle: IdleTime | None, kernels: KernelTimes | None, now: datetime
+) -> IdleTime | None:
+    """Since when devices and kernels have both been idle. While a kernel works, on the CPU alone as
+    well, its notebook is not; nor one whose node has not lately said so."""
+    if idle is None or kernels is None or now - kernels.reported_at > NEWEST_AGE:
+        return None
+    return replace(idle, since=max(idle.since, kernels.active_at))

@@ -6,7 +6,7 @@ from django.db import models
 
 from portal.accounts.models import Project
 from portal.idle.progress import Progress, RankProgress
-from portal.jobs.models import Job
+from portal.jobs.models import Job, Replica
 
 DEFAULT_THRESHOLD_PERCENT = 5
 
@@ -54,6 +54,20 @@ class IdleSpell(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job} idle since {self.since:%Y-%m-%d %H:%M}"
+
+
+class KernelActivity(models.Model):
+    """When a kernel or a terminal of a running notebook last did something, as its node says."""
+
+    replica = models.OneToOneField(
+        Replica, on_delete=models.CASCADE, primary_key=True, related_name="kernel_activity"
+    )
+    active_at = models.DateTimeField()
+    reported_at = models.DateTimeField()
+    """Nothing is concluded from a report that is old: a kernel that is at work needs no new one."""
+
+    def __str__(self) -> str:
+        return f"kernels of {self.replica} active at {self.active_at:%Y-%m-%d %H:%M}"
 
 
 class GangProgress(models.Model):

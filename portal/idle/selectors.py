@@ -6,9 +6,9 @@ from datetime import datetime
 from django.db.models import Count, Max, Sum
 
 from portal.allocations.models import Allocation, AllocationSample
-from portal.idle.judgement import MeasuredMinute
-from portal.idle.models import GangProgress, IdlePolicy, IdleSpell
-from portal.jobs.models import Job
+from portal.idle.judgement import KernelTimes, MeasuredMinute
+from portal.idle.models import GangProgress, IdlePolicy, IdleSpell, KernelActivity
+from portal.jobs.models import Job, Replica
 
 
 def policy_of(project_id: int) -> IdlePolicy | None:
@@ -43,6 +43,17 @@ def device_counts(jobs: Iterable[int]) -> dict[int, int]:
     job = "replica__attempt__job_id"
     rows = Allocation.objects.live().filter(**{f"{job}__in": list(jobs)}).order_by()
     return dict(rows.values_list(job).annotate(Count("pk")))
+
+
+def kernel_times(jobs: Collection[int]) -> dict[int, KernelTimes]:
+    """By job, of those whose notebook runs and whose node has reported it. One query, none without
+    jobs."""
+    if not jobs:
+        return {}
+    running = Replica.objects.first_of_running_jobs().filter(attempt__job__in=jobs)
+    rows = KernelActivity.objects.filter(replica__in=running.values("pk"))
+    columns = ("replica__attempt__job_id", "active_at", "reported_at")
+    return {job: KernelTimes(*times) for job, *times in rows.values_list(*columns)}
 
 
 def reclaimed_unit_seconds(

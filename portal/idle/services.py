@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Sum
 
+from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
 from portal.accounts.models import Project
 from portal.allocations.models import Allocation
@@ -13,9 +14,9 @@ from portal.audit.services import audit_record
 from portal.audit.transitions import event_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
-from portal.idle.judgement import NEWEST_AGE, IdleTime, idle_time
+from portal.idle.judgement import NEWEST_AGE, IdleTime, idle_time, idle_with_kernels
 from portal.idle.models import IdlePolicy, IdleSpell
-from portal.idle.selectors import device_counts, measured_minutes
+from portal.idle.selectors import device_counts, kernel_times, measured_minutes
 from portal.jobs.lifecycle import job_stop
 from portal.jobs.models import Job, StopReason
 from portal.live.bell import ring
@@ -116,6 +117,8 @@ def idle_jobs_sweep(now: datetime) -> None:
     since = now - timedelta(minutes=longest) - NEWEST_AGE
     keys = [job.pk for job in jobs]
     minutes, devices = measured_minutes(keys, since), device_counts(keys)
+    notebooks = {job.pk for job in jobs if job.request.get("launcher") == LauncherName.JUPYTER}
+    kernels = kernel_times(notebooks)
     known = {spell.job_id: spell for spell in spells}
     for job in jobs:
         policy = policies[job.project_id]
@@ -125,6 +128,8 @@ def idle_jobs_sweep(now: datetime) -> None:
             threshold_percent=policy.threshold_percent,
             now=now,
         )
+        if job.pk in notebooks:
+            idle = idle_with_kernels(idle, kernels.get(job.pk), now)
         _judge(job, policy, idle, known.pop(job.pk, None), now)
     # Of jobs that are exempt by now, and of projects that have no policy any more.
     IdleSpell.objects.filter(pk__in=list(known), stopped_at=None).delete()

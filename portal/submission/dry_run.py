@@ -24,6 +24,7 @@ from portal.submission.admission import (
     dependencies_of,
     pending_room,
 )
+from portal.submission.homes import home_warnings, with_home
 from portal.submission.launch_preview import LaunchPreview, launch_preview
 from portal.submission.placed_warnings import placed_warnings
 from portal.submission.planned_gpus import PlannedGpu, planned_gpus
@@ -135,6 +136,7 @@ class RequestStart:
 
 def dry_run(*, user: User, request: JobRequest) -> DryRunResult:
     """Raises Refused, as the submit of this request would."""
+    request = with_home(request)
     with current_snapshot().locked() as cached:
         check = Admission(user, cached.capacity).check(request)
         pending_room(check.membership, is_locking=False).take()
@@ -177,6 +179,7 @@ def dry_run(*, user: User, request: JobRequest) -> DryRunResult:
             ),
             warnings=(
                 *request_warnings(request),
+                *home_warnings(request),
                 *placed_warnings(cached.snapshot, request, user.username, placed),
             ),
         )

@@ -31,6 +31,7 @@ from portal.submission.admission import (
     dependencies_of,
     pending_room,
 )
+from portal.submission.homes import with_home
 from portal.volumes.services import volumes_take
 from scheduler.core.model.reasons import Reason
 from scheduler.core.model.states import JobStatus
@@ -75,6 +76,7 @@ def job_submit(*, user: User, request: JobRequest, actor: str = "") -> Job:
     """
     # With the checks, though they lock nothing: read alone, each would be a transaction of its own.
     with transaction.atomic():
+        request = with_home(request)
         checked = CheckedRequest(request, Admission(user).require_feasible(request))
         pending_room(checked.check.membership).take()
         before = dependencies_of(request, checked.check.project)
@@ -122,6 +124,7 @@ def _outcome(admission: Admission, body: Any, limits: RequestLimits) -> CheckedR
             field = "sweep" if request.sweep else "array"
             sentence = Message("submit an array alone, in a call of its own")
             raise InvalidRequest((FieldError(field, ProblemCode.COMBINATION, sentence),))
+        request = with_home(request)
         return CheckedRequest(request, admission.require_feasible(request))
     except (Refused, InvalidRequest) as problem:
         return problem

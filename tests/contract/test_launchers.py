@@ -39,6 +39,7 @@ SHARED |= {
     "endpoints",
     "hostfile",
     "model_servers",
+    "notebook_servers",
     "ray_gang",
     "request_file",
 }
@@ -55,10 +56,14 @@ def a_launch(**fields):
     return Launch(replica, MEETING)
 
 
-def request_command(name):
+def own_request(name):
     """One that this launcher starts."""
     golden = Path(__file__).parents[1] / "unit" / "agents" / "launchers" / "golden" / f"{name}.yaml"
-    return tuple(read_request(golden)["command"]) if golden.exists() else COMMAND
+    return read_request(golden) if golden.exists() else {"command": list(COMMAND)}
+
+
+def request_command(name):
+    return tuple(own_request(name)["command"])
 
 
 def own_environment(name):

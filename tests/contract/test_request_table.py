@@ -36,7 +36,7 @@ from portal.web.request.form import (
     parse_form,
     values_from_request,
 )
-from portal.web.request.inputs import ADVANCED, HIDDEN, PLACED, form_inputs
+from portal.web.request.inputs import ADVANCED, PLACED, form_inputs
 from portal.web.request.preview import FIELD_LABELS
 from scheduler.core.placement.host_shares import HostNode, host_share
 from scheduler.core.request import (
@@ -136,7 +136,6 @@ def test_the_page_has_an_input_a_label_and_a_default_for_every_field():
     )
     for name in PLACED:
         assert f'name="{name}"' in page, name
-    assert {"kind"} == HIDDEN
 
 
 def test_the_command_line_has_a_flag_for_every_field_but_the_command():

@@ -9,10 +9,10 @@ import pytest
 
 
 @functools.cache
-def python_with(module: str) -> str:
+def python_with(module: str, library: str = "") -> str:
     """`JAX_PYTHON` for jax, and so on; without it `TORCH_PYTHON`, or this Python. Skips the test if
-    that has no such module."""
-    variable = f"{module.upper()}_PYTHON"
+    that has no such module. `library`: as the variable names it, if that is not the module."""
+    variable = f"{(library or module).upper()}_PYTHON"
     python = os.environ.get(variable) or os.environ.get("TORCH_PYTHON") or sys.executable
     found = subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False)
     if found.returncode != 0:

@@ -4,7 +4,7 @@ test's own."""
 from typing import Any
 
 EVERY_FIELD: dict[str, Any] = {
-    "kind": "notebook",
+    "kind": "service",
     "launcher": "torchrun",
     "code": "8c5b0a3e-2f41-4a7d-9a63-0d9f3c1e7b52",
     "replicas": 2,

@@ -36,7 +36,8 @@ from portal.web.home.rows import (
 )
 from portal.web.home.use_lines import SHOWN
 from portal.web.project_choice import ProjectChoice
-from portal.web.request.quick_starts import quick_starts
+from portal.web.request.quick_starts import QuickStart, quick_starts
+from portal.web.request.template_picker import own_notebook_starts
 from portal.web.usage.labels import BudgetSummary, budget_summary
 from portal.web.wording.capacity import capacity_line
 from scheduler.core.availability.cluster import ClusterAvailability
@@ -56,9 +57,10 @@ def home_context(user: User, scope: ProjectChoice) -> dict[str, Any]:
     arrays = _array_rows(jobs)
     waiting = [waiting_row(job, arrays.get(job.pk)) for job in jobs.waiting]
     is_empty = not (counts.running or counts.waiting or counts.ended)
+    notebooks = own_notebook_starts() if scope.to_work_in else ()
     cluster = availability_for(user, projects=scope.to_work_in)
     return {
-        "running": _running_rows(user, jobs, arrays, held, now),
+        "running": _running_rows(user, jobs, arrays, held, scope, now),
         "waiting": waiting,
         "ended": _ended_rows(jobs, arrays),
         "counts": counts,
@@ -71,7 +73,8 @@ def home_context(user: User, scope: ProjectChoice) -> dict[str, Any]:
         "queue_length": f"{Job.objects.queued().count():,}" if waiting else "",
         "headline": headline(counts.running, counts.waiting),
         "is_empty": is_empty,
-        "quick_starts": _quick_starts(scope) if is_empty else (),
+        "quick_starts": (*notebooks, *_quick_starts(scope)) if is_empty else (),
+        "notebook_start": next(iter(notebooks), None),
         "scope": scope,
         "may_request": bool(scope.to_work_in),
         "budget": _budget(user, scope, now),
@@ -140,9 +143,12 @@ def _running_rows(
     jobs: OwnJobs,
     arrays: Mapping[int, ArrayRow],
     held: Collection[HeldUnits],
+    scope: ProjectChoice,
     now: datetime,
 ) -> list[RunningRow]:
     single = [job.pk for job in jobs.running if job.pk not in arrays]
+    # As `may_visit` has it for the owner, without a query for each job.
+    opens = frozenset(scope.to_work_in) if settings.PLATFORM.apps_domain else frozenset()
     minutes = recent_minutes(single, now - SHOWN) if single else {}
     return [
         RunningRow(job, arrays[job.pk])
@@ -150,6 +156,7 @@ def _running_rows(
         else running_row(
             *(user, job, {each.node for each in held if each.job == job.pk}),
             *(minutes.get(job.pk, []), now),
+            may_open=job.project.slug in opens,
         )
         for job in jobs.running
     ]
@@ -184,7 +191,7 @@ def _cluster(user: User, scope: ProjectChoice, cluster: ClusterAvailability) -> 
     }
 
 
-def _quick_starts(scope: ProjectChoice) -> Any:
+def _quick_starts(scope: ProjectChoice) -> tuple[QuickStart, ...]:
     return quick_starts(settings.PLATFORM.image_allow) if scope.to_work_in else ()
 
 

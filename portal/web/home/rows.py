@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from portal.accounts.models import User
+from portal.apps.access import job_apps
 from portal.arrays.selectors import MemberCounts
 from portal.jobs.failure_causes import FailureCause
 from portal.jobs.models import Job
@@ -57,6 +58,8 @@ class RunningRow:
     may_extend: bool = False
     may_stop: bool = False
     use: list[UseLine] = field(default_factory=list)
+    app: str = ""
+    """The first of its apps, if the user may open it now."""
 
     @property
     def is_measured(self) -> bool:
@@ -111,9 +114,16 @@ def array_row(job: Job, counts: Mapping[int, MemberCounts]) -> ArrayRow | None:
 
 
 def running_row(
-    user: User, job: Job, nodes: Collection[str], minutes: Sequence[JobMinute], now: datetime
+    user: User,
+    job: Job,
+    nodes: Collection[str],
+    minutes: Sequence[JobMinute],
+    now: datetime,
+    *,
+    may_open: bool,
 ) -> RunningRow:
-    """`nodes`: where it has devices; `minutes`: its samples of the last hour."""
+    """`nodes`: where it has devices; `minutes`: its samples of the last hour; `may_open`: its apps,
+    once it runs."""
     shown = _nodes_text(nodes)
     may_stop = JobStatus(job.status) is not JobStatus.STOPPING
     gauge = time_gauge(job, now)
@@ -126,6 +136,7 @@ def running_row(
         may_extend=can_extend(user, job),
         may_stop=may_stop,
         use=use_lines(minutes, job.started_at or now, now),
+        app=next(iter(job_apps(job)), "") if may_open and job.status == JobStatus.RUNNING else "",
     )
 
 

@@ -12,7 +12,7 @@ from agents.launchers.base import Launcher
 from agents.launchers.registry import LAUNCHERS
 from scheduler.core.model.snapshot import Isolation, Priority, Topology
 from scheduler.core.request.choices import choices_of
-from scheduler.core.request.values import ContainerSharing, GangPreflight
+from scheduler.core.request.values import ContainerSharing, GangPreflight, JobKind
 from scheduler.core.request_fields import RequestField
 
 
@@ -21,6 +21,11 @@ def _launcher_label(launcher: Launcher) -> Promise:
 
 
 CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
+    "kind": {
+        JobKind.BATCH: gettext_lazy("batch: its program runs and ends"),
+        JobKind.NOTEBOOK: gettext_lazy("notebook: its owner works in it"),
+        JobKind.SERVICE: gettext_lazy("service: it answers those who may run jobs in the project"),
+    },
     "topology": {
         Topology.BEST: gettext_lazy("best: as close together as possible"),
         Topology.SAME_NODE: gettext_lazy("all on one node"),

@@ -56,9 +56,7 @@ STARTS = {
     "replicas": "1",
 }
 # A list has no empty choice, except where its default depends on another field.
-CHOSEN = {field.form_name: str(field.default) for field in FIELDS if choices_of(field)} | {
-    "kind": ""
-}
+CHOSEN = {field.form_name: str(field.default) for field in FIELDS if choices_of(field)}
 # From top to bottom, as far as fields stand above the advanced part.
 PAGE_ORDER = (
     *("name", "project", "image", "command", "code", "amount", "device_memory", "isolation"),

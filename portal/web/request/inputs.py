@@ -20,8 +20,6 @@ PLACED = frozenset(
         *("threads", "device_memory", "isolation", "time_limit", "models"),
     )
 )
-# Kept for a clone, but not offered: pages cannot open a notebook or a service yet.
-HIDDEN = frozenset({"kind"})
 ADVANCED = tuple(field for field in FIELDS if field.form_name not in PLACED)
 GROUPS = (
     FieldGroup.RESOURCES,
@@ -50,7 +48,6 @@ class FormInput:
     choices: list[tuple[str, str | Promise]]
     is_number: bool
     is_long: bool
-    is_hidden: bool
 
 
 def advanced_inputs(form: FilledForm, limits: RequestLimits) -> list[FormInput]:
@@ -79,7 +76,6 @@ def _form_input(field: RequestField, form: FilledForm, limits: RequestLimits) ->
         choices=choices,
         is_number=field.kind is FieldKind.COUNT,
         is_long=field.kind in (FieldKind.VARIABLES, FieldKind.VOLUMES),
-        is_hidden=name in HIDDEN,
     )
 
 

@@ -1,6 +1,7 @@
-"""Quick starts for users without jobs: one click opens the request form filled in.
+"""Quick starts: one click opens the request form filled in.
 
-They run wherever a slice can be allocated, and need nothing of their image but `sh`.
+Those for users without jobs run wherever a slice can be allocated, and need nothing of their image
+but `sh`. Those of notebooks are there for everybody, where the portal serves apps.
 """
 
 from collections.abc import Mapping
@@ -54,13 +55,68 @@ QUICK_STARTS = (
     ),
 )
 
+# The images are those that the projects themselves publish. That of RStudio, the Rocker project's,
+# has JupyterLab as well, which starts RStudio Server behind itself (jupyter-rsession-proxy).
+NOTEBOOK_STARTS = (
+    QuickStart(
+        "jupyterlab",
+        "JupyterLab",
+        gettext_lazy("Notebooks, terminals and files in the browser, with PyTorch."),
+        {
+            "name": "jupyterlab",
+            "kind": "notebook",
+            "launcher": "jupyter",
+            "image": "quay.io/jupyter/pytorch-notebook:cuda12-latest",
+            "command": "jupyter lab",
+        },
+    ),
+    QuickStart(
+        "vscode",
+        "VS Code",
+        gettext_lazy("The editor in the browser, by code-server, with a terminal on the GPU."),
+        {
+            "name": "vscode",
+            "kind": "notebook",
+            "launcher": "code-server",
+            "image": "codercom/code-server:4.96.4",
+            "command": "code-server .",
+        },
+    ),
+    QuickStart(
+        "rstudio",
+        "RStudio",
+        gettext_lazy("RStudio Server in the browser, with the tidyverse."),
+        {
+            "name": "rstudio",
+            "kind": "notebook",
+            "launcher": "jupyter",
+            "image": "rocker/binder:4.4.2",
+            "command": "jupyter lab --ServerApp.default_url=/rstudio",
+        },
+    ),
+)
+
 
 def quick_starts(image_allow: str) -> tuple[QuickStart, ...]:
     """Empty if `image_allow`, comma-separated patterns, does not match their image."""
-    patterns = [word.strip() for word in image_allow.split(",") if word.strip()]
-    return QUICK_STARTS if is_image_allowed(DEFAULTS["image"], patterns) else ()
+    return QUICK_STARTS if is_image_allowed(DEFAULTS["image"], _patterns(image_allow)) else ()
+
+
+def notebook_starts(image_allow: str, apps_domain: str) -> tuple[QuickStart, ...]:
+    """Those whose image matches; none where no notebook could be opened, without a domain."""
+    if not apps_domain:
+        return ()
+    patterns = _patterns(image_allow)
+    return tuple(
+        start for start in NOTEBOOK_STARTS if is_image_allowed(start.values["image"], patterns)
+    )
 
 
 def quick_start_values(key: str) -> Mapping[str, str] | None:
     """Values for a new form; None for an unknown key."""
-    return next((start.values for start in QUICK_STARTS if start.key == key), None)
+    starts = (*QUICK_STARTS, *NOTEBOOK_STARTS)
+    return next((start.values for start in starts if start.key == key), None)
+
+
+def _patterns(image_allow: str) -> list[str]:
+    return [word.strip() for word in image_allow.split(",") if word.strip()]

@@ -1,6 +1,6 @@
 """The templates offered on the request page: one click fills in the form."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from portal.accounts.models import Project, User
 from portal.catalogue.selectors import usable_templates
-from portal.web.request.quick_starts import quick_starts
+from portal.web.request.quick_starts import QuickStart, notebook_starts, quick_starts
 
 # Templates on the page, and in the result of a search by name.
 MAX_SHOWN, MAX_FOUND = 6, 24
@@ -37,6 +37,8 @@ class TemplatePicker:
     choices: list[TemplateChoice]
     search: str
     has_more: bool
+    notebooks: list[TemplateChoice]
+    """Quick starts of notebooks; none in the result of a search."""
 
     @property
     def is_searchable(self) -> bool:
@@ -66,11 +68,26 @@ def template_picker(
         for pk, name, description, slug in rows[: limit + 1]
     ]
     if len(choices) < MAX_SHOWN and not search:
-        choices += _quick_start_choices(query, kept)[: MAX_SHOWN - len(choices)]
-    return TemplatePicker(choices[:limit], search, has_more=len(choices) > limit)
+        starts = quick_starts(settings.PLATFORM.image_allow)
+        choices += _start_choices(starts, query, kept)[: MAX_SHOWN - len(choices)]
+    notebooks = () if search else own_notebook_starts()
+    return TemplatePicker(
+        choices[:limit],
+        search,
+        has_more=len(choices) > limit,
+        notebooks=_start_choices(notebooks, query, kept),
+    )
 
 
-def _quick_start_choices(query: Mapping[str, str], kept: Mapping[str, Any]) -> list[TemplateChoice]:
+def own_notebook_starts() -> tuple[QuickStart, ...]:
+    """Those that this portal offers."""
+    knobs = settings.PLATFORM
+    return notebook_starts(knobs.image_allow, knobs.apps_domain)
+
+
+def _start_choices(
+    starts: Iterable[QuickStart], query: Mapping[str, str], kept: Mapping[str, Any]
+) -> list[TemplateChoice]:
     return [
         TemplateChoice(
             title=start.title,
@@ -79,5 +96,5 @@ def _quick_start_choices(query: Mapping[str, str], kept: Mapping[str, Any]) -> l
             query=urlencode({"start": start.key, **kept}),
             is_current=query.get("start") == start.key,
         )
-        for start in quick_starts(settings.PLATFORM.image_allow)
+        for start in starts
     ]

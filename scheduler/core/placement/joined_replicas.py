@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from math import gcd
 from typing import Protocol
 
-from agents.contract.documents import MAX_PROCESSES
 from agents.contract.launcher_names import LauncherName
+from agents.contract.replica_limits import MAX_PROCESSES
 from agents.launchers.registry import LAUNCHERS
 from scheduler.core.model.decisions import ReplicaPlacement
 from scheduler.core.model.snapshot import DeviceRequest

@@ -9,7 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agents.contract.message import Message
-from scheduler.core.request.arrays import INDEX, Member, parameter_values, plain_request
+from scheduler.core.request.arrays import (
+    INDEX,
+    Member,
+    parameter_values,
+    plain_request,
+    refuse_array_combination,
+)
 from scheduler.core.request.program import MAX_ENV
 from scheduler.core.request.values import JobRequest, ProblemCode, Refuse
 
@@ -28,7 +34,16 @@ def member_request(request: JobRequest, member: Member, size: int) -> JobRequest
     return plain_request(request, command=command, env=env)
 
 
-def refuse_unknown_placeholders(
+def refuse_placeholders(values: Mapping[str, Any], refuse: Refuse) -> None:
+    """What an array cannot be, and names in braces that it has no value for. `values`: by attribute
+    of JobRequest."""
+    array, sweep = values["array"], values["sweep"]
+    refuse_array_combination(array, sweep, refuse)
+    if array or sweep:
+        _refuse_unknown(values["command"], values["env"], sweep, refuse)
+
+
+def _refuse_unknown(
     command: Sequence[str], env: Mapping[str, str], sweep: Sequence[str], refuse: Refuse
 ) -> None:
     """Of a request that is an array."""

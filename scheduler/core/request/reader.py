@@ -11,12 +11,12 @@ from agents.contract.message import Message, constant
 from agents.contract.rank_network import RdmaUse
 from agents.launchers.registry import LAUNCHERS
 from scheduler.core.model.snapshot import DeviceRequest, Priority
-from scheduler.core.request.arrays import refuse_array_combination
 from scheduler.core.request.choices import CHOICES
 from scheduler.core.request.combinations import refuse_combinations
 from scheduler.core.request.conditions import read_begin, read_node_labels
 from scheduler.core.request.device import read_device
-from scheduler.core.request.placeholders import refuse_unknown_placeholders
+from scheduler.core.request.notebooks import completed_notebook, refuse_notebook
+from scheduler.core.request.placeholders import refuse_placeholders
 from scheduler.core.request.program import read_command, read_image_name, require_command
 from scheduler.core.request.progress_limits import read_progress_limit
 from scheduler.core.request.quantities import (
@@ -99,13 +99,15 @@ class RequestReader:
     def read(self) -> JobRequest | None:
         self._known_only()
         self._spelled()
+        self.data = completed_notebook(self.data)
         for field in FIELDS:
             if field.attribute:
                 self.values[field.attribute] = self._read(field)
         require_command(self.data.get("command"), self.values["launcher"], self.refuse)
         if self.check_combinations:
             refuse_combinations(self.values, self.device, self.refuse)
-        self._refuse_placeholders()
+        refuse_notebook(self.values, self.refuse)
+        refuse_placeholders(self.values, self.refuse)
         refuse_git_combination(self.values["code"], self.values["secrets"], self.refuse)
         self.values["begin_at"], self.values["begin_in"] = self._begin()
         self.values |= {"device": self.device, "limit_is_chosen": "time_limit" in self.data}
@@ -306,13 +308,6 @@ class RequestReader:
             )
             self.refuse("rdma", ProblemCode.COMBINATION, why)
         return use
-
-    def _refuse_placeholders(self) -> None:
-        array, sweep = self.values["array"], self.values["sweep"]
-        refuse_array_combination(array, sweep, self.refuse)
-        if array or sweep:
-            command, env = self.values["command"], self.values["env"]
-            refuse_unknown_placeholders(command, env, sweep, self.refuse)
 
     def _given(self, field: str) -> Any:
         if field not in self.data:

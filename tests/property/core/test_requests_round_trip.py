@@ -69,6 +69,13 @@ def joined(way, more):
     return way | (more | {"isolation": "any"} if "mps" in way else more)
 
 
+def in_one_replica(body):
+    """As a notebook runs."""
+    if body.get("kind") == JobKind.NOTEBOOK:
+        body.pop("replicas", None)
+    return body
+
+
 IMAGE = r"([a-z]{2,8}\.[a-z]{2}/)?[g-z][a-z0-9]{0,8}([._-][a-z0-9]{1,4})?(:[A-Za-z0-9]{1,8})?"
 counts = st.integers(1, 32)
 bodies = st.fixed_dictionaries(
@@ -127,7 +134,7 @@ bodies = st.fixed_dictionaries(
         "needs": node_words,
         "tolerates": node_words,
     },
-)
+).map(in_one_replica)
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),

@@ -25,6 +25,7 @@ from agents.contract.gang_network import GangNetwork, GangPeer, NodeOverlay, Ove
 from agents.contract.git_source import DesiredGitCode
 from agents.contract.image_needs import ImageNeeds
 from agents.contract.job_secrets import DesiredSecret, SecretForm
+from agents.contract.notebooks import NotebookActivity
 from agents.contract.pulls import ObservedPull
 from agents.contract.rank_network import RankNetwork
 from agents.contract.topology import (
@@ -132,6 +133,7 @@ def an_observed(**fields):
                 id="r-2", job="j-1", address="10.0.0.1", port=29_500, image_digest="id:7"
             ),
             ObservedReplica(id="r-5", job="j-1", code_commit="1" * 40),
+            ObservedReplica(id="r-6", job="j-2", notebook=NotebookActivity(7)),
             ObservedReplica(id="r-3", job="j-1", pull=ObservedPull(3, 12, 1 << 30, 8 << 30)),
             ObservedReplica(id="r-4", job="j-1", image_needs=ImageNeeds(("cuda>=12.4",), "arm64")),
         ),

@@ -10,7 +10,6 @@ from agents.admission.local_checks import disk_refusals
 from agents.admission.policy import NodePolicy
 from agents.contract.codec import decode, encode
 from agents.contract.documents import (
-    MAX_DISK_MIB,
     DesiredDocument,
     DesiredReplica,
     DesiredReplicaState,
@@ -19,6 +18,7 @@ from agents.contract.documents import (
     ReplicaState,
     digest,
 )
+from agents.contract.replica_limits import MAX_DISK_MIB
 from agents.host.disk_space import MIN_FREE_MIB, MIN_FREE_PERCENT
 from agents.host.job_disk import DEFAULT_RESERVE, DiskReserve, JobDisk, parse_reserve
 from agents.settings import job_disk, parser

@@ -1,5 +1,7 @@
 """What the portal says on the host of an app is in English and in Chinese."""
 
+import asyncio
+
 import pytest
 
 from agents.contract.tunnel import StreamRefusal
@@ -14,3 +16,36 @@ def test_why_an_app_cannot_be_reached_is_said_in_both_languages(why):
     assert sentence in answer.english
     assert sentence not in answer.chinese
     assert answers.in_chinese(sentence) in answer.chinese
+
+
+def sent(answer, method="GET", accept=b"text/html"):
+    """Headers and page."""
+    said = []
+
+    async def send(message):
+        said.append(message)
+
+    scope = {"type": "http", "method": method, "headers": [(b"accept", accept)]}
+    asyncio.run(answers.send_answer(scope, send, answer))
+    return dict(said[0]["headers"]), said[1]["body"].decode()
+
+
+def test_the_page_of_an_app_that_starts_asks_again_by_itself():
+    """So whoever pressed Open a second too early only waits."""
+    headers, page = sent(answers.not_answering(12))
+    assert headers[b"refresh"] == b"3"
+    assert "tries again by itself" in page
+
+
+@pytest.mark.parametrize(
+    ("answer", "method", "accept"),
+    [
+        (answers.not_entered(12), "GET", b"text/html"),
+        (answers.no_http(12), "GET", b"text/html"),
+        (answers.not_answering(12), "POST", b"text/html"),
+        (answers.not_answering(12), "GET", b"application/json"),
+    ],
+)
+def test_nothing_else_is_sent_again(answer, method, accept):
+    headers, page = sent(answer, method, accept)
+    assert b"refresh" not in headers and "by itself" not in page

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from agents.contract.documents import MAX_PROCESSES, SliceKind
+from agents.contract.documents import SliceKind
 from agents.contract.launcher_names import LauncherName
+from agents.contract.replica_limits import MAX_PROCESSES
 from agents.launchers.registry import LAUNCHERS
 from scheduler.core.model.decisions import DevicePlacement, ReplicaPlacement
 from scheduler.core.model.snapshot import DeviceRequest
