@@ -17,6 +17,7 @@ from agents.launchers.nccl_tests import RING
 from agents.launchers.ring_all_reduce import TITLE
 from portal.allocations.models import Allocation
 from portal.audit.models import AuditEntry, Event
+from portal.desired.services import node_drive
 from portal.diagnosis.services import diagnoses_refresh
 from portal.inventory.models import Node
 from portal.jobs.models import Attempt, Job, Replica
@@ -240,12 +241,14 @@ def test_a_rank_that_cannot_be_prepared_leaves_the_devices_to_the_gang(
     monkeypatch.setattr(results, "LATE_LOG", timedelta())
     job = a_job(alice, vision, **GANG)
     plan_once()
-    one, two = nodes
+    one = nodes[0]
     one.carry_out()
     (key, seen), *_ = one.replicas.items()
     one.replicas[key] = replace(seen, state="failed", code="image_pull", sentence="no such image")
     one.report()
-    two.report()
+    for node in nodes:
+        node_drive(node_id=node.row.pk)
+        node.obey()
     plan_once()
     assert Allocation.objects.live().count() == 4
     sweep()
