@@ -6,11 +6,14 @@
 Django makes the text of a query, and how its rows are read, anew each time: half of what a report
 of a node or a submit over REST cost the web process. The query set stays the one definition: with
 `Slot`s in place of the values it gives the text, which is kept for each number of values in a list.
+The text is prepared, so PostgreSQL does not plan it each time either (`prepared.py`).
 Only for what is asked many times a second, and only on PostgreSQL: elsewhere Django asks, unless a
 test keeps texts there, too.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -25,12 +28,15 @@ from django.db.models.query import (
 from django.db.models.sql import UpdateQuery
 from django.db.transaction import TransactionManagementError
 
+from portal.database.prepared import literal, prepared_cursor
+
 SelectedRow = TypeVar("SelectedRow")
 AnyField: TypeAlias = "Field[Any, Any]"
 Row: TypeAlias = Sequence[Any]
 # A longer list is asked by Django itself.
 LONGEST_LIST = 64
 KEPT_ON = frozenset({"postgresql"})
+PLACEHOLDER = re.compile("%%|%s")
 # A text is one of a database, and of so many values in each list.
 TextKey: TypeAlias = tuple[str, tuple[int, ...]]
 
@@ -73,8 +79,32 @@ class _Text:
     sql: str
     parameters: tuple[Any, ...]
 
-    def with_values(self, values: Row) -> list[Any]:
-        return [p.value(values) if isinstance(p, Slot) else p for p in self.parameters]
+    @contextmanager
+    def asked(self, values: Row) -> Iterator[Any]:
+        """The cursor, with the answer for these values."""
+        given = [p.value(values) if isinstance(p, Slot) else p for p in self.parameters]
+        with prepared_cursor() as cursor:
+            cursor.execute(self.sql, given)
+            yield cursor
+
+
+def _text(sql: str, parameters: Iterable[Any]) -> _Text:
+    """On PostgreSQL, what is the same in every call is part of the text: its plan counts with it,
+    and it needs no type."""
+    if connection.vendor != "postgresql":
+        return _Text(sql, tuple(parameters))
+    left, slots = iter(parameters), list[Slot]()
+
+    def written(found: re.Match[str]) -> str:
+        if found[0] == "%%":
+            return found[0]
+        value = next(left)
+        if isinstance(value, Slot):
+            slots.append(value)
+            return found[0]
+        return literal(value).replace("%", "%%")
+
+    return _Text(PLACEHOLDER.sub(written, sql), tuple(slots))
 
 
 class _Kept:
@@ -130,8 +160,7 @@ class KeptSelect(_Kept, Generic[SelectedRow]):
             kept = self._made[key] = _select(self._make(*self._slots(key)))
         if kept.is_locking and not connection.in_atomic_block:
             raise TransactionManagementError("rows are locked within a transaction")
-        with connection.cursor() as cursor:
-            cursor.execute(kept.text.sql, kept.text.with_values(values))
+        with kept.text.asked(values) as cursor:
             return kept.read(cursor.fetchall())
 
 
@@ -158,20 +187,19 @@ class KeptUpdate(_Kept):
         if text is None:
             slots = self._slots(key)
             text = self._made[key] = _update(self._make(*slots), self._columns(*slots))
-        with connection.cursor() as cursor:
-            cursor.execute(text.sql, text.with_values(values))
+        with text.asked(values) as cursor:
             return int(cursor.rowcount)
 
 
 def _update(rows: QuerySet[Any], columns: Mapping[str, Any]) -> _Text:
     query: Any = rows.query.chain(UpdateQuery)
     query.add_update_values(columns)
-    return _Text(*query.get_compiler(connection=connection).as_sql())
+    return _text(*query.get_compiler(connection=connection).as_sql())
 
 
 def _select(rows: QuerySet[Any, SelectedRow]) -> _Select[SelectedRow]:
     compiler: Any = rows.query.get_compiler(connection=connection)
-    text = _Text(*compiler.as_sql())
+    text = _text(*compiler.as_sql())
     converters = compiler.get_converters([column[0] for column in compiler.select])
     kind = rows._iterable_class
     finish: Callable[[Iterable[Row]], list[Any]]

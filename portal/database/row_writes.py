@@ -13,6 +13,8 @@ from typing import Any, TypeAlias, TypeVar
 from django.db import connection
 from django.db.models import Field, Model, QuerySet
 
+from portal.database.prepared import prepared_cursor
+
 Row = TypeVar("Row", bound=Model)
 AnyField: TypeAlias = "Field[Any, Any]"
 
@@ -36,7 +38,7 @@ def rows_update(
         return _update_by_django(model._default_manager.filter(**guard), rows, names)
     fields, keys = _fields(model, tuple(names)), _fields(model, tuple(guard))
     arrays = _arrays(rows, (model._meta.pk, *fields), is_added=False)
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_update_text(model, fields, keys), [*arrays, *guard.values()])
         count: int = cursor.rowcount
     return count
@@ -50,7 +52,7 @@ def rows_insert(model: type[Row], rows: Sequence[Row]) -> int:
     if connection.vendor != "postgresql":
         return max(int(row.pk) for row in model._default_manager.bulk_create(rows))
     fields = _inserted_fields(model)
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_insert_text(model, fields), _arrays(rows, fields, is_added=True))
         return max(int(key) for (key,) in cursor.fetchall())
 
@@ -66,7 +68,7 @@ def rows_add(model: type[Row], rows: Sequence[Row]) -> None:
     key = model._meta.pk
     is_given = all(getattr(row, key.attname) is not None for row in rows)
     fields = (key, *_inserted_fields(model)) if is_given else _inserted_fields(model)
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_add_text(model, fields), _arrays(rows, fields, is_added=True))
     for row in rows:
         row._state.adding, row._state.db = False, connection.alias

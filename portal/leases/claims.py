@@ -16,6 +16,7 @@ from django.db import connection
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from portal.database.prepared import is_session_own
 from portal.leases.models import TaskLease
 
 # On SQLite: how long the lease of a worker that died is still held.
@@ -219,8 +220,7 @@ def _connect() -> Session:
 
 
 def _require_direct(session: Session) -> None:
-    """A pooler gives its clients numbers of its own, not that of the server's process."""
-    if _value(session, "SELECT pg_backend_pid()") != session.info.backend_pid:
+    if not is_session_own(session):
         raise PooledSessionError(
             "Workers plan under a lock of their own session, and the database is reached through a "
             "pooler such as PgBouncer: set TESSERA_DIRECT_DATABASE_URL to PostgreSQL's own address."

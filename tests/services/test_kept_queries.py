@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
+from importlib import import_module
 from uuid import UUID
 
+import psycopg
 import pytest
-from django.db import connection, transaction
+from django.conf import settings
+from django.db import (
+    DatabaseError,
+    InterfaceError,
+    OperationalError,
+    connection,
+    transaction,
+)
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -18,7 +28,7 @@ from portal.database.kept_queries import LONGEST_LIST, KeptSelect, KeptUpdate, L
 from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.models import Job
 from portal.planning.planner_input import planner_input
-from portal.quotas.models import Budget
+from portal.quotas.models import Budget, PlannerPolicy
 from portal.quotas.policy import current_policy
 from scheduler.commit import notices
 from scheduler.tasks import plan_once
@@ -163,3 +173,95 @@ def queued_reasons():
         notices._WRITTEN.rows(),
         notices._UNWRITTEN.rows(),
     ]
+
+
+# By the kind of a field: what PostgreSQL must be able to compare with its column.
+SAMPLES = {
+    "UUIDField": UUID(int=7),
+    "CharField": "it's",
+    "TextField": "100 %",
+    "DateTimeField": timezone.now(),
+    "BooleanField": True,
+    "JSONField": {"a": ["it's"]},
+    "BinaryField": b"\0",
+}
+
+
+def sample(field):
+    if isinstance(field, ListOf):
+        return [sample(field.field)]
+    while field.is_relation:
+        field = field.target_field
+    return SAMPLES.get(field.get_internal_type(), 7)
+
+
+def kept_in_the_code(kind):
+    """All of them, by the module that has them."""
+    for name in (settings.ROOT_URLCONF, "portal.agentapi.endpoint", "scheduler.tasks"):
+        import_module(name)
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if not name.startswith(("portal.", "scheduler.")):
+            continue
+        for value in vars(module).values():
+            members = vars(value).values() if hasattr(value, "__dict__") else ()
+            found |= {id(one): (name, one) for one in (value, *members) if isinstance(one, kind)}
+    return sorted(found.values(), key=lambda pair: pair[0])
+
+
+def prepared_statements():
+    """Of this session: how many, and how often they were asked with a plan for any values."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*), coalesce(sum(generic_plans), 0) FROM pg_prepared_statements"
+        )
+        return cursor.fetchone()
+
+
+def test_every_kept_query_is_prepared_and_can_be_planned_for_any_values(postgres_django):
+    selects, updates = kept_in_the_code(KeptSelect), kept_in_the_code(KeptUpdate)
+    assert len(selects) > 50
+    assert len(updates) > 3
+    with connection.cursor() as cursor:
+        cursor.execute("SET plan_cache_mode = force_generic_plan")
+    for module, kept in [*selects, *updates]:
+        ask = kept.rows if isinstance(kept, KeptSelect) else kept.write
+        try:
+            with transaction.atomic():
+                ask(*map(sample, kept._fields))
+        except DatabaseError as error:
+            pytest.fail(f"{module}: {error}")
+    texts = len({kept._made[key].text.sql for _, kept in selects for key in kept._made})
+    texts += sum(len(kept._made) for _, kept in updates)
+    assert prepared_statements() == (texts, len(selects) + len(updates))
+
+
+def test_a_statement_whose_column_got_another_type_is_prepared_again_in_a_new_session(
+    postgres_django,
+):
+    """A migration beside processes that serve: the first call of each session fails."""
+    PlannerPolicy.objects.update_or_create(pk=1, defaults={"protection_seconds": 7})
+    kept = KeptSelect(
+        lambda: PlannerPolicy.objects.values_list("protection_seconds", flat=True).order_by("pk")
+    )
+    assert kept.rows() == kept.rows() == [7]
+    with psycopg.connect(postgres_django) as other:
+        other.execute("ALTER TABLE quotas_plannerpolicy ALTER protection_seconds TYPE bigint")
+    with pytest.raises(DatabaseError, match="cached plan must not change result type"):
+        kept.rows()
+    # As between two requests.
+    connection.close_if_unusable_or_obsolete()
+    assert kept.rows() == [7]
+
+
+def test_a_session_that_was_lost_before_its_first_statement_fails_as_for_any_statement(
+    postgres_django,
+):
+    """Callers are told to wait for the database, not that the portal failed."""
+    connection.ensure_connection()
+    connection.connection.close()
+    kept = KeptSelect(lambda: PlannerPolicy.objects.values_list("pk", flat=True))
+    with pytest.raises((OperationalError, InterfaceError)):
+        kept.rows()
+    connection.close_if_unusable_or_obsolete()
+    assert list(PlannerPolicy.objects.values_list("pk", flat=True)) == kept.rows()

@@ -10,6 +10,7 @@ from django.db import ProgrammingError, connections, transaction
 from portal.audit.codes import AuditAction
 from portal.audit.models import AuditEntry
 from portal.audit.services import audit_record
+from portal.database.kept_queries import KeptSelect
 from portal.settings.servers import postgres_settings
 from tests.environment.django_postgres import use_database
 
@@ -61,3 +62,21 @@ def test_transactions_and_time_zones_are_as_without_a_pooler(through_pooler, pos
             cursor.execute("SELECT pk FROM (SELECT 1 AS pk) AS one WHERE pk = %s", [1])
             cursor.execute("SHOW TimeZone")
             assert cursor.fetchone() == ("UTC",)
+
+
+def test_kept_queries_are_prepared_past_the_pooler_only(through_pooler, postgres_django):
+    """Behind it, the next transaction would look for them in another session."""
+    kept = KeptSelect(
+        lambda actor: AuditEntry.objects.filter(actor=actor), AuditEntry._meta.get_field("actor")
+    )
+
+    def statements() -> tuple[int]:
+        with transaction.atomic(), connections["default"].cursor() as cursor:
+            assert [kept.rows("nobody") for _ in range(3)] == [[]] * 3
+            cursor.execute("SELECT count(*) FROM pg_prepared_statements")
+            return cursor.fetchone()
+
+    assert statements() == (1,)
+    for direct_url in (postgres_django, ""):
+        through_pooler(direct_url=direct_url)
+        assert statements() == (0,)
