@@ -64,8 +64,8 @@ def _valid_currency(text: str, *, is_needed: bool) -> str:
         sentence = Message("A currency has at most %(most)s characters", most=MAX_CURRENCY)
         raise Refused(ErrorCode.PRICE_INVALID, sentence, "currency")
     if is_needed and not text:
-        sentence = "Say which currency the prices are in, such as EUR"
-        raise Refused(ErrorCode.PRICE_INVALID, sentence, "currency")
+        missing = "Say which currency the prices are in, such as EUR"
+        raise Refused(ErrorCode.PRICE_INVALID, missing, "currency")
     return text
 
 
