@@ -39,7 +39,9 @@ def visible_project(user: User, slug: str) -> Project:
 
 def active_user(username: str) -> User:
     """An active user by name. Raises Refused(not_found): ask only for an admin of a project."""
-    row = User.objects.filter(username=username, is_active=True).first()
+    # PostgreSQL takes no NUL in a text.
+    rows = User.objects.none() if "\0" in username else User.objects.filter(username=username)
+    row = rows.filter(is_active=True).first()
     if row is None:
         template = "No user named %(name)s. Enter the name they sign in with"
         sentence = Message(template, name=repr(username))

@@ -1,5 +1,7 @@
 """Guests: people to whom the owner of a job opens one of its apps."""
 
+import re
+
 from django.db import transaction
 from django.db.models import QuerySet
 
@@ -16,6 +18,7 @@ from portal.jobs.models import Job
 from portal.jobs.querysets import values_of
 from portal.jobs.selectors import LABEL, is_working_owner, job_visible
 from scheduler.core.model.states import JOB_FINAL
+from scheduler.core.request.apps import APP_NAME
 
 MAX_GUESTS = 100
 
@@ -54,7 +57,8 @@ def app_guest_remove(*, job: Job, app: str, username: str, actor: User) -> None:
         sentence = "Only the owner of a job and admins of its project take an app back from people"
         raise Refused(ErrorCode.FORBIDDEN, sentence)
     with transaction.atomic():
-        guest = app_guests(job, app).filter(user__username=username).first()
+        guests = app_guests(job, app)
+        guest = next((each for each in guests if each.user.username == username), None)
         if guest is None:
             unknown = Message("The app is not shared with %(name)s", name=repr(username))
             raise Refused(ErrorCode.NOT_FOUND, unknown, "user")
@@ -90,7 +94,8 @@ def job_with_app(user: User, ref: str, app: str) -> Job:
     """A job whose app the user may know of: one that they see, or of which they are a guest. Raises
     Refused(not_found)."""
     match = LABEL.fullmatch(ref)
-    if match:
+    # Nothing else reaches the database: PostgreSQL takes no NUL in a text.
+    if match and re.fullmatch(APP_NAME, app):
         guests = AppGuest.objects.filter(job=int(match[1]), app=app, user=user)
         if guest := guests.select_related("job__owner").first():
             return guest.job

@@ -80,6 +80,11 @@ def app_tokens_of(user: User) -> QuerySet[AppToken]:
     return rows.order_by("-id")
 
 
+def app_token_of(user: User, key: str) -> AppToken | None:
+    """The user's token with these first characters."""
+    return next((token for token in app_tokens_of(user) if token.key == key), None)
+
+
 def token_access(text: str, name: AppName) -> AppAccess:
     """What a program with this token reaches of the app. Raises Refused(authentication_failed,
     not_found)."""

@@ -121,3 +121,15 @@ def test_rest_shares_and_makes_tokens_as_the_pages_do(olga, job):
     assert browser.delete(guest).status_code == 404
     assert create(of_gus, job=job.label, app="web").status_code == 404
     assert of_gus.delete(f"/api/v1/app-tokens/{made['id']}").status_code == 204
+
+
+def test_names_that_cannot_be_are_not_found(olga, job):
+    browser, odd = signed_in(olga), "a%00b"
+    for path in (
+        f"jobs/{job.label}/apps/{odd}/guests/gus",
+        f"jobs/{job.label}/apps/web/guests/{odd}",
+    ):
+        assert browser.put(f"/api/v1/{path}").status_code == 404
+        assert browser.delete(f"/api/v1/{path}").status_code == 404
+    assert browser.delete(f"/api/v1/app-tokens/{odd}").status_code == 404
+    assert browser.post(f"/jobs/{job.label}/apps/{odd}/open").status_code == 404

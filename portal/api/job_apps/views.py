@@ -29,7 +29,12 @@ from portal.apps.guests import (
     job_with_app,
 )
 from portal.apps.hosts import AppName, app_address
-from portal.apps.tokens import app_token_create, app_token_revoke, app_tokens_of
+from portal.apps.tokens import (
+    app_token_create,
+    app_token_of,
+    app_token_revoke,
+    app_tokens_of,
+)
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.selectors import job_visible
@@ -132,7 +137,7 @@ class AppTokenDetail(ApiView):
     @extend_schema(operation_id="app_token_revoke", responses={204: None})
     def delete(self, request: ApiRequest, app_token: str) -> Response:
         """Revoke one of your tokens for apps. What is open with it ends within 5 seconds."""
-        row = app_tokens_of(request.caller).filter(key=app_token).first()
+        row = app_token_of(request.caller, app_token)
         if row is None:
             raise Refused(ErrorCode.NOT_FOUND, "You have no such token")
         app_token_revoke(token=row, actor=request.caller)

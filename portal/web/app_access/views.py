@@ -25,7 +25,12 @@ from portal.apps.guests import (
     may_remove_guests,
 )
 from portal.apps.hosts import AppName, app_address
-from portal.apps.tokens import app_token_create, app_token_revoke, app_tokens_of
+from portal.apps.tokens import (
+    app_token_create,
+    app_token_of,
+    app_token_revoke,
+    app_tokens_of,
+)
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
@@ -76,7 +81,7 @@ def apps(request: AuthenticatedHttpRequest) -> HttpResponse:
 @login_required
 def token_revoke(request: AuthenticatedHttpRequest, key: str) -> HttpResponse:
     """Ask, then delete the token. Another user's answers 404."""
-    token = app_tokens_of(request.user).filter(key=key).first()
+    token = app_token_of(request.user, key)
     if token is None:
         raise Http404
     if request.method == "POST":
