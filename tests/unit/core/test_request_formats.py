@@ -48,6 +48,7 @@ FULL = {
     "backend": "nccl",
     "rdma": "on",
     "containers": "per-replica",
+    "preflight": "none",
     "retries": {"infrastructure": 0, "user": 10},
     "grace": "1h",
     "env": {"BATCH": "64", "EMPTY": "", "YES": "no", "TEXT": "a: {b}\n"},
