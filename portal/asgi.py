@@ -18,6 +18,7 @@ from portal.agentapi.tunnel import tunnel_endpoint  # noqa: E402
 from portal.api.ports.endpoint import is_port_path, port_endpoint  # noqa: E402
 from portal.api.protocol.threads import PREFIX as REST  # noqa: E402
 from portal.api.protocol.threads import RestHandler  # noqa: E402
+from portal.api.terminals.endpoint import is_terminal_path, terminal_endpoint  # noqa: E402
 from portal.apps.application import AppsApplication  # noqa: E402
 from portal.apps.hosts import is_for_apps  # noqa: E402
 from portal.asgi_scope import Receive, Scope, Send, header  # noqa: E402
@@ -76,6 +77,8 @@ async def _socket(scope: Scope, receive: Receive, send: Send) -> None:
         await relay_endpoint(scope, receive, send)
     elif is_port_path(scope["path"]):
         await port_endpoint(scope, receive, send)
+    elif is_terminal_path(scope["path"]):
+        await terminal_endpoint(scope, receive, send)
     else:
         await refuse_handshake(receive, send, 404, NO_SUCH)
 

@@ -68,6 +68,8 @@ from agents.state.single_instance import FolderInUse, lock_folder
 from agents.telemetry.endpoint import EndpointFailure
 from agents.telemetry.sampler import Sampler
 from agents.telemetry.service import Telemetry
+from agents.terminals.node_terminals import NodeTerminals
+from agents.terminals.replica_terminals import end_leftovers, replica_terminals
 from agents.topology.reading import read_topology
 from agents.topology.wiring import WiringCache, topology_report
 from agents.volumes.caches import SharedCaches
@@ -207,10 +209,11 @@ async def run_agent(settings: AgentSettings) -> None:
     reconciling = threading.Thread(target=node.run, name="reconcile")
     reconciling.start()
     files.start()
+    terminals = NodeTerminals(replica_terminals(runtime), partial(end_leftovers, runtime))
     sending = [
         asyncio.create_task(telemetry.send_forever(client)),
         asyncio.create_task(job_metrics.ship_forever(client)),
-        asyncio.create_task(AgentTunnel(client, connect).run()),
+        asyncio.create_task(AgentTunnel(client, connect, terminals).run()),
         asyncio.create_task(notebooks.watch_forever()),
     ]
     # An address that the node's owner chose is not ours to change.
@@ -222,6 +225,7 @@ async def run_agent(settings: AgentSettings) -> None:
     finally:
         for task in sending:
             task.cancel()
+        await terminals.close()
         telemetry.stop()
         files.close()
         node.stop()

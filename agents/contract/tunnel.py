@@ -3,7 +3,7 @@
 Each binary message is one frame: its type (1 byte), the id of its stream (4 bytes, the highest
 first), and a payload. The portal opens streams, with ids that only grow.
 
-    OPEN     a target as JSON (`StreamTarget`)
+    OPEN     a target as JSON (`StreamTarget`, `TerminalTarget`)
     OPENED   the other side is connected to it
     REFUSED  the code of a `StreamRefusal`
     DATA     1 to MAX_DATA_BYTES bytes, no more than the receiver has allowed
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from agents.contract.codec import decode, encode, rule
+from agents.contract.terminal import TerminalTarget
 
 TUNNEL_PATH = "/agent/v1/tunnel"
 HEAD_BYTES = 5
@@ -53,6 +54,11 @@ class StreamRefusal(StrEnum):
     # Nothing of the replica listens at this port.
     PORT_CLOSED = "port_closed"
     TOO_MANY_STREAMS = "too_many_streams"
+    # The terminal that was to be attached again is no longer there.
+    TERMINAL_GONE = "terminal_gone"
+    # The replica has no such program to be a shell.
+    SHELL_MISSING = "shell_missing"
+    TOO_MANY_TERMINALS = "too_many_terminals"
     # No answer in time.
     TIMED_OUT = "timed_out"
     # The side that was asked failed, or knows no such target.
@@ -65,6 +71,9 @@ REFUSAL_SENTENCES = {
     StreamRefusal.REPLICA_UNKNOWN: "This replica does not run now",
     StreamRefusal.PORT_CLOSED: "Nothing in the job listens at this port",
     StreamRefusal.TOO_MANY_STREAMS: "Too many connections are open. Close some of them",
+    StreamRefusal.TERMINAL_GONE: "This terminal has ended. Open a new one",
+    StreamRefusal.SHELL_MISSING: "The job has no such shell. Name a program of its image",
+    StreamRefusal.TOO_MANY_TERMINALS: "Too many terminals of this job are open. Close some of them",
     StreamRefusal.TIMED_OUT: "The job's node did not answer in time. Try again",
     StreamRefusal.FAILED: "The job's node could not connect to the job: its agent's log says why",
 }
@@ -108,12 +117,14 @@ def read_frame(message: bytes) -> Frame:
     return frame
 
 
-def read_target(payload: bytes) -> StreamTarget:
+def read_target(payload: bytes) -> StreamTarget | TerminalTarget:
     """Raises ContractError or ValueError: not what OPEN carries."""
-    return decode(StreamTarget, json.loads(payload))
+    data = json.loads(payload)
+    is_terminal = isinstance(data, dict) and "terminal" in data
+    return decode(TerminalTarget, data) if is_terminal else decode(StreamTarget, data)
 
 
-def write_target(target: StreamTarget) -> bytes:
+def write_target(target: StreamTarget | TerminalTarget) -> bytes:
     return json.dumps(encode(target), separators=(",", ":")).encode()
 
 

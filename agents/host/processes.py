@@ -20,6 +20,20 @@ def pids_of_session(session: int) -> list[int]:
     return found
 
 
+def descendants_of(ancestor: int) -> list[int]:
+    """Every process that comes from this one, without itself. One whose parent has ended belongs to
+    whoever adopted it."""
+    parents = {}
+    for path in PROC.iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            stat = (path / "stat").read_text("utf-8", "replace")
+            parents[int(path.name)] = int(stat.rpartition(")")[2].split()[1])
+    family = {ancestor}
+    while children := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= children
+    return sorted(family - {ancestor})
+
+
 def handles_sigterm(pid: int) -> bool:
     """Whether it has a handler for SIGTERM; False if it has ended."""
     with contextlib.suppress(OSError):

@@ -8,11 +8,13 @@ from contextlib import suppress
 from websockets.exceptions import InvalidStatus, WebSocketException
 
 from agents.contract.errors import ContractError
+from agents.contract.terminal import TerminalTarget
 from agents.contract.tunnel import MAX_FRAME_BYTES, TUNNEL_PATH, StreamRefusal, read_target
 from agents.portal.client import PortalClient
 from agents.portal.sync import retry_pauses
 from agents.ports.replica_ports import Connect, connect_target
 from agents.route.websocket import websocket_options, websocket_url
+from agents.terminals.node_terminals import NodeTerminals
 from agents.tunnel.client_socket import ClientSocket, Dial
 from agents.tunnel.link import IncomingStream, OpenRefused, SocketClosed, TunnelLink
 from agents.tunnel.splice import SocketStream, splice
@@ -31,11 +33,12 @@ log = logging.getLogger("agents.ports.tunnel_service")
 
 
 class AgentTunnel:
-    """Carries streams from the portal to ports of this node's replicas."""
+    """Carries streams from the portal to ports of this node's replicas and to terminals in them."""
 
-    def __init__(self, client: PortalClient, connect: Connect) -> None:
+    def __init__(self, client: PortalClient, connect: Connect, terminals: NodeTerminals) -> None:
         self._client = client
         self._connect = connect
+        self._terminals = terminals
         # Why the last try failed, as it is in the log.
         self._failure = ""
         # Of its own: a port that does not answer keeps no log and no file waiting.
@@ -43,6 +46,7 @@ class AgentTunnel:
 
     async def run(self) -> None:
         """Dial, and again after every end. Ends by cancellation only."""
+        await self._terminals.begin()
         await self._client.has_greeted.wait()
         async for pause in retry_pauses():
             address = self._client.address
@@ -89,6 +93,10 @@ class AgentTunnel:
             target = read_target(incoming.target)
         except (ContractError, ValueError):
             incoming.refuse(StreamRefusal.FAILED)
+            return
+        if isinstance(target, TerminalTarget):
+            with suppress(OSError):
+                await self._terminals.serve(incoming, target)
             return
         try:
             reader, writer = await connect_target(target, self._connect, self._threads)

@@ -82,7 +82,8 @@ class ContainerRecipe:
             "environment": self.environment(replica, devices, rendezvous),
             "mounts": [*self._workspace_mounts(replica, rendezvous), *_mounts(grant)],
             "working_dir": folder,
-            "labels": self._labels(replica, rendezvous) | {f"{LABEL}image": image.digest},
+            "labels": self._labels(replica, rendezvous)
+            | {f"{LABEL}image": image.digest, f"{LABEL}wrapper": str(len(grant.wrapper))},
             **self.injection.options(devices),
             "hostname": container_name(replica.job, replica.attempt, replica.rank),
             "extra_hosts": self._names(replica),

@@ -24,7 +24,7 @@ from agents.contract.pulls import PullCause
 from agents.contract.registries import RegistryCredential
 from agents.facts.images import WantedImage
 from agents.host.private_files import make_private_folder
-from agents.host.processes import pids_of_session
+from agents.host.processes import descendants_of, pids_of_session
 from agents.launchers.launch import launch_command, launch_files, replica_environment
 from agents.runtime.base import (
     BeforeKill,
@@ -68,6 +68,8 @@ class ProcessRuntime:
         self._ports = PortOffers(LOOPBACK)
         self._changed: Callable[[], None] = lambda: None
         self._watched: set[str] = set()
+        # By replica, the parent processes of its terminals. They end with this agent.
+        self.terminals: dict[str, frozenset[int]] = {}
         self._lock = threading.Lock()
 
     def version(self) -> str:
@@ -149,16 +151,25 @@ class ProcessRuntime:
         command = [*grant.wrapper, *launch_command(replica, rendezvous, folders)]
         texts = launch_files(replica, rendezvous, folders)
         write_launcher_files(self.workspaces, replica, texts)
-        go = {"command": command, "env": env, "cwd": str(start_folder(replica, folders))}
+        folder = str(start_folder(replica, folders))
+        # The wrapper by itself is for terminals, whose shell gets what the command gets.
+        go = {"command": command, "env": env, "cwd": folder, "wrapper": list(grant.wrapper)}
         write(home / "go.json", go)
         _open_gate(home)
 
     def processes(self, replica_id: str) -> list[int]:
-        """Those of its session, without the child of ours that leads it."""
-        identity = _read(self.home / replica_id / "identity.json")
-        if identity is None or not _is_alive(identity):
+        """Those of its session, without the child of ours that leads it, and of its terminals."""
+        leader = self.leader(replica_id)
+        if leader is None:
             return []
-        return [pid for pid in pids_of_session(identity["pid"]) if pid != identity["pid"]]
+        own = [pid for pid in pids_of_session(leader) if pid != leader]
+        terminals = self.terminals.get(replica_id, frozenset())
+        return own + [pid for parent in terminals for pid in descendants_of(parent)]
+
+    def leader(self, replica_id: str) -> int | None:
+        """The process id of its parent process, while that lives."""
+        identity = _read(self.home / replica_id / "identity.json")
+        return identity["pid"] if identity and _is_alive(identity) else None
 
     def stop(self, replica_id: str, grace_seconds: int, before_kill: BeforeKill = None) -> None:
         """Ends the whole session, with all that the command started."""

@@ -65,6 +65,8 @@ class Project(models.Model):
     approval_high = models.BooleanField(default=False)
     # What its jobs reach beyond their gang: attempts that are placed from now on.
     egress = enum_column(EgressPolicy, EgressPolicy.ALL, db_default=str(EgressPolicy.ALL))
+    # Nobody opens a terminal in one of its jobs.
+    bars_terminals = models.BooleanField(default=False, db_default=False)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -60,6 +60,18 @@ def project_egress_set(*, project: Project, egress: EgressPolicy, actor: str) ->
     return row
 
 
+def project_terminals_set(*, project: Project, is_barred: bool, actor: str) -> Project:
+    """Whether nobody may open a terminal in its jobs. Those that are open end within seconds."""
+    with transaction.atomic():
+        row = Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+        before, row.bars_terminals = row.bars_terminals, is_barred
+        if before != is_barred:
+            row.save(update_fields=["bars_terminals"])
+            changed = ({"bars_terminals": before}, {"bars_terminals": is_barred})
+            _audit(actor, AuditAction.PROJECT_TERMINALS_SET, row, *changed)
+    return row
+
+
 def membership_set(*, project: Project, user: User, role: Role, actor: str) -> Membership:
     """Add a user to a project or change their role. Raises Refused(last_admin)."""
     with transaction.atomic():

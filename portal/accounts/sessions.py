@@ -62,9 +62,15 @@ def _is_theirs(data: dict[str, Any], user: User) -> bool:
 
 def is_signed_in(session_key: str) -> bool:
     """Whether the cookie of a browser with this value is that of somebody who is signed in."""
+    return session_user(session_key) is not None
+
+
+def session_user(session_key: str) -> User | None:
+    """Who is signed in with the browser whose cookie has this value."""
     row = Session.objects.filter(session_key=session_key).first() if session_key else None
     user_pk = str(row.get_decoded().get(SESSION_KEY, "")) if row else ""
-    return user_pk.isdecimal() and is_session_live(int(user_pk), session_key)
+    user = User.objects.filter(pk=int(user_pk)).first() if user_pk.isdecimal() else None
+    return user if user and live_sessions([(user, session_key)]) else None
 
 
 def session_end(*, session: UserSession, actor: str = "") -> None:

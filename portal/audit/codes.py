@@ -59,9 +59,11 @@ class AuditAction(StrEnum):
     POLICY_SET = "policy_set"
     PORT_OPEN = "port_open"
     PRICES_SET = "prices_set"
+    TERMINAL_OPEN = "terminal_open"
     PROJECT_CHANGE = "project_change"
     PROJECT_CREATE = "project_create"
     PROJECT_EGRESS_SET = "project_egress_set"
+    PROJECT_TERMINALS_SET = "project_terminals_set"
     PROJECT_SHARE = "project_share"
     PROJECT_STORAGE_SET = "project_storage_set"
     QUOTA_SET = "quota_set"
@@ -219,9 +221,11 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.POLICY_SET: "Scheduling policy changed",
     AuditAction.PORT_OPEN: "Port of a job opened",
     AuditAction.PRICES_SET: "Prices set",
+    AuditAction.TERMINAL_OPEN: "Terminal in a job opened",
     AuditAction.PROJECT_CHANGE: "Project changed",
     AuditAction.PROJECT_CREATE: "Project created",
     AuditAction.PROJECT_EGRESS_SET: "Egress of a project set",
+    AuditAction.PROJECT_TERMINALS_SET: "Terminals of a project's jobs allowed or turned off",
     AuditAction.PROJECT_SHARE: "Share of a project set",
     AuditAction.PROJECT_STORAGE_SET: "Storage of a project set",
     AuditAction.QUOTA_SET: "Quota set",

@@ -23,6 +23,7 @@ from portal.cli.commands import (
     secrets,
     session,
     submit,
+    terminals,
     volumes,
 )
 from portal.cli.commands import usage as people
@@ -100,6 +101,7 @@ MODULES = (
     ranks,
     metrics,
     ports,
+    terminals,
     files,
     change,
     cluster,

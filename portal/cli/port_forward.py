@@ -2,26 +2,28 @@
 
 import asyncio
 import contextlib
-import json
 import sys
 from dataclasses import dataclass, field
-from typing import Any
 
 from websockets.exceptions import InvalidStatus, WebSocketException
 
-from agents.contract.tunnel import MAX_FRAME_BYTES, REFUSAL_SENTENCES
+from agents.contract.tunnel import REFUSAL_SENTENCES
 from agents.tunnel.client_socket import ClientSocket, Dial
 from agents.tunnel.link import OpenRefused, StreamReset, TunnelLink
 from agents.tunnel.splice import SocketStream, splice
 from portal.cli.client import BUSY_STATUSES
 from portal.cli.config import PortalAccess
-from portal.cli.connection import websocket_options
-from portal.cli.exit_codes import CommandFailed, ExitCode, failure_from_problem
+from portal.cli.exit_codes import CommandFailed, ExitCode
+from portal.cli.job_sockets import (
+    POLICY,
+    denied_failure,
+    dial_job,
+    refused_failure,
+    unreachable_failure,
+)
 from portal.cli.output import print_message
 
 LOOPBACK = "127.0.0.1"
-# Of RFC 6455: the portal does not let us use it any more.
-POLICY = 1008
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 10.0
 
 
@@ -53,7 +55,7 @@ class PortForward:
                     stream = await link.open(b"-")
                     local = await standard_stream()
                     if not await splice(local, stream):
-                        raise _denied(connection.close_reason or "The connection was cut")
+                        raise denied_failure(connection.close_reason or "The connection was cut")
                     await local.flush()
                 except OpenRefused as refused:
                     sentence = REFUSAL_SENTENCES[refused.why]
@@ -62,18 +64,12 @@ class PortForward:
                     carrying.cancel()
                     await asyncio.gather(carrying, return_exceptions=True)
         except InvalidStatus as refused:
-            raise _refused(refused) from refused
+            raise refused_failure(refused) from refused
         except (OSError, TimeoutError, WebSocketException) as error:
-            raise _unreachable(self.access.url, error) from error
+            raise unreachable_failure(self.access.url, error) from error
 
     def _dial(self) -> Dial:
-        return Dial(
-            self.url.replace("http", "ws", 1),
-            additional_headers={"Authorization": f"Bearer {self.access.token}"},
-            compression=None,
-            max_size=MAX_FRAME_BYTES,
-            **websocket_options(self.access),
-        )
+        return dial_job(self.access, self.url)
 
     async def _dial_forever(self, stack: contextlib.AsyncExitStack) -> None:
         """Listens as soon as the portal has let us in for the first time."""
@@ -87,14 +83,14 @@ class PortForward:
                     pause = FIRST_PAUSE_SECONDS
                     await self._carry(ClientSocket(connection))
                     if connection.close_code == POLICY:
-                        raise _denied(connection.close_reason or "")
+                        raise denied_failure(connection.close_reason or "")
             except InvalidStatus as refused:
                 # What the portal, or a proxy before it, says while the portal restarts.
                 if not is_listening or refused.response.status_code not in BUSY_STATUSES:
-                    raise _refused(refused) from refused
+                    raise refused_failure(refused) from refused
             except (OSError, TimeoutError, WebSocketException) as error:
                 if not is_listening:
-                    raise _unreachable(self.access.url, error) from error
+                    raise unreachable_failure(self.access.url, error) from error
             print_message(f"The portal is away. Trying again in {pause:g} s")
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
@@ -147,24 +143,3 @@ async def standard_stream() -> SocketStream:
         sentence = "--stdio is for programs such as ssh, which call the command through pipes"
         raise CommandFailed("usage", sentence, "man ssh_config: ProxyCommand") from error
     return SocketStream(reader, asyncio.StreamWriter(pipe, protocol, None, loop))
-
-
-def _refused(refused: InvalidStatus) -> CommandFailed:
-    problem: Any = None
-    with contextlib.suppress(ValueError):
-        problem = json.loads(refused.response.body or b"")
-    status = refused.response.status_code
-    if isinstance(problem, dict):
-        return failure_from_problem(status, problem, "")
-    if status in BUSY_STATUSES:
-        return CommandFailed(f"http_{status}", f"The portal is away: its proxy answered {status}")
-    sentence = f"The portal answered {status}: it is older than this"
-    return CommandFailed("not_a_portal", sentence, "the same command after its update")
-
-
-def _denied(reason: str) -> CommandFailed:
-    return CommandFailed("forbidden", reason, "tessera ps", ExitCode.DENIED)
-
-
-def _unreachable(url: str, error: Exception) -> CommandFailed:
-    return CommandFailed("unreachable", f"{url} cannot be reached: {error}")

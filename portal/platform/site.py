@@ -44,6 +44,17 @@ class SiteSettings:
         kind=DOMAIN,
         readers=WEB,
     )
+    terminals: bool = setting(
+        True,
+        "Owners of running jobs may open terminals in them. Projects can turn theirs off.",
+        readers=WEB,
+    )
+    terminal_idle_minutes: int = setting(
+        30,
+        "A terminal in which nothing was typed or printed for so long is closed.",
+        kind=whole_number(1),
+        readers=WEB,
+    )
     trusted_proxies: int = setting(
         0,
         "How many proxies in front of the portal add to X-Forwarded-For. 0: the header is "

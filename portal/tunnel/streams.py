@@ -1,4 +1,4 @@
-"""Streams to ports of running replicas, from any process of the portal.
+"""Streams to ports of running replicas, and to terminals in them, from any process of the portal.
 
     stream = await stream_open(Target(node_id, attempt_id, rank, port))
     await stream.write(b"GET / HTTP/1.1\\r\\n…")
@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.utils.translation import gettext
 
+from agents.contract.terminal import TerminalTarget
 from agents.contract.tunnel import REFUSAL_SENTENCES, StreamRefusal, StreamTarget, write_target
 from agents.tunnel.link import OpenRefused, StreamReset, TunnelLink
 from portal.tunnel.held import held_tunnel
@@ -63,10 +64,15 @@ class StreamRefused(Exception):
 
 async def stream_open(target: Target) -> PortStream:
     """Connect to the port. Raises StreamRefused."""
-    wire = write_target(StreamTarget(target.attempt_id, target.rank, target.port))
+    wire = StreamTarget(target.attempt_id, target.rank, target.port)
+    return await node_stream_open(target.node_id, wire)
+
+
+async def node_stream_open(node_id: UUID, target: StreamTarget | TerminalTarget) -> PortStream:
+    """A stream to what the node is to look for: a port, or a terminal. Raises StreamRefused."""
     try:
         async with asyncio.timeout(OPEN_SECONDS):
-            return await _opened(target.node_id, wire)
+            return await _opened(node_id, write_target(target))
     except OpenRefused as refused:
         raise stream_refused(refused.why) from None
     except (StreamReset, RelayAway):

@@ -19,7 +19,7 @@ AWAY = re.compile(
     r"Failed to load resource: net::ERR_(CONNECTION_(REFUSED|RESET)|INCOMPLETE_CHUNKED_ENCODING)"
 )
 AT_END = "box => box.scrollHeight - box.scrollTop - box.clientHeight < 24"
-TABS = ("logs", "ranks", "metrics", "events", "spec", "results", "files")
+TABS = ("logs", "ranks", "metrics", "events", "spec", "results", "files", "terminal")
 
 
 @pytest.fixture(scope="module")

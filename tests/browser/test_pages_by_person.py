@@ -108,6 +108,7 @@ TABLE: dict[str, Row] = {
     "web:job_metrics": Row(TABS_OF_JOB),
     "web:job_events": Row(TABS_OF_JOB | {"heading Timeline": ALL}),
     "web:job_spec": Row(TABS_OF_JOB | {"link Run again": ALL}),
+    "web:job_terminal": Row(TABS_OF_JOB),
     "web:job_files": Row(TABS_OF_JOB | {"link zip": ALL}),
     "web:job_results": Row(TABS_OF_JOB | {"heading Attempt 1": ALL}),
     "web:logs_full": Row({"link Raw": ALL, "button Wrap": ALL, "link Beside the job": ALL}),

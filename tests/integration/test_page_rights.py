@@ -181,6 +181,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     ("web:job_ranks", "post"): (405, 405, 405, 405, 405, 302),
     ("web:job_results", "get"): (200, 200, 404, 200, 200, 302),
     ("web:job_results", "post"): (405, 405, 405, 405, 405, 302),
+    ("web:job_terminal", "get"): (200, 200, 404, 200, 200, 302),
+    ("web:job_terminal", "post"): (405, 405, 405, 405, 405, 302),
     ("web:job_spec", "get"): (200, 200, 404, 200, 200, 302),
     ("web:job_spec", "post"): (405, 405, 405, 405, 405, 302),
     ("web:jobs", "get"): (200, 200, 200, 200, 200, 302),

@@ -1,13 +1,18 @@
 """Ports of jobs through two web processes, Redis and a real agent: bytes, restarts and rights."""
 
+import fcntl
 import hashlib
 import os
 import re
+import select
+import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -294,3 +299,125 @@ def test_who_opened_which_port_is_in_the_audit_trail(stack, job, tmp_path):
         "print(row.actor, row.noun, row.noun_id, row.after)"
     )
     assert found == f"alice job {name.removeprefix('J-')} {{'rank': 0, 'port': {port}}}"
+
+
+class PtyCommand:
+    """A command of `tessera` in a terminal of its own."""
+
+    def __init__(self, words: list[str], environment: dict[str, str]) -> None:
+        self.master, slave = os.openpty()
+        self.resize(80, 24)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "portal.cli", *words],
+            cwd=ROOT,
+            env=environment,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+        os.close(slave)
+        self.shown = b""
+
+    def resize(self, columns: int, rows: int) -> None:
+        size = struct.pack("HHHH", rows, columns, 0, 0)
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
+
+    def type(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def until(self, words: bytes) -> bytes:
+        """What was shown up to these words."""
+        deadline = time.monotonic() + 60
+        while words not in self.shown:
+            ready, _, _ = select.select([self.master], [], [], deadline - time.monotonic())
+            assert ready, self.shown
+            self.shown += os.read(self.master, 65_536)
+        at = self.shown.index(words) + len(words)
+        before, self.shown = self.shown[:at], self.shown[at:]
+        return before
+
+    def exit_code(self) -> int:
+        """Reads on, as a terminal does."""
+        deadline = time.monotonic() + 60
+        while self.process.poll() is None and time.monotonic() < deadline:
+            if select.select([self.master], [], [], 0.05)[0]:
+                with suppress(OSError):
+                    self.shown += os.read(self.master, 65_536)
+        return self.process.wait(0)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+
+
+@contextmanager
+def shell(url: str, token: str, words: list[str], folder: Path):
+    command = PtyCommand(["shell", *words], cli_environment(url, token, folder))
+    try:
+        yield command
+    finally:
+        command.close()
+
+
+def test_a_terminal_goes_on_after_the_web_process_that_held_its_tunnel(stack, job, tmp_path):
+    name, words = job[0], ["--shell", "/bin/sh"]
+    with shell(stack.second_url, stack.seeded["token"], [name, *words], tmp_path) as terminal:
+        terminal.type('stty size; echo fi""rst\n')
+        terminal.until(b"24 80")
+        terminal.type('PS1=@""@:\n')
+        terminal.until(b"first")
+        terminal.resize(132, 50)
+        os.kill(terminal.process.pid, signal.SIGWINCH)
+        terminal.type("sh -c 'echo rea\"\"dy; exec sleep 1000'\n")
+        terminal.until(b"ready")
+        terminal.type("\x03")
+        terminal.until(b"^C")
+        terminal.until(b"@@:")
+        terminal.type("stty size\n")
+        terminal.until(b"50 132")
+        stack.kill("web")
+        terminal.until(b"Attaching again")
+        # What was typed while it was away may be lost: this is typed until it has an answer.
+        until(lambda: answered(terminal, b"second"), what="the terminal again")
+        terminal.type("exit 7\n")
+        assert terminal.exit_code() == 7
+    stack.start_web()
+    found = stack.python(
+        "from portal.audit.models import AuditEntry\n"
+        "rows = AuditEntry.objects.filter(action='terminal_open')\n"
+        "print(set((row.actor, row.noun_id, str(row.after)) for row in rows))"
+    )
+    assert found == f"{{('alice', '{name.removeprefix('J-')}', \"{{'rank': 0}}\")}}"
+
+
+def answered(terminal: PtyCommand, word: bytes) -> bool:
+    half = len(word) // 2
+    terminal.type(f'echo {word[:half].decode()}""{word[half:].decode()}\n')
+    deadline = time.monotonic() + 1
+    while word not in terminal.shown and time.monotonic() < deadline:
+        if select.select([terminal.master], [], [], 0.1)[0]:
+            terminal.shown += os.read(terminal.master, 65_536)
+    return word in terminal.shown
+
+
+def test_a_terminal_says_why_there_is_none_or_why_it_ends(stack, job, tmp_path):
+    name = job[0]
+    token = stack.python(NEW_TOKEN.format(name="alice", project=""))
+    with shell(stack.url, token, [name, "--shell", "/bin/none"], tmp_path) as terminal:
+        assert terminal.exit_code() == 1
+        assert b"no such shell" in terminal.shown
+    with shell(stack.url, token, [name, "--rank", "5"], tmp_path) as terminal:
+        assert terminal.exit_code() == 3
+    with shell(stack.url, token, [name, "--shell", "/bin/sh"], tmp_path) as terminal:
+        terminal.type('echo fi""rst\n')
+        terminal.until(b"first")
+        stack.python(
+            "from portal.accounts.models import ApiToken\n"
+            f"ApiToken.objects.filter(token_key={token[:15]!r}).delete()"
+        )
+        begin = time.monotonic()
+        terminal.until(b"You may not use this terminal any more")
+        assert time.monotonic() - begin < 5
+        assert terminal.exit_code() == 4

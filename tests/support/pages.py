@@ -47,6 +47,7 @@ PAGES: dict[str, PageOf] = {
     "web:job_spec": PageOf(args=("{job}",)),
     "web:job_results": PageOf(args=("{job}",)),
     "web:job_files": PageOf(args=("{job}",)),
+    "web:job_terminal": PageOf(args=("{job}",)),
     "web:logs_full": PageOf(args=("{job}",)),
     "web:array": PageOf(args=("{array}",)),
     "web:array_cancel": PageOf(args=("{array}",)),

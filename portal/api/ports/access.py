@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from portal.accounts.models import TokenScope, User
+from portal.accounts.models import ApiToken, TokenScope, User
 from portal.accounts.selectors import live_tokens
 from portal.api.protocol.authentication import BearerToken
 from portal.api.protocol.permissions import SCOPE_ORDER, HasTokenScope
@@ -30,18 +30,12 @@ class PortCaller:
 def port_admit(*, authorization: str, ref: str, rank: int, port: int) -> tuple[PortCaller, Target]:
     """Who calls, and what they may open: a port of their own job. `ref`: "J-12" or "12". Counts as
     a call of REST. Raises Refused, and AuthenticationFailed."""
-    caller = BearerToken().authenticate_header_value(authorization.encode())
-    if caller is None:
-        raise Refused(ErrorCode.NOT_AUTHENTICATED, "Send an API token: Authorization: Bearer …")
-    user, token = caller
-    require_rate(user)
-    if SCOPE_ORDER.index(TokenScope(token.scope)) < SCOPE_ORDER.index(TokenScope.WRITE):
-        raise Refused(ErrorCode.SCOPE_MISSING, HasTokenScope.message)
+    user, token = writing_caller(authorization)
     job = job_visible(user, ref)
     if not is_working_owner(user, job):
         sentence = "Only the owner of a job may open its ports: whoever does acts as its owner"
         raise Refused(ErrorCode.FORBIDDEN, sentence)
-    target = Target(*_place_of(job, rank), rank, port)
+    target = Target(*running_place(job, rank), rank, port)
     return PortCaller(user.pk, token.pk, job.pk), target
 
 
@@ -58,6 +52,19 @@ def port_open(caller: PortCaller, target: Target) -> None:
     )
 
 
+def writing_caller(authorization: str) -> tuple[User, ApiToken]:
+    """Whose token it is, if it may change something. Counts as a call of REST. Raises Refused, and
+    AuthenticationFailed."""
+    caller = BearerToken().authenticate_header_value(authorization.encode())
+    if caller is None:
+        raise Refused(ErrorCode.NOT_AUTHENTICATED, "Send an API token: Authorization: Bearer …")
+    user, token = caller
+    require_rate(user)
+    if SCOPE_ORDER.index(TokenScope(token.scope)) < SCOPE_ORDER.index(TokenScope.WRITE):
+        raise Refused(ErrorCode.SCOPE_MISSING, HasTokenScope.message)
+    return user, token
+
+
 def may_stay_open(caller: PortCaller) -> bool:
     """Whether the token still is one, and its owner still one who may open the job's ports."""
     token = live_tokens().filter(pk=caller.token_pk).select_related("user").first()
@@ -67,7 +74,7 @@ def may_stay_open(caller: PortCaller) -> bool:
     return token.user.is_active and job is not None and is_working_owner(token.user, job)
 
 
-def _place_of(job: Job, rank: int) -> tuple[UUID, int]:
+def running_place(job: Job, rank: int) -> tuple[UUID, int]:
     """The node and the attempt of the replica that runs. Raises Refused."""
     replica = replica_of(job, rank=rank)
     if replica.node_id is None or replica.status != ReplicaStatus.RUNNING:

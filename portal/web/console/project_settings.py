@@ -19,6 +19,7 @@ from portal.accounts.services import (
     MEMBER_SHARE_BOUNDS,
     project_egress_set,
     project_share_set,
+    project_terminals_set,
     project_update,
 )
 from portal.errors import Refused
@@ -93,6 +94,7 @@ class ProjectSettingsForm(forms.Form):
     idle_stop_minutes = forms.IntegerField(required=False)
     stored_gib = forms.IntegerField(min_value=0, max_value=MAX_STORED_GIB, required=False)
     kept_days = forms.IntegerField(min_value=0, max_value=MAX_KEPT_DAYS, required=False)
+    bars_terminals = forms.BooleanField(required=False)
     egress = forms.ChoiceField(
         choices=[(str(policy), policy) for policy in EgressPolicy], required=False
     )
@@ -140,6 +142,7 @@ def _save(project: Project, values: dict[str, Any], *, actor: str) -> None:
     idle["threshold_percent"] = idle["threshold_percent"] or DEFAULT_THRESHOLD_PERCENT
     storage = {field: values.pop(field) for field in STORAGE}
     egress = values.pop("egress") or project.egress
+    bars_terminals = values.pop("bars_terminals")
     changed = {field: value for field, value in values.items() if getattr(project, field) != value}
     with transaction.atomic():
         if name != project.name:
@@ -148,6 +151,7 @@ def _save(project: Project, values: dict[str, Any], *, actor: str) -> None:
             project_share_set(project=project, actor=actor, **changed)
         if egress != project.egress:
             project_egress_set(project=project, egress=EgressPolicy(egress), actor=actor)
+        project_terminals_set(project=project, is_barred=bars_terminals, actor=actor)
         idle_policy_set(project=project, actor=actor, **idle)
         if storage != _storage(project):
             stored_limits_set(project=project, actor=actor, **storage)

@@ -46,7 +46,7 @@ from portal.web.logs.lines import LogLine
 from portal.web.wording.labels import image_digest_text
 from scheduler.core.model.states import JOB_ALLOCATED, JOB_FINAL, JobStatus
 
-TABS = ("logs", "ranks", "metrics", "events", "spec", "results", "files")
+TABS = ("logs", "ranks", "metrics", "events", "spec", "results", "files", "terminal")
 # Log lines shown beside a failure, over all replicas.
 FAILURE_LINES = 20
 # The newest events that a page shows; REST pages through all of them.

@@ -27,6 +27,7 @@ from portal.web.job.context import TABS, job_context, tab_context
 from portal.web.job.files import job_files
 from portal.web.job.ranks_tab import job_ranks
 from portal.web.job.stream import stream_address
+from portal.web.job.terminal_tab import job_terminal
 from portal.web.logs.address import log_view, parse_number
 from portal.web.request.form import new_idempotency_key
 from portal.web.request.form_fields import parse_changes
@@ -55,6 +56,9 @@ def job(request: AuthenticatedHttpRequest, ref: str, tab: str = "") -> HttpRespo
         number = parse_number(request.GET.get("page", ""), 3) or 1
         last_event = page["events"][-1].pk if page["events"] else 0
         context["ranks"] = job_ranks(row, page["attempt"], page=number, last_event=last_event)
+    elif tab == "terminal":
+        rank = parse_number(request.GET.get("rank", ""), 5) or 0
+        context["terminal"] = job_terminal(request.user, row, page["replicas"], rank)
     log, ranks = context.get("log"), context.get("ranks")
     stream = "" if page["is_final"] else stream_address(row, tab, log, ranks)
     context |= {"tab": tab, "tabs": TABS, "stream": stream}

@@ -1,0 +1,132 @@
+"""`/api/v1/jobs/{id}/terminal?rank=0`: a WebSocket with a terminal in that replica of the job.
+
+It is a tunnel (`agents/contract/tunnel.py`) whose client opens one stream; OPEN carries a
+`TerminalRequest`, the stream the messages of `agents/contract/terminal.py`. The command line calls
+with a token. A browser calls with its session's cookie, which it would send for a page of another
+origin as well, so `Origin` has to be the portal's own.
+"""
+
+import json
+import re
+from collections import Counter
+from contextlib import ExitStack, suppress
+from functools import partial
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from agents.contract.codec import decode, encode
+from agents.contract.errors import ContractError
+from agents.contract.terminal import TerminalRequest, TerminalTarget
+from agents.contract.tunnel import StreamRefusal
+from agents.tunnel.link import IncomingStream, SocketClosed
+from agents.tunnel.multiplexer import TunnelBounds
+from agents.tunnel.splice import splice
+from portal.accounts.sessions import user_bell
+from portal.api.ports.endpoint import read_rank, require_private
+from portal.api.ports.held_sockets import (
+    SocketRule,
+    carry_streams,
+    counted_socket,
+    in_database_thread,
+)
+from portal.api.protocol.problems import problem_body
+from portal.api.terminals.access import (
+    TerminalCaller,
+    TerminalPlace,
+    may_stay_open,
+    terminal_admit,
+    terminal_open,
+)
+from portal.asgi_scope import Receive, Scope, Send, header
+from portal.errors import Refused
+from portal.live.listener import subscribe
+from portal.tunnel.asgi_socket import AsgiSocket, refuse_handshake
+from portal.tunnel.streams import StreamRefused, node_stream_open
+
+PATH = re.compile(r"/api/v1/jobs/(?P<job>[^/]{1,32})/terminal")
+# WebSockets of one user in one process, and what each of them may keep.
+MAX_OPEN_TERMINALS = 16
+BOUNDS = TunnelBounds(streams=2, budget_bytes=1 << 20)
+TERMINALS_EXHAUSTED = "Too many terminals are open. Close some of them"
+TERMINAL_LOST = "You may not use this terminal any more"
+
+_open_terminals: Counter[int] = Counter()
+
+
+def is_terminal_path(path: str) -> bool:
+    return PATH.fullmatch(path) is not None
+
+
+async def terminal_endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve one WebSocket until either side closes it, the process ends, or its caller may use it
+    no more."""
+    with ExitStack() as open_socket:
+        try:
+            caller, place = await _admitted(scope)
+            count = (_open_terminals, caller.user_pk, MAX_OPEN_TERMINALS, TERMINALS_EXHAUSTED)
+            open_socket.enter_context(counted_socket(*count))
+            await in_database_thread(partial(terminal_open, caller, place))
+        except Refused as refused:
+            body = problem_body(refused.status, refused.code, refused.sentence, scope["path"])
+            await refuse_handshake(receive, send, refused.status, body)
+            return
+        await receive()
+        rule = SocketRule(caller, may_stay_open, TERMINAL_LOST)
+        with suppress(SocketClosed), subscribe(user_bell(caller.user_pk)) as bell:
+            serve = partial(_serve, place)
+            await carry_streams(AsgiSocket(receive, send), serve, BOUNDS, rule, bell)
+
+
+async def _admitted(scope: Scope) -> tuple[TerminalCaller, TerminalPlace]:
+    """Raises Refused."""
+    require_private(scope)
+    match = PATH.fullmatch(scope["path"])
+    return await in_database_thread(
+        partial(
+            terminal_admit,
+            authorization=header(scope, "authorization"),
+            session_key=_session_key(scope),
+            ref=match["job"] if match else "",
+            rank=read_rank(scope),
+        )
+    )
+
+
+def _session_key(scope: Scope) -> str:
+    """Of the browser whose page of the portal calls; empty for any other page."""
+    if not _is_own_page(scope):
+        return ""
+    cookies: SimpleCookie = SimpleCookie()
+    with suppress(CookieError):
+        cookies.load(header(scope, "cookie"))
+    cookie = cookies.get(settings.SESSION_COOKIE_NAME)
+    return cookie.value if cookie else ""
+
+
+def _is_own_page(scope: Scope) -> bool:
+    origin = header(scope, "origin")
+    own = urlsplit(origin).netloc
+    return bool(own) and (own == header(scope, "host") or origin in settings.CSRF_TRUSTED_ORIGINS)
+
+
+async def _serve(place: TerminalPlace, incoming: IncomingStream) -> None:
+    try:
+        asked = decode(TerminalRequest, json.loads(incoming.target))
+    except (ContractError, ValueError):
+        incoming.refuse(StreamRefusal.FAILED)
+        return
+    target = TerminalTarget(
+        **encode(asked),
+        attempt=place.attempt_id,
+        rank=place.rank,
+        idle_seconds=60 * settings.PLATFORM.terminal_idle_minutes,
+    )
+    try:
+        stream = await node_stream_open(place.node_id, target)
+    except StreamRefused as refused:
+        incoming.refuse(refused.code)
+        return
+    incoming.accept()
+    await splice(incoming, stream)
