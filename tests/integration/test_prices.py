@@ -37,7 +37,7 @@ def put(client: Client, *prices: tuple[str, str, str], currency="EUR", version=1
 
 
 def amounts(data: dict) -> dict[str, tuple[str | None, str]]:
-    return {each["profile"]: (each["amount"], each["source"]) for each in data["prices"]}
+    return {each["profile"]: (each["amount"], each["price_source"]) for each in data["prices"]}
 
 
 def form(client: Client, status: int = 302, **fields):

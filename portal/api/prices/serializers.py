@@ -21,7 +21,7 @@ class PriceSerializer(serializers.Serializer[Any]):
     amount = serializers.CharField(
         allow_null=True, help_text="for an hour, as a decimal number; null where none is set"
     )
-    source = serializers.CharField(
+    price_source = serializers.CharField(
         allow_blank=True,
         help_text="admin: set for this device; share: the slice's share of its GPU's price",
     )
@@ -33,7 +33,7 @@ class PriceSerializer(serializers.Serializer[Any]):
             "board": board,
             "profile": profile,
             "amount": plain_amount(price.amount) if price else None,
-            "source": str(price.source) if price else "",
+            "price_source": str(price.source) if price else "",
         }
 
 
@@ -61,4 +61,4 @@ class PricesRequestSerializer(serializers.Serializer[Any]):
     currency = serializers.CharField(
         max_length=MAX_CURRENCY, allow_blank=True, help_text='such as "EUR"'
     )
-    prices = PriceRequestSerializer(many=True, max_length=MAX_PRICES)
+    prices = serializers.ListField(child=PriceRequestSerializer(), max_length=MAX_PRICES)
