@@ -115,3 +115,31 @@ class AllocationSample(models.Model):
 
     def __str__(self) -> str:
         return f"{self.allocation} at {self.minute:%Y-%m-%d %H:%M}"
+
+
+class AllocationHour(models.Model):
+    """The highest sensor values of an allocated device within one hour, made of its minutes once
+    these are old; null if not measured."""
+
+    id = models.BigAutoField(primary_key=True)
+    allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="hours")
+    hour = models.DateTimeField()
+    minutes = models.PositiveSmallIntegerField()
+    """In how many of its minutes the memory was measured."""
+    active_percent = models.PositiveSmallIntegerField(null=True)
+    memory_used_mib = models.PositiveIntegerField(null=True)
+    memory_total_mib = models.PositiveIntegerField(null=True)
+    temperature_c = models.SmallIntegerField(null=True)
+    power_mw = models.PositiveIntegerField(null=True)
+    why = models.JSONField(default=dict)
+    """As of the last of its minutes."""
+
+    class Meta:
+        ordering = ("allocation", "hour")
+        constraints = [
+            models.UniqueConstraint(fields=("allocation", "hour"), name="sample_once_an_hour")
+        ]
+        indexes = [models.Index(fields=("hour",), name="sample_hour")]
+
+    def __str__(self) -> str:
+        return f"{self.allocation} at {self.hour:%Y-%m-%d %H:00}"

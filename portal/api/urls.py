@@ -24,6 +24,7 @@ from portal.api.jobs import (
     metric_views,
     rank_network_views,
     rank_views,
+    telemetry_views,
 )
 from portal.api.jobs import views as jobs
 from portal.api.limit_requests import views as limit_requests
@@ -111,6 +112,11 @@ urlpatterns = [
         name="job-merged-log",
     ),
     path("jobs/<str:job>/ranks", rank_views.JobRanksView.as_view(), name="job-ranks"),
+    path(
+        "jobs/<str:job>/telemetry",
+        telemetry_views.JobTelemetryView.as_view(),
+        name="job-telemetry",
+    ),
     path("jobs/<str:job>/metrics", metric_views.JobMetricsView.as_view(), name="job-metrics"),
     path(
         "jobs/<str:job>/rank-network",

@@ -13,6 +13,7 @@ from portal.retention.files import files_remove
 from portal.retention.limits import RetentionLimits
 from portal.retention.logs import logs_remove
 from portal.storage.errors import StoreError
+from portal.telemetry.sample_hours import samples_fold
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ def retention_run() -> None:
         log.info("retention removed %s events", removed)
     if removed := audit_remove(limits=audit_limits(), now=now):
         log.info("retention removed %s audit lines", removed)
+    if removed := samples_fold(now=now):
+        log.info("retention made hours of %s samples of devices", removed)
     try:
         if removed := logs_remove(limits=log_limits(), now=now):
             log.info("retention removed %s logs", removed)

@@ -1,4 +1,5 @@
-"""Sensor samples of the devices of jobs: one row for each device and minute, kept for RETENTION.
+"""Sensor samples of the devices of jobs: one row for each device and minute, kept for RETENTION and
+then as hours.
 
 Whole GPUs and MIG slices are measured. The activity of one MPS share cannot be: its row says so.
 """
@@ -13,11 +14,8 @@ from django.db.models import Avg, Count, Sum
 from agents.contract.telemetry import GpuSample, MissingReason, SliceSample
 from portal.allocations.models import Allocation, AllocationSample
 from portal.inventory.models import Node
-from portal.jobs.models import Job
 
 RETENTION = timedelta(days=30)
-# How many old rows are deleted with the first sample of a minute.
-DELETE_BATCH = 500
 MEASURED_COLUMNS = (
     "active_percent",
     "memory_used_mib",
@@ -60,17 +58,6 @@ def samples_record(node: Node, samples: Mapping[str, GpuSample], taken_at: datet
         unique_fields=["allocation", "minute"],
         update_fields=[*MEASURED_COLUMNS, "why"],
     )
-    if not before:
-        _forget_old(minute - RETENTION)
-
-
-def job_samples(job: Job) -> dict[Any, list[AllocationSample]]:
-    """The samples of the job by allocation, oldest first. One query."""
-    found: dict[Any, list[AllocationSample]] = {}
-    rows = AllocationSample.objects.filter(allocation__replica__attempt__job=job)
-    for row in rows.order_by("minute"):
-        found.setdefault(row.allocation_id, []).append(row)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +152,3 @@ def _row(
         highest[name] = max((n for n in both if n is not None), default=None)
     why = {name: text for name, text in found.why.items() if highest[name] is None}
     return AllocationSample(allocation_id=allocation, minute=minute, why=why, **highest)
-
-
-def _forget_old(before: datetime) -> None:
-    old = AllocationSample.objects.filter(minute__lt=before).order_by("minute")
-    if keys := list(old.values_list("pk", flat=True)[:DELETE_BATCH]):
-        AllocationSample.objects.filter(pk__in=keys).delete()

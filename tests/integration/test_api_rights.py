@@ -56,6 +56,7 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int]] = {
     ("limit-requests", "get"): (200, 200, 200, 200, 200),
     ("job-merged-log", "get"): (200, 200, 404, 200, 200),
     ("job-metrics", "get"): (200, 200, 404, 200, 200),
+    ("job-telemetry", "get"): (200, 200, 404, 200, 200),
     ("job-rank-network", "get"): (200, 200, 404, 200, 200),
     ("job-logs", "get"): (404, 404, 404, 404, 404),
     ("job-ranks", "get"): (200, 200, 404, 200, 200),

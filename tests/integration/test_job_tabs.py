@@ -18,7 +18,6 @@ from portal.allocations.models import Allocation, AllocationSample
 from portal.cli.main import app
 from portal.inventory.models import Gpu, Node
 from portal.jobs.models import Job, Replica
-from portal.telemetry import job_samples as samples
 from portal.telemetry.job_samples import samples_record
 from portal.web.job.context import TABS
 from scheduler.core.request import parse_request, request_as_dict
@@ -343,11 +342,9 @@ def test_an_mps_share_never_shows_what_the_whole_gpu_does(page, olga, team, node
     assert "not measurable for one MPS share" in page(f"/jobs/{job.label}/metrics")
 
 
-def test_only_devices_that_a_job_holds_are_kept_and_old_rows_go(olga, team, node, noon):
+def test_only_devices_that_a_job_holds_are_kept(olga, team, node, noon):
     sampled(node, noon, utilization_percent=5)
     assert not AllocationSample.objects.exists()
     start(olga, team, node, device={"gpus": 1})
-    sampled(node, noon - samples.RETENTION - timedelta(days=1), utilization_percent=5)
-    assert AllocationSample.objects.count() == 1
     sampled(node, noon, utilization_percent=5)
     assert [row.minute for row in AllocationSample.objects.all()] == [noon]

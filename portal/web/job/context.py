@@ -135,7 +135,7 @@ def tab_context(
         case "metrics":
             series = series_of([job])
             return {
-                "metrics": job_metrics(job, page["attempt"]),
+                "metrics": job_metrics(page["attempt"]),
                 "reported": reported_metrics(job, series),
                 "utilisation": shown_utilisation(job_utilisation(job, series)),
             }

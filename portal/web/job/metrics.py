@@ -8,9 +8,18 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from agents.contract.telemetry import MissingReason
-from portal.allocations.models import Allocation, AllocationSample
-from portal.jobs.models import Attempt, Job
-from portal.telemetry.job_samples import RETENTION, SHARED_REASON, job_samples
+from portal.allocations.models import Allocation
+from portal.jobs.models import Attempt
+from portal.telemetry.device_history import (
+    DAY,
+    HOUR,
+    MINUTE,
+    TEN_MINUTES,
+    DevicePoint,
+    device_history,
+)
+from portal.telemetry.job_samples import RETENTION, SHARED_REASON
+from portal.telemetry.sample_hours import HOURS_KEPT
 from portal.web.cluster.sensors import MIB_PER_GIB, UNMEASURED_REASONS
 from portal.web.job.chart import Chart, Point, chart
 from portal.web.wording.labels import NBSP
@@ -18,6 +27,12 @@ from portal.web.wording.labels import NBSP
 # Devices drawn on one page; those of a larger gang are only counted.
 MAX_DEVICES = 16
 NOT_MEASURED_FOR_SHARES: str | Promise = gettext_lazy("not measurable for one MPS share of a GPU")
+POINT_TIMES: dict[int, str | Promise] = {
+    MINUTE: gettext_lazy("The highest value of each minute."),
+    TEN_MINUTES: gettext_lazy("The highest value of each ten minutes."),
+    HOUR: gettext_lazy("The highest value of each hour."),
+    DAY: gettext_lazy("The highest value of each day."),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +59,25 @@ class DeviceMetrics:
 class JobMetrics:
     devices: list[DeviceMetrics]
     omitted_devices: int
+    point_time: str | Promise
+    """What a point is the highest value of."""
     kept_days: int = RETENTION.days
+    kept_hours_days: int = HOURS_KEPT.days
 
 
-def job_metrics(job: Job, attempt: Attempt | None) -> JobMetrics:
-    """Of the job's last attempt. One query."""
+def job_metrics(attempt: Attempt | None) -> JobMetrics:
+    """Of the job's last attempt. One to four queries."""
     replicas = list(attempt.replicas.all()) if attempt else []
     allocated = [(r.rank, a) for r in replicas for a in r.allocations.all()]
-    samples = job_samples(job) if allocated else {}
+    drawn = allocated[:MAX_DEVICES]
+    history = device_history(allocation for _, allocation in drawn)
     devices = [
-        DeviceMetrics(_name(rank, allocation), _charts(samples.get(allocation.pk, [])))
-        for rank, allocation in allocated[:MAX_DEVICES]
-        if allocation.pk in samples
+        DeviceMetrics(_name(rank, allocation), _charts(history.points[allocation.pk]))
+        for rank, allocation in drawn
+        if allocation.pk in history.points
     ]
-    return JobMetrics(devices, max(0, len(allocated) - MAX_DEVICES))
+    omitted = max(0, len(allocated) - MAX_DEVICES)
+    return JobMetrics(devices, omitted, POINT_TIMES[history.minutes_each])
 
 
 def _name(rank: int, allocation: Allocation) -> str:
@@ -66,7 +86,7 @@ def _name(rank: int, allocation: Allocation) -> str:
     return f"r{rank}: GPU {device.gpu.index}{profile}"
 
 
-def _charts(rows: Sequence[AllocationSample]) -> list[MetricChart]:
+def _charts(rows: Sequence[DevicePoint]) -> list[MetricChart]:
     total = max((row.memory_total_mib or 0 for row in rows), default=0)
     watts = max((row.power_mw or 0 for row in rows), default=0)
     charts = [
@@ -83,7 +103,7 @@ def _charts(rows: Sequence[AllocationSample]) -> list[MetricChart]:
 
 def _chart(
     name: str,
-    rows: Sequence[AllocationSample],
+    rows: Sequence[DevicePoint],
     column: str,
     top: int,
     label: Callable[[int], str],
@@ -97,7 +117,7 @@ def _chart(
     return MetricChart(name, drawn, summary, label(top))
 
 
-def _unmeasured_reason(rows: Iterable[AllocationSample], column: str) -> str | Promise:
+def _unmeasured_reason(rows: Iterable[DevicePoint], column: str) -> str | Promise:
     text = next(
         (row.why[column] for row in rows if column in row.why), str(MissingReason.DRIVER_ERROR)
     )
