@@ -96,13 +96,10 @@ def _points(rows: QuerySet[Any], each: int) -> list[tuple[Any, DevicePoint]]:
         .values_list("allocation_id", "begin", "part", "last", *names)
     )
     groups = list(grouped)
-    lasts = rows.model.objects.filter(pk__in=[last for _, _, _, last, *_ in groups])
+    lasts = rows.model.objects.order_by().filter(pk__in=[group[3] for group in groups])
     why = dict(lasts.values_list("pk", "why"))
     return [
-        (
-            key,
-            DevicePoint(begin + part * timedelta(minutes=TEN_MINUTES), *values, why.get(last, {})),
-        )
+        (key, _point(begin + part * timedelta(minutes=TEN_MINUTES), values, why.get(last, {})))
         for key, begin, part, last, *values in groups
     ]
 
@@ -123,4 +120,9 @@ def _higher(one: DevicePoint, other: DevicePoint) -> DevicePoint:
     for name in MEASURED_COLUMNS:
         values = [v for v in (getattr(one, name), getattr(other, name)) if v is not None]
         highest.append(max(values, default=None))
-    return DevicePoint(one.minute, *highest, {**one.why, **other.why})
+    return _point(one.minute, highest, {**one.why, **other.why})
+
+
+def _point(minute: datetime, values: Iterable[Any], why: Mapping[str, str]) -> DevicePoint:
+    """`values`: by MEASURED_COLUMNS."""
+    return DevicePoint(minute=minute, why=why, **dict(zip(MEASURED_COLUMNS, values, strict=True)))

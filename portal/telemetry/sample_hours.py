@@ -1,9 +1,11 @@
 """Old samples of the devices of jobs: minutes become hours, and hours go after a year."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, Max
+from django.db.models import Count, Max, QuerySet
 
 from portal.allocations.models import AllocationHour, AllocationSample
 from portal.telemetry.job_samples import MEASURED_COLUMNS, RETENTION
@@ -27,30 +29,23 @@ def samples_fold(*, now: datetime) -> int:
     hour = _whole_hour(oldest)
     with transaction.atomic():
         rows = AllocationSample.objects.filter(minute__gte=hour, minute__lt=hour + HOUR)
-        highest = {name: Max(name) for name in MEASURED_COLUMNS}
-        found = (
-            rows.order_by()
-            .values("allocation")
-            .annotate(
-                **{f"highest_{name}": value for name, value in highest.items()},
-                minutes=Count("memory_used_mib"),
-                last=Max("id"),
-            )
-        )
-        groups = [group for group in found if _is_measured(group)]
-        lasts = AllocationSample.objects.filter(pk__in=[group["last"] for group in groups])
+        highest = [Max(name) for name in MEASURED_COLUMNS]
+        grouped: QuerySet[Any, Any] = rows.order_by().values_list("allocation")
+        grouped = grouped.annotate(Count("memory_used_mib"), Max("id"), *highest)
+        groups = [group for group in grouped if _is_measured(group[3:])]
+        lasts = AllocationSample.objects.order_by().filter(pk__in=[group[2] for group in groups])
         why = dict(lasts.values_list("pk", "why"))
         # A row that is there already was made of the same minutes.
         AllocationHour.objects.bulk_create(
             [
                 AllocationHour(
-                    allocation_id=group["allocation"],
+                    allocation_id=key,
                     hour=hour,
-                    minutes=group["minutes"],
-                    why=why.get(group["last"], {}),
-                    **{name: group[f"highest_{name}"] for name in MEASURED_COLUMNS},
+                    minutes=minutes,
+                    why=why.get(last, {}),
+                    **dict(zip(MEASURED_COLUMNS, values, strict=True)),
                 )
-                for group in groups
+                for key, minutes, last, *values in groups
             ],
             ignore_conflicts=True,
             batch_size=1_000,
@@ -59,9 +54,9 @@ def samples_fold(*, now: datetime) -> int:
     return removed
 
 
-def _is_measured(group: dict[str, int | None]) -> bool:
+def _is_measured(values: Iterable[int | None]) -> bool:
     """Of an MPS share there is nothing to keep."""
-    return any(group[f"highest_{name}"] is not None for name in MEASURED_COLUMNS)
+    return any(value is not None for value in values)
 
 
 def _hours_delete(before: datetime) -> None:
