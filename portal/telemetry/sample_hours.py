@@ -11,16 +11,16 @@ from portal.allocations.models import AllocationHour, AllocationSample
 from portal.telemetry.job_samples import MEASURED_COLUMNS, RETENTION
 
 HOUR = timedelta(hours=1)
-HOURS_KEPT = timedelta(days=400)
+HOURS_RETENTION = timedelta(days=400)
 # Old hours that are deleted at a time.
 DELETE_BATCH = 5_000
 
 
 def samples_fold(*, now: datetime) -> int:
     """The oldest hour of minutes older than RETENTION becomes a row for each device; and a batch of
-    hours older than HOURS_KEPT is deleted. Returns how many minutes went. For one worker at a time.
+    hours older than HOURS_RETENTION is deleted. Returns how many minutes went. For one worker at a time.
     """
-    _hours_delete(now - HOURS_KEPT)
+    _hours_delete(now - HOURS_RETENTION)
     cutoff = _whole_hour(now - RETENTION)
     old = AllocationSample.objects.filter(minute__lt=cutoff).order_by("minute")
     oldest = old.values_list("minute", flat=True).first()

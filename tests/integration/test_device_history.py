@@ -9,7 +9,7 @@ from portal.allocations.models import Allocation, AllocationHour, AllocationSamp
 from portal.jobs.models import Job, Replica
 from portal.telemetry.device_history import device_history
 from portal.telemetry.job_samples import RETENTION
-from portal.telemetry.sample_hours import HOURS_KEPT, samples_fold
+from portal.telemetry.sample_hours import HOURS_RETENTION, samples_fold
 from portal.telemetry.used_memory import used_memory
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
@@ -99,7 +99,7 @@ def test_old_minutes_become_hours_and_the_history_stays_whole(held, now):
     assert AllocationSample.objects.get().memory_used_mib == 6
     points = device_history([held]).points[held.pk]
     assert [point.memory_used_mib for point in points] == [8, 4, 6]
-    assert samples_fold(now=now + HOURS_KEPT) == 1
+    assert samples_fold(now=now + HOURS_RETENTION) == 1
     assert AllocationHour.objects.get().memory_used_mib == 6
 
 

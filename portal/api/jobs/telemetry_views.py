@@ -43,7 +43,7 @@ class DevicePointSerializer(serializers.Serializer[DevicePoint]):
     )
 
 
-class JobDeviceSerializer(serializers.Serializer[Allocation]):
+class JobDeviceSerializer(serializers.Serializer[Any]):
     rank = serializers.IntegerField(source="replica.rank")
     node = serializers.CharField(source="replica.node.name")
     gpu = serializers.IntegerField(source="slice.gpu.index")

@@ -19,7 +19,7 @@ from portal.telemetry.device_history import (
     device_history,
 )
 from portal.telemetry.job_samples import RETENTION, SHARED_REASON
-from portal.telemetry.sample_hours import HOURS_KEPT
+from portal.telemetry.sample_hours import HOURS_RETENTION
 from portal.web.cluster.sensors import MIB_PER_GIB, UNMEASURED_REASONS
 from portal.web.job.chart import Chart, Point, chart
 from portal.web.wording.labels import NBSP
@@ -62,7 +62,7 @@ class JobMetrics:
     point_time: str | Promise
     """What a point is the highest value of."""
     kept_days: int = RETENTION.days
-    kept_hours_days: int = HOURS_KEPT.days
+    kept_hours_days: int = HOURS_RETENTION.days
 
 
 def job_metrics(attempt: Attempt | None) -> JobMetrics:
