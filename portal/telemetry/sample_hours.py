@@ -18,8 +18,8 @@ DELETE_BATCH = 5_000
 
 def samples_fold(*, now: datetime) -> int:
     """The oldest hour of minutes older than RETENTION becomes a row for each device; and a batch of
-    hours older than HOURS_RETENTION is deleted. Returns how many minutes went. For one worker at a time.
-    """
+    hours older than HOURS_RETENTION is deleted. Returns how many minutes went. For one worker at a
+    time."""
     _hours_delete(now - HOURS_RETENTION)
     cutoff = _whole_hour(now - RETENTION)
     old = AllocationSample.objects.filter(minute__lt=cutoff).order_by("minute")
