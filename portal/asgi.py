@@ -1,5 +1,6 @@
 """The web process: Django, the agents' endpoint, probes, one listener for bells, and its end."""
 
+import asyncio
 import gc
 import resource
 from importlib import import_module
@@ -20,6 +21,7 @@ from portal.api.protocol.threads import PREFIX as REST  # noqa: E402
 from portal.api.protocol.threads import RestHandler  # noqa: E402
 from portal.api.terminals.endpoint import is_terminal_path, terminal_endpoint  # noqa: E402
 from portal.apps.application import AppsApplication  # noqa: E402
+from portal.apps.health_watch import watch_health  # noqa: E402
 from portal.apps.hosts import is_for_apps  # noqa: E402
 from portal.asgi_scope import Receive, Scope, Send, header  # noqa: E402
 from portal.client_address import scope_address, set_client_address  # noqa: E402
@@ -96,7 +98,10 @@ async def _lifespan(scope: Scope, receive: Receive, send: Send) -> None:
     scope.get("state", {})["drain"] = drain
     with drain.on_signals(), ahead:
         await send({"type": "lifespan.startup.complete"})
+        health = asyncio.create_task(watch_health(stream_open))
         await receive()
+    health.cancel()
+    await asyncio.wait([health])
     await apps.close()
     await close_relays()
     await close_registry()

@@ -23,6 +23,7 @@ ROUTES = {
     "scheduler.tasks.plan": {"queue": PLAN},
     "scheduler.tasks.drive": {"queue": DRIVE},
     "scheduler.tasks.site": {"queue": DRIVE},
+    "scheduler.tasks.services": {"queue": DRIVE},
     "scheduler.tasks.foretell": {"queue": SLOW},
     "scheduler.tasks.diagnose": {"queue": SLOW},
     "portal.webhooks.tasks.deliver": {"queue": SLOW},

@@ -2,6 +2,7 @@
 
 import logging
 from datetime import datetime, timedelta
+from functools import cache
 
 from django.conf import settings
 from django.db import transaction
@@ -12,6 +13,7 @@ from portal.audit.transitions import advance
 from portal.diagnosis.services import due_attempts, due_jobs
 from portal.gang_networks.services import gang_networks_release
 from portal.inventory.models import HelloNonce
+from portal.job_services.drive import services_drive
 from portal.jobs.absent_ranks import unjoined_gangs_stop, unready_gangs_stop
 from portal.jobs.lifecycle import job_rollup, job_stop
 from portal.jobs.models import Dependency, Job, StopReason
@@ -21,6 +23,7 @@ from portal.live.bell import ring, ring_diagnoses, ring_plan
 from portal.node_pairs.services import pair_measurements_collect
 from portal.planning.changes import changes_purge
 from portal.preflights.results import preflights_collect
+from portal.submission.limits import request_limits
 from scheduler.core.model.states import JOB_WAITING, JobStatus
 from scheduler.sites.reconcile import sites_drive, sites_observe
 
@@ -117,6 +120,10 @@ def _preflights(now: datetime) -> None:
     preflights_collect(now=now)
 
 
+def _services(now: datetime) -> None:
+    services_drive(now=now, limits=cache(request_limits))
+
+
 def _diagnoses(now: datetime) -> None:
     """Diagnose what a lost ring has missed, and what failed before the end of its log arrived."""
     if due_jobs() or due_attempts():
@@ -138,6 +145,7 @@ STEPS = (
     _gang_networks,
     _pair_measurements,
     _preflights,
+    _services,
     _diagnoses,
     _tidy,
 )

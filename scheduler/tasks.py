@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from uuid import UUID
 
 from celery import Task
@@ -20,6 +20,7 @@ from portal.availability.published import counts_publish
 from portal.celery import app
 from portal.desired.services import node_drive
 from portal.diagnosis.services import diagnoses_refresh
+from portal.job_services.drive import services_drive
 from portal.leases.services import (
     continuation_read,
     continuation_write,
@@ -30,6 +31,7 @@ from portal.live.bell import (
     answer_diagnoses,
     answer_drive,
     answer_plan,
+    answer_services,
     is_plan_rung,
     renew_plan,
     ring_estimates,
@@ -41,6 +43,7 @@ from portal.planning.node_cache import process_nodes
 from portal.planning.planner_input import planner_input
 from portal.planning.snapshot_cache import row_count
 from portal.quotas.policy import current_policy
+from portal.submission.limits import request_limits
 from scheduler import sweeper
 from scheduler.commit.order import owners_in_turn
 from scheduler.commit.plan import CommitResult, commit
@@ -234,6 +237,14 @@ def diagnose() -> bool:
     """What made jobs fail, for those that have ended since."""
     answer_diagnoses()
     return run_exclusively(name="diagnose", work=diagnoses_refresh, rounds=1)
+
+
+@app.task(name="scheduler.tasks.services")
+def services() -> bool:
+    """A round over the services that people have created."""
+    answer_services()
+    drive_all = partial(services_drive, now=timezone.now(), limits=cache(request_limits))
+    return run_exclusively(name="services", work=drive_all, rounds=1)
 
 
 @app.task(name="scheduler.tasks.drive")

@@ -16,6 +16,7 @@ from portal.api.disputes import views as disputes
 from portal.api.files import views as files
 from portal.api.images import views as images
 from portal.api.job_apps import views as job_apps
+from portal.api.job_services import views as job_services
 from portal.api.jobs import action_views as job_actions
 from portal.api.jobs import (
     bulk_cancel_views,
@@ -237,6 +238,8 @@ urlpatterns = [
     path("templates/<str:template>", templates.TemplateDetail.as_view(), name="template"),
     path("tokens", tokens.TokenList.as_view(), name="tokens"),
     path("tokens/<str:token>", tokens.TokenDetail.as_view(), name="token"),
+    path("services", job_services.ServiceList.as_view(), name="services"),
+    path("services/<str:service>", job_services.ServiceDetail.as_view(), name="service"),
     path("webhooks", webhooks.WebhookList.as_view(), name="webhooks"),
     path("webhooks/<str:webhook>", webhooks.WebhookDetail.as_view(), name="webhook"),
     path("webhooks/<str:webhook>/test", webhooks.WebhookTest.as_view(), name="webhook-test"),

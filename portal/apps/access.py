@@ -11,6 +11,7 @@ from portal.accounts.selectors import WORKING_ROLES
 from portal.accounts.sessions import live_sessions
 from portal.apps.hosts import AppName
 from portal.apps.models import AppGuest, AppToken, AppVisit
+from portal.job_services.models import JobService
 from portal.jobs.models import Job, Replica
 from portal.tunnel.streams import Target
 from scheduler.core.request import JobKind
@@ -33,7 +34,8 @@ class AppAccess:
 
     caller: Caller
     username: str
-    target: Target
+    target: Target | None
+    """None for a service, whose copies come and go: `portal.apps.service_pools` knows them."""
     token_key: str = ""
 
 
@@ -60,11 +62,17 @@ class AppRights:
             return is_owned
         return job.kind != JobKind.NOTEBOOK and (user.pk, job.project_id) in self.workers
 
+    def may_call(self, user: User, service: JobService) -> bool:
+        """Whether the user may call the service: those who may run jobs in its project."""
+        return bool(user.is_active and (user.pk, service.project_id) in self.workers)
 
-def app_rights(users: Collection[User], jobs: Collection[Job]) -> AppRights:
+
+def app_rights(
+    users: Collection[User], jobs: Collection[Job], services: Collection[JobService] = ()
+) -> AppRights:
     """Two statements."""
     people = {user.pk for user in users} | {job.owner_id for job in jobs}
-    projects = {job.project_id for job in jobs}
+    projects = {job.project_id for job in jobs} | {each.project_id for each in services}
     working = Membership.objects.filter(
         user__in=people, project__in=projects, role__in=WORKING_ROLES
     )
@@ -76,15 +84,23 @@ def app_rights(users: Collection[User], jobs: Collection[Job]) -> AppRights:
 
 
 def live_access(callers: Collection[Caller]) -> dict[Caller, AppAccess]:
-    """Of those who may reach their app now. Six statements for any number of them."""
+    """Of those who may reach their app now. Six statements for any number of them, and
+    one more if some are at services."""
     visitors, tokens = _visitors(callers), _tokens(callers)
     users = visitors | {caller: token.user for caller, token in tokens.items()}
     rows = Replica.objects.first_of_running_jobs()
     rows = rows.filter(attempt__job__in={caller.name.job_pk for caller in users})
     replicas = {row.attempt.job_id: row for row in rows.select_related("attempt__job__owner")}
-    rights = app_rights(users.values(), [row.attempt.job for row in replicas.values()])
+    services = _services({caller.name.service_pk for caller in users})
+    jobs = [row.attempt.job for row in replicas.values()]
+    rights = app_rights(users.values(), jobs, services.values())
     found = {}
     for caller, user in users.items():
+        if service := services.get(caller.name.service_pk):
+            key = _service_key(rights, user, service, caller, tokens.get(caller))
+            if key is not None:
+                found[caller] = AppAccess(caller, user.username, None, key)
+            continue
         replica = replicas.get(caller.name.job_pk)
         if replica is None or replica.node_id is None:
             continue
@@ -98,14 +114,37 @@ def live_access(callers: Collection[Caller]) -> dict[Caller, AppAccess]:
     return found
 
 
+def _service_key(
+    rights: AppRights, user: User, service: JobService, caller: Caller, token: AppToken | None
+) -> str | None:
+    """Of the token by which the caller may call the service, "" without one; None if they may
+    not."""
+    is_covered = token is None or token.covers_service(service)
+    if service.name != caller.name.app or not is_covered or not rights.may_call(user, service):
+        return None
+    return token.key if token else ""
+
+
 def may_visit(user: User, job: Job, app: str) -> bool:
     """Whether the user may open this app of the job while that runs."""
     return app_rights([user], [job]).may_visit(user, job, app)
 
 
+def may_call(user: User, service: JobService) -> bool:
+    """Whether the user may call the service."""
+    return app_rights([user], [], [service]).may_call(user, service)
+
+
 def job_apps(job: Job) -> dict[str, int]:
     """The ports of its apps by their names."""
     return app_ports(job.request.get("apps", ()))
+
+
+def _services(keys: set[int]) -> dict[int, JobService]:
+    """Those that have not ended."""
+    keys = keys - {0}
+    rows = JobService.objects.live().only("pk", "name", "project_id")
+    return rows.in_bulk(keys) if keys else {}
 
 
 def _visitors(callers: Collection[Caller]) -> dict[Caller, User]:
@@ -120,7 +159,7 @@ def _visitors(callers: Collection[Caller]) -> dict[Caller, User]:
         for caller in callers
         if (visit := visits.get(caller.visit_pk))
         and (visit.user_id, visit.session_key) in live
-        and AppName(visit.job_id, visit.app) == caller.name
+        and visit.name == caller.name
     }
 
 

@@ -17,16 +17,21 @@ from portal.request_id import request_id
 PAGE = "apps/answer.html"
 # After which a browser asks again for a page of an app that does not answer yet.
 RELOAD_SECONDS = 3
+# Of a service without a copy that is ready.
+RETRY_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A refusal, or an app that does not answer. `job_pk`: whose page helps; 0 for none."""
+    """A refusal, or an app that does not answer. `place`: the label of the job or service whose
+    page helps; empty for none."""
 
     code: ErrorCode
     english: str
     chinese: str
-    job_pk: int = 0
+    place: str = ""
+    retry_seconds: int = 0
+    """After which a program may try again; 0 if that is not known."""
 
     @property
     def status(self) -> int:
@@ -36,6 +41,14 @@ class Answer:
     def passes(self) -> bool:
         """It may be another one in a moment: the app starts, or the node comes back."""
         return self.code in (ErrorCode.APP_NOT_ANSWERING, ErrorCode.APP_UNREACHABLE)
+
+
+class CallRefused(Exception):
+    """The call goes no further: this is the answer."""
+
+    def __init__(self, answer: Answer, *, closes: bool = False) -> None:
+        super().__init__(answer.code)
+        self.answer, self.closes = answer, closes
 
 
 NO_APP = Answer(
@@ -76,72 +89,83 @@ def in_chinese(sentence: str) -> str:
         return translation.gettext(sentence)
 
 
-def not_entered(job_pk: int) -> Answer:
+def not_entered(place: str) -> Answer:
     return Answer(
         ErrorCode.NOT_AUTHENTICATED,
-        f"Open this app from the page of J-{job_pk}, or from the page Apps if somebody shares it "
+        f"Open this app from the page of {place}, or from the page Apps if somebody shares it "
         "with you. It opens while the job runs, for as long as you are signed in.",
-        f"请从 J-{job_pk} 的页面打开这个应用；如果是他人共享给你的，请从“应用”页面打开。"
+        f"请从 {place} 的页面打开这个应用；如果是他人共享给你的，请从“应用”页面打开。"
         "作业运行且你保持登录时才能打开。",
-        job_pk,
+        place,
     )
 
 
-def ticket_gone(job_pk: int) -> Answer:
+def ticket_gone(place: str) -> Answer:
     return Answer(
         ErrorCode.NOT_AUTHENTICATED,
         "An app opens within 30 seconds after Open, once, and only from a page of the portal. "
-        f"Click Open for the app of J-{job_pk} again.",
-        f"点击“打开”后，应用只能在 30 秒内从门户页面打开一次。请再次打开 J-{job_pk} 的应用。",
-        job_pk,
+        f"Click Open for the app of {place} again.",
+        f"点击“打开”后，应用只能在 30 秒内从门户页面打开一次。请再次打开 {place} 的应用。",
+        place,
     )
 
 
-def not_answering(job_pk: int) -> Answer:
+def not_answering(place: str) -> Answer:
     return Answer(
         ErrorCode.APP_NOT_ANSWERING,
-        f"The app of J-{job_pk} does not answer yet. Its log shows what it is doing; ask again "
+        f"The app of {place} does not answer yet. Its log shows what it is doing; ask again "
         "once it has started.",
-        f"J-{job_pk} 的应用尚未响应。日志会显示它在做什么；启动完成后请重试。",
-        job_pk,
+        f"{place} 的应用尚未响应。日志会显示它在做什么；启动完成后请重试。",
+        place,
     )
 
 
-def no_way(job_pk: int, sentence: str) -> Answer:
+def no_way(place: str, sentence: str) -> Answer:
     return Answer(
         ErrorCode.APP_UNREACHABLE,
-        f"The app of J-{job_pk} cannot be reached now. {sentence}. The job's log shows what "
-        "it does.",
-        f"现在无法连接 J-{job_pk} 的应用：{in_chinese(sentence)}。作业日志会显示它在做什么。",
-        job_pk,
+        f"The app of {place} cannot be reached now. {sentence}. The job's log shows what it does.",
+        f"现在无法连接 {place} 的应用：{in_chinese(sentence)}。作业日志会显示它在做什么。",
+        place,
     )
 
 
-def cut_off(job_pk: int) -> Answer:
+def cut_off(place: str) -> Answer:
     return Answer(
         ErrorCode.APP_UNREACHABLE,
-        f"The connection to the app of J-{job_pk} broke before it answered. It may have begun to "
+        f"The connection to the app of {place} broke before it answered. It may have begun to "
         "handle the request.",
-        f"与 J-{job_pk} 的应用的连接在其响应之前中断。应用可能已开始处理请求。",
-        job_pk,
+        f"与 {place} 的应用的连接在其响应之前中断。应用可能已开始处理请求。",
+        place,
     )
 
 
-def restarting(job_pk: int) -> Answer:
+def restarting(place: str) -> Answer:
     return Answer(
         ErrorCode.APP_UNREACHABLE,
         "The portal restarts. Send the request again.",
         "门户正在重启。请重新发送请求。",
-        job_pk,
+        place,
     )
 
 
-def no_http(job_pk: int) -> Answer:
+def not_ready(place: str) -> Answer:
+    return Answer(
+        ErrorCode.APP_UNREACHABLE,
+        f"No copy of {place} is ready, and too many calls wait or this one has waited for two "
+        f"minutes. The page of {place} shows why; try again in a while.",
+        f"{place} 没有就绪的实例，等待的调用过多，或此调用已等待两分钟。"
+        f"{place} 的页面会显示原因；请稍后重试。",
+        place,
+        RETRY_SECONDS,
+    )
+
+
+def no_http(place: str) -> Answer:
     return Answer(
         ErrorCode.APP_ANSWER_BROKEN,
-        f"What the app of J-{job_pk} answered is not HTTP, or its headers are longer than 64 KiB.",
-        f"J-{job_pk} 的应用返回的内容不是 HTTP，或其标头超过 64 KiB。",
-        job_pk,
+        f"What the app of {place} answered is not HTTP, or its headers are longer than 64 KiB.",
+        f"{place} 的应用返回的内容不是 HTTP，或其标头超过 64 KiB。",
+        place,
     )
 
 
@@ -176,6 +200,8 @@ def _written(scope: Scope, answer: Answer) -> tuple[list[Header], bytes]:
         (b"x-content-type-options", b"nosniff"),
         (b"referrer-policy", b"no-referrer"),
     ]
+    if answer.retry_seconds:
+        headers.append((b"retry-after", str(answer.retry_seconds).encode()))
     if answer.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if "text/html" in header(scope, "accept"):
@@ -201,13 +227,15 @@ def _written(scope: Scope, answer: Answer) -> tuple[list[Header], bytes]:
 
 def _page(answer: Answer, *, reloads: bool) -> bytes:
     portal = settings.PLATFORM.public_url.rstrip("/")
-    is_linked = bool(portal and answer.job_pk)
+    is_linked = bool(portal and answer.place)
+    is_service = answer.place.startswith("S-")
+    pages = "services" if is_service else "jobs"
     values = {
         "answer": answer,
         "reloads": reloads,
-        "link": f"{portal}/jobs/J-{answer.job_pk}/" if is_linked else "",
+        "link": f"{portal}/{pages}/{answer.place}/" if is_linked else "",
         # A guest does not see the job.
-        "apps_link": f"{portal}/apps/" if is_linked else "",
+        "apps_link": f"{portal}/apps/" if is_linked and not is_service else "",
         "request_id": request_id(),
     }
     return loader.get_template(PAGE).render(values).encode()

@@ -11,7 +11,7 @@ from django.conf import settings
 
 from portal.apps import answers
 from portal.apps.access import AppAccess, live_access
-from portal.apps.answers import Answer, refuse_websocket, send_answer, send_plain
+from portal.apps.answers import Answer, CallRefused, refuse_websocket, send_answer, send_plain
 from portal.apps.caller_header import NAME as CALLER_HEADER
 from portal.apps.caller_header import caller_header, public_keys
 from portal.apps.headers import (
@@ -32,6 +32,8 @@ from portal.apps.http_exchange import (
     NoAnswer,
 )
 from portal.apps.open_calls import LOOK_SECONDS, OpenCalls, TooManyCalls
+from portal.apps.service_calls import ServiceCall, ServiceCalls
+from portal.apps.service_pools import WAIT_SECONDS
 from portal.apps.threads import run_in_thread
 from portal.apps.token_usage import TokenUsage
 from portal.apps.tokens import token_access
@@ -61,14 +63,6 @@ FRAMES = ("embed", "fencedframe", "frame", "iframe", "object")
 OpenStream = Callable[[Target], Awaitable[PortStream]]
 
 
-class CallRefused(Exception):
-    """The call goes no further: this is the answer."""
-
-    def __init__(self, answer: Answer, *, closes: bool = False) -> None:
-        super().__init__(answer.code)
-        self.answer, self.closes = answer, closes
-
-
 class AppsApplication:
     """`open_stream`: the way to the ports of jobs."""
 
@@ -78,11 +72,13 @@ class AppsApplication:
         *,
         look_seconds: float = LOOK_SECONDS,
         first_byte_seconds: float = FIRST_BYTE_SECONDS,
+        wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         self._open_stream = open_stream
         self._first_byte_seconds = first_byte_seconds
         self._calls = OpenCalls(lambda callers: run_in_thread(live_access, callers), look_seconds)
         self._usage = TokenUsage()
+        self._services = ServiceCalls(self._opened, self._exchange, wait_seconds=wait_seconds)
 
     async def finish_calls(self) -> None:
         """Before the process ends: requests that are open may end, and nothing new begins."""
@@ -116,7 +112,7 @@ class AppsApplication:
         is_secure = _is_secure(scope)
         if settings.SECURE_SSL_REDIRECT and not is_secure:
             if scope["type"] == "websocket":
-                raise CallRefused(answers.not_entered(name.job_pk))
+                raise CallRefused(answers.not_entered(name.place))
             await _redirect(send, 308, f"https://{hosts[0]}{_target(scope).decode('latin-1')}")
             return
         if scope["path"].startswith(OWN):
@@ -125,7 +121,7 @@ class AppsApplication:
         if scope["type"] == "http" and scope["method"] in REFUSED_METHODS:
             raise CallRefused(answers.NO_METHOD, closes=True)
         if self._calls.is_closing:
-            raise CallRefused(answers.restarting(name.job_pk), closes=True)
+            raise CallRefused(answers.restarting(name.place), closes=True)
         access = await self._access(scope, name, is_secure=is_secure)
         try:
             is_socket = scope["type"] == "websocket"
@@ -150,7 +146,7 @@ class AppsApplication:
         origin = header(scope, "origin")
         cookie = await run_in_thread(visit_enter, ticket, name, origin) if ticket else ""
         if not cookie:
-            raise CallRefused(answers.ticket_gone(name.job_pk))
+            raise CallRefused(answers.ticket_gone(name.place))
         secure = "; Secure" if is_secure else ""
         text = f"{COOKIES[is_secure]}={cookie}; Path=/; HttpOnly; SameSite=Lax{secure}"
         await _redirect(send, 303, "/", (b"set-cookie", text.encode()))
@@ -172,7 +168,7 @@ class AppsApplication:
         else:
             cookie = cookie_value(headers, COOKIES[is_secure])
             if not cookie:
-                raise CallRefused(answers.not_entered(name.job_pk), closes=True)
+                raise CallRefused(answers.not_entered(name.place), closes=True)
             if _is_of_other_page(scope, is_secure=is_secure):
                 raise CallRefused(answers.OTHER_PAGE, closes=True)
             found = await self._calls.access_of(
@@ -180,60 +176,81 @@ class AppsApplication:
                 lambda: run_in_thread(visitor_access, cookie, name),
             )
         if found is None:
-            raise CallRefused(answers.not_entered(name.job_pk), closes=True)
+            raise CallRefused(answers.not_entered(name.place), closes=True)
         return found
 
     async def _pass_on(
         self, scope: Scope, receive: Receive, send: Send, access: AppAccess, end: CallEnd
     ) -> None:
-        job_pk = access.caller.name.job_pk
+        place = access.caller.name.place
         hidden = (*COOKIES.values(), settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME)
         headers = request_headers(
             scope["headers"], added=_added_headers(scope, access), hidden_cookies=hidden
         )
-        stream = await self._opened(access)
-        if token_pk := access.caller.token_pk:
-            receive, send = self._usage.count_call(token_pk, receive, send)
         try:
-            if scope["type"] == "websocket":
-                websocket = WebSocketExchange(
-                    stream,
-                    receive=receive,
-                    send=send,
-                    hidden_cookies=COOKIES.values(),
-                    subprotocols=scope.get("subprotocols", ()),
-                )
-                await websocket.run(_target(scope).decode("latin-1"), headers, end)
+            if access.target is None:
+                receive, send = self._counted(access, receive, send)
+                call = ServiceCall(scope, receive, send, headers, end)
+                await self._services.pass_on(call, access.caller.name)
             else:
-                exchange = HttpExchange(
-                    stream,
-                    receive=receive,
-                    send=send,
-                    hidden_cookies=COOKIES.values(),
-                    first_byte_seconds=self._first_byte_seconds,
-                )
-                await exchange.run(_http_head(scope, headers), end)
+                stream = await self._opened(access.target, place)
+                receive, send = self._counted(access, receive, send)
+                await self._exchange(scope, receive, send, stream, headers, end)
         except NoAnswer as no_answer:
             said = answers.not_answering if no_answer.is_late else answers.no_http
-            raise CallRefused(said(job_pk), closes=True) from None
+            raise CallRefused(said(place), closes=True) from None
         except ConnectionCut:
-            raise CallRefused(answers.cut_off(job_pk), closes=True) from None
+            raise CallRefused(answers.cut_off(place), closes=True) from None
         except CallEnded:
             said = answers.restarting if self._calls.is_closing else answers.not_entered
-            raise CallRefused(said(job_pk), closes=True) from None
+            raise CallRefused(said(place), closes=True) from None
+
+    def _counted(self, access: AppAccess, receive: Receive, send: Send) -> tuple[Receive, Send]:
+        """For a program, so that its token tells what was called with it."""
+        token_pk = access.caller.token_pk
+        return self._usage.count_call(token_pk, receive, send) if token_pk else (receive, send)
+
+    async def _exchange(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        stream: PortStream,
+        headers: list[Header],
+        end: CallEnd,
+    ) -> None:
+        """Raises NoAnswer, ConnectionCut, CallEnded and CallRefused."""
+        if scope["type"] == "websocket":
+            websocket = WebSocketExchange(
+                stream,
+                receive=receive,
+                send=send,
+                hidden_cookies=COOKIES.values(),
+                subprotocols=scope.get("subprotocols", ()),
+            )
+            await websocket.run(_target(scope).decode("latin-1"), headers, end)
+            return
+        exchange = HttpExchange(
+            stream,
+            receive=receive,
+            send=send,
+            hidden_cookies=COOKIES.values(),
+            first_byte_seconds=self._first_byte_seconds,
+        )
+        try:
+            await exchange.run(_http_head(scope, headers), end)
         except h11.LocalProtocolError:
             stream.abort()
             raise CallRefused(answers.TWO_FRAMINGS, closes=True) from None
 
-    async def _opened(self, access: AppAccess) -> PortStream:
-        job_pk = access.caller.name.job_pk
+    async def _opened(self, target: Target, place: str) -> PortStream:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                return await self._open_stream(access.target)
+                return await self._open_stream(target)
         except StreamRefused as refused:
-            raise CallRefused(answers.no_way(job_pk, refused.sentence), closes=True) from None
+            raise CallRefused(answers.no_way(place, refused.sentence), closes=True) from None
         except (TimeoutError, OSError):
-            raise CallRefused(answers.not_answering(job_pk), closes=True) from None
+            raise CallRefused(answers.not_answering(place), closes=True) from None
 
 
 async def _small_body(receive: Receive) -> str:
@@ -267,7 +284,7 @@ def _added_headers(scope: Scope, access: AppAccess) -> list[Header]:
         host=host,
         username=access.username,
         app=name.app,
-        job=f"J-{name.job_pk}",
+        place=name.place,
         token=access.token_key,
         now=int(time.time()),
     )

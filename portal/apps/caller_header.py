@@ -21,11 +21,13 @@ _PURPOSE = b"tessera: who calls an app"
 
 
 def caller_header(
-    *, secret_key: str, host: str, username: str, app: str, job: str, token: str, now: int
+    *, secret_key: str, host: str, username: str, app: str, place: str, token: str, now: int
 ) -> bytes:
-    """The header's value. `host`: the app's, so that no other app can pass it on. `token`: the
-    first characters of a program's token; empty for a browser."""
-    claims: dict[str, str | int] = {"aud": host, "sub": username, "app": app, "job": job}
+    """The header's value. `host`: the app's, so that no other app can pass it on. `place`: the
+    label of its job or service. `token`: the first characters of a program's token; empty for a
+    browser."""
+    kind = "service" if place.startswith("S-") else "job"
+    claims: dict[str, str | int] = {"aud": host, "sub": username, "app": app, kind: place}
     claims |= {"token": token} if token else {}
     claims |= {"iat": now, "exp": now + SECONDS}
     head = {"alg": "EdDSA", "typ": "JWT", "kid": _public_key(secret_key)["kid"]}

@@ -1,4 +1,5 @@
-"""The hosts of apps, `web--j12.apps.example`: made for links, read from calls.
+"""The hosts of apps, `web--j12.apps.example`, and of services, `llm--s5.apps.example`: made for
+links, read from calls.
 
 A call belongs to the apps if its host lies below their domain, whether or not it names one. The
 domain itself does not.
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 from scheduler.core.request.apps import APP_NAME
 
-_LABEL = re.compile(rf"({APP_NAME})--j([1-9][0-9]{{0,17}})")
+_LABEL = re.compile(rf"({APP_NAME})--([js])([1-9][0-9]{{0,17}})")
 # A port alone may differ from what the domain's setting has.
 _PORT = re.compile(r":[0-9]{1,5}\Z")
 
@@ -19,15 +20,23 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class AppName:
-    """An app of a job, as a host names it. Nothing is known of either yet."""
+    """An app of a job, or a service, as a host names it. Nothing is known of either yet."""
 
     job_pk: int
+    """0 for a service."""
     app: str
+    service_pk: int = 0
 
     @property
     def label(self) -> str:
         """The first part of its host."""
-        return f"{self.app}--j{self.job_pk}"
+        owner = f"s{self.service_pk}" if self.service_pk else f"j{self.job_pk}"
+        return f"{self.app}--{owner}"
+
+    @property
+    def place(self) -> str:
+        """The label of its job or service, on whose page it is opened."""
+        return f"S-{self.service_pk}" if self.service_pk else f"J-{self.job_pk}"
 
 
 def app_host(name: AppName, domain: str, port: str = "") -> str:
@@ -44,10 +53,13 @@ def app_address(name: AppName, domain: str, portal: str) -> str:
 
 
 def named_app(host: str, domain: str) -> AppName | None:
-    """The app whose host this is; None for another host below the domain."""
+    """The app or service whose host this is; None for another host below the domain."""
     label = _without_port(host).removesuffix("." + domain)
     found = _LABEL.fullmatch(label)
-    return AppName(int(found[2]), found[1]) if found else None
+    if not found:
+        return None
+    key = int(found[3])
+    return AppName(0, found[1], key) if found[2] == "s" else AppName(key, found[1])
 
 
 def is_below(host: str, domain: str) -> bool:

@@ -4,18 +4,27 @@ from django.conf import settings
 from django.db import models
 
 from portal.accounts.models import Project
+from portal.apps.hosts import AppName
+from portal.job_services.models import JobService
 from portal.jobs.models import Job
 
 
 class AppVisit(models.Model):
-    """One browser session of a user at one app of one job.
+    """One browser session of a user at one app of one job, or at one service.
 
     It begins with a ticket, which an address carries once, and goes on with a cookie of the app's
     host. Only the digests of both are stored.
     """
 
-    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="app_visits")
+    job = models.ForeignKey(
+        Job, null=True, blank=True, on_delete=models.CASCADE, related_name="app_visits"
+    )
+    service = models.ForeignKey(
+        JobService, null=True, blank=True, on_delete=models.CASCADE, related_name="app_visits"
+    )
+    """One of these two."""
     app = models.CharField(max_length=20)
+    """Of a service, its name."""
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="app_visits"
     )
@@ -35,7 +44,11 @@ class AppVisit(models.Model):
         ordering = ("id",)
 
     def __str__(self) -> str:
-        return f"{self.user} at {self.app} of J-{self.job_id}"
+        return f"{self.user} at {self.name.label}"
+
+    @property
+    def name(self) -> AppName:
+        return AppName(self.job_id or 0, self.app, self.service_id or 0)
 
 
 class AppGuest(models.Model):
@@ -94,3 +107,7 @@ class AppToken(models.Model):
         if self.job_id is None:
             return job.project_id == self.project_id
         return (job.pk, app) == (self.job_id, self.app)
+
+    def covers_service(self, service: JobService) -> bool:
+        """The same of a service: tokens for all apps of its project are for it."""
+        return self.job_id is None and service.project_id == self.project_id

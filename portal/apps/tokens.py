@@ -96,7 +96,11 @@ def token_access(text: str, name: AppName) -> AppAccess:
     caller = Caller(name, token_pk=pk)
     access = live_access([caller]).get(caller)
     if access is None:
-        sentence = "No running job has this app for your token"
+        sentence = (
+            "No service has this address for your token"
+            if name.service_pk
+            else "No running job has this app for your token"
+        )
         raise Refused(ErrorCode.NOT_FOUND, sentence)
     return access
 

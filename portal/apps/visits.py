@@ -9,17 +9,18 @@ import secrets
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from portal.accounts.models import User
-from portal.apps.access import AppAccess, Caller, job_apps, live_access, may_visit
+from portal.apps.access import AppAccess, Caller, job_apps, live_access, may_call, may_visit
 from portal.apps.hosts import AppName
 from portal.apps.models import AppVisit
 from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
+from portal.job_services.models import JobService
 from portal.jobs.models import Job
 from portal.jobs.querysets import values_of
 from scheduler.core.model.states import JOB_FINAL, JobStatus
@@ -43,17 +44,9 @@ def visit_begin(*, job: Job, app: str, user: User, session_key: str, origin: str
         raise Refused(ErrorCode.FORBIDDEN, sentence)
     if job.status != JobStatus.RUNNING:
         raise Refused(ErrorCode.NOT_RUNNING, "The job is not running, so its apps cannot be opened")
-    ticket, now = secrets.token_urlsafe(32), timezone.now()
     with transaction.atomic():
-        _visits_remove(user)
-        AppVisit.objects.create(
-            job=job,
-            app=app,
-            user=user,
-            session_key=session_key,
-            ticket_digest=digest(ticket),
-            ticket_expires_at=now + timedelta(seconds=TICKET_SECONDS),
-            origin=origin,
+        ticket = _visit_create(
+            AppVisit(job=job, app=app, user=user, session_key=session_key, origin=origin)
         )
         audit_record(
             actor=user.username,
@@ -66,12 +59,50 @@ def visit_begin(*, job: Job, app: str, user: User, session_key: str, origin: str
     return ticket
 
 
+def service_visit_begin(*, service: JobService, user: User, session_key: str, origin: str) -> str:
+    """The same for a service, which may have no copies yet. Raises Refused(not_found,
+    forbidden)."""
+    if not may_call(user, service):
+        sentence = "Those who may run jobs in the project of a service may open it"
+        raise Refused(ErrorCode.FORBIDDEN, sentence)
+    if service.ended_at is not None:
+        raise Refused(ErrorCode.NOT_FOUND, "This service has ended: create another one")
+    with transaction.atomic():
+        ticket = _visit_create(
+            AppVisit(
+                service=service,
+                app=service.name,
+                user=user,
+                session_key=session_key,
+                origin=origin,
+            )
+        )
+        audit_record(
+            actor=user.username,
+            action=AuditAction.APP_OPEN,
+            noun="service",
+            noun_id=service.label,
+            project=service.project,
+        )
+    return ticket
+
+
+def _visit_create(visit: AppVisit) -> str:
+    """Its ticket."""
+    ticket, now = secrets.token_urlsafe(32), timezone.now()
+    _visits_remove(visit.user)
+    visit.ticket_digest = digest(ticket)
+    visit.ticket_expires_at = now + timedelta(seconds=TICKET_SECONDS)
+    visit.save(force_insert=True)
+    return ticket
+
+
 def visit_enter(ticket: str, name: AppName, origin: str) -> str:
     """The cookie for a ticket of this app; empty if it is none, is late or was used, or if a page
     of another origin than the portal's hands it in."""
     cookie = secrets.token_urlsafe(32)
     with transaction.atomic():
-        rows = AppVisit.objects.filter(job=name.job_pk, app=name.app, cookie_digest=None)
+        rows = _visits_at(name).filter(cookie_digest=None)
         rows = rows.filter(ticket_digest=digest(ticket), ticket_expires_at__gt=timezone.now())
         rows = rows.filter(origin=origin).exclude(origin="")
         if not rows.update(cookie_digest=digest(cookie)):
@@ -81,7 +112,7 @@ def visit_enter(ticket: str, name: AppName, origin: str) -> str:
 
 def visitor_access(cookie: str, name: AppName) -> AppAccess | None:
     """What the browser with this cookie reaches of the app."""
-    rows = AppVisit.objects.filter(cookie_digest=digest(cookie), job=name.job_pk, app=name.app)
+    rows = _visits_at(name).filter(cookie_digest=digest(cookie))
     pk = rows.values_list("pk", flat=True).first()
     return _access(Caller(name, visit_pk=pk)) if pk else None
 
@@ -95,8 +126,14 @@ def _access(caller: Caller) -> AppAccess | None:
     return live_access([caller]).get(caller)
 
 
+def _visits_at(name: AppName) -> QuerySet[AppVisit]:
+    if name.service_pk:
+        return AppVisit.objects.filter(service=name.service_pk, app=name.app)
+    return AppVisit.objects.filter(job=name.job_pk, app=name.app)
+
+
 def _visits_remove(user: User) -> None:
     """Of the user's, those that nothing can come of any more."""
-    ended = Q(job__status__in=values_of(JOB_FINAL))
+    ended = Q(job__status__in=values_of(JOB_FINAL)) | Q(service__ended_at__isnull=False)
     late = Q(cookie_digest=None, ticket_expires_at__lt=timezone.now())
     AppVisit.objects.filter(ended | late, user=user).delete()

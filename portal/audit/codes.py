@@ -76,6 +76,9 @@ class AuditAction(StrEnum):
     SECOND_STEPS_REMOVE = "second_steps_remove"
     SECRET_DELETE = "secret_delete"  # noqa: S105 - no secret
     SECRET_SET = "secret_set"  # noqa: S105 - no secret
+    SERVICE_CHANGE = "service_change"
+    SERVICE_CREATE = "service_create"
+    SERVICE_END = "service_end"
     SESSION_END = "session_end"
     SESSION_END_OTHERS = "session_end_others"
     SIGN_IN = "sign_in"
@@ -238,6 +241,9 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.SECOND_STEPS_REMOVE: "All second steps removed",
     AuditAction.SECRET_DELETE: "Secret deleted",
     AuditAction.SECRET_SET: "Secret set",
+    AuditAction.SERVICE_CHANGE: "Service changed",
+    AuditAction.SERVICE_CREATE: "Service created",
+    AuditAction.SERVICE_END: "Service ended",
     AuditAction.SESSION_END: "Session ended",
     AuditAction.SESSION_END_OTHERS: "Other sessions ended",
     AuditAction.SIGN_IN: "Sign-in",

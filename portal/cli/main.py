@@ -21,6 +21,7 @@ from portal.cli.commands import (
     ranks,
     registries,
     secrets,
+    services,
     session,
     submit,
     terminals,
@@ -115,4 +116,5 @@ app.add_typer(code.app, name="code")
 app.add_typer(apps.app, name="apps")
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(registries.app, name="registries")
+app.add_typer(services.app, name="service")
 app.add_typer(admin.app, name="admin")

@@ -34,6 +34,7 @@ DRIVE_TASK = "scheduler.tasks.drive"
 SITE_TASK = "scheduler.tasks.site"
 ESTIMATES_TASK = "scheduler.tasks.foretell"
 DIAGNOSES_TASK = "scheduler.tasks.diagnose"
+SERVICES_TASK = "scheduler.tasks.services"
 WHAT_IF_TASK = "portal.what_if.tasks.carry_out"
 REQUEST_HEADER = "tessera_request_id"
 # A web process that does not take a ring within this time learns of it by its own timeout.
@@ -150,6 +151,16 @@ def ring_diagnoses() -> None:
 def answer_diagnoses() -> None:
     """A ring from now on starts another task: call this before reading rows."""
     pending.take(_pending_key(DIAGNOSES_TASK))
+
+
+def ring_services() -> None:
+    """Start a round over the services after the commit, unless one is on its way."""
+    _on_commit(lambda: _send_once(SERVICES_TASK))
+
+
+def answer_services() -> None:
+    """A ring from now on starts another task: call this before reading rows."""
+    pending.take(_pending_key(SERVICES_TASK))
 
 
 def ring_what_if(what_if: int) -> None:

@@ -50,6 +50,7 @@ INSTALLED_APPS = [
     "portal.images",
     "portal.volumes",
     "portal.gang_networks",
+    "portal.job_services",
     "portal.node_pairs",
     "portal.prices",
     "portal.job_metrics",

@@ -24,6 +24,7 @@ from portal.web.job.context import TABS
 from portal.web.job.extension import extend
 from portal.web.job.limit_request import limit_request
 from portal.web.job.stream import job_stream
+from portal.web.job_services import views as job_services_views
 from portal.web.jobs import export as jobs_export
 from portal.web.jobs import views as jobs_views
 from portal.web.jobs.stream import jobs_stream
@@ -118,6 +119,12 @@ urlpatterns = [
     path("jobs/stream", jobs_stream, name="jobs_stream"),
     path("jobs/compare", comparison_views.compare, name="compare"),
     path("jobs/compare.csv", comparison_views.compare_csv, name="compare_csv"),
+    path("services/", job_services_views.services, name="services"),
+    path("services/new/", job_services_views.new, name="service_new"),
+    path("services/<str:service>/", job_services_views.service, name="service"),
+    path("services/<str:service>/open", job_services_views.open_service, name="service_open"),
+    path("services/<str:service>/change", job_services_views.change, name="service_change"),
+    path("services/<str:service>/end", job_services_views.end, name="service_end"),
     path("search/", search_views.search, name="search"),
     path("search/options", search_views.search_options, name="search_options"),
     path("queue/", queue_views.queue, name="queue"),

@@ -114,6 +114,8 @@ TABLE: dict[str, Row] = {
     "web:logs_full": Row({"link Raw": ALL, "button Wrap": ALL, "link Beside the job": ALL}),
     "web:array": Row({"heading Progress": ALL, "link Cancel all": ALL}),
     "web:array_cancel": Row({"button Cancel all members": ALL, "link Keep array": ALL}),
+    "web:services": Row({"heading No services yet": ALL, "link New service": ALL}),
+    "web:service_new": Row({"button Create the service": TEAM, "link vLLM": ALL}),
     "web:cancel": Row({"button Cancel job": ALL, "link Keep job": ALL}),
     "web:cluster": Row({"link Table": ALL, "button Filter": ALL, "another project": TEAM}),
     "web:cluster_node": Row(

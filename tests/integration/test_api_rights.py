@@ -149,6 +149,11 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int]] = {
     ("webhook-deliveries", "get"): (404, 200, 404, 404, 404),
     ("webhook-redeliver", "post"): (404, 202, 404, 404, 404),
     ("webhook-test", "post"): (404, 202, 404, 404, 404),
+    ("service", "delete"): (403, 204, 404, 204, 204),
+    ("service", "get"): (200, 200, 404, 200, 200),
+    ("service", "patch"): (403, 200, 404, 200, 200),
+    ("services", "get"): (200, 200, 200, 200, 200),
+    ("services", "post"): (400, 201, 400, 201, 400),
     ("webhooks", "get"): (200, 200, 200, 200, 200),
     ("webhooks", "post"): (403, 403, 404, 201, 201),
     ("what-if", "get"): (403, 403, 403, 403, 200),
@@ -209,6 +214,8 @@ def body_of(world: World, route: str) -> dict[str, Any]:
         "volumes": {"name": "b", "root": "datasets", "projects": [world.project.slug]},
         "volume": {"description": "better"},
         "secret": {"value": "a new value"},
+        "service": {"max_copies": 2},
+        "services": {"name": "llm", "request": request},
         "registry": {"user": "robot", "password": "another password"},
         "project-secret": {"value": "a new value"},
         "app-tokens": {"name": "client", "project": "vision"},
@@ -256,7 +263,7 @@ def test_the_schema_is_open_and_the_rest_is_a_problem():
 def test_a_list_shows_nothing_of_another_project(world: World):
     client = world.client("foreign")
     assert client.get("/api/v1/jobs").json()["results"] == []
-    lists = ("quotas", "projects", "templates", "webhooks", "usage", "volumes")
+    lists = ("quotas", "projects", "templates", "webhooks", "usage", "volumes", "services")
     text = b"".join(client.get(f"/api/v1/{name}").content for name in lists)
     assert b"vision" not in text and b"olga" not in text
 

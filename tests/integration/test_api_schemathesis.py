@@ -40,6 +40,7 @@ from portal.arrays.models import JobArray
 from portal.catalogue.models import Template
 from portal.inventory.models import DisputedClaim, Gpu
 from portal.job_secrets.services import secret_set
+from portal.job_services.models import JobService
 from portal.quotas.models import LimitRequest
 from portal.registries.services import registry_set
 from portal.volumes.models import Volume
@@ -159,11 +160,15 @@ def _rows(owner: User, project: Project) -> dict[str, str]:
     array = JobArray.objects.create(
         project=project, owner=owner, name="secret-job-7731", request=a_request(project), size=2
     )
+    service = JobService.objects.create(
+        project=project, owner=owner, name="secret-job-7731", request=a_request(project)
+    )
     volume = Volume.objects.create(name="secret-job-7731", root="datasets", subpath="a")
     volume.projects.add(project)
     code = a_code_tree(project.pk, {"secret-job-7731.py": b"print()"}, owner.username)
     return {
         "array": array.label,
+        "service": service.label,
         "volume": volume.name,
         "tree": str(code.pk),
         "sha256": "a" * 64,

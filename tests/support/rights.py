@@ -21,6 +21,7 @@ from portal.catalogue.models import Template
 from portal.inventory.credentials import digest_of, new_access_token
 from portal.inventory.models import DisputedClaim, Node
 from portal.job_secrets.services import secret_set
+from portal.job_services.models import JobService
 from portal.jobs.models import Job
 from portal.quotas.models import LimitRequest, Quota
 from portal.registries.services import registry_set
@@ -135,6 +136,9 @@ def a_world() -> World:
     array = JobArray.objects.create(
         project=project, owner=olga, name="seeds", request=a_request(project, array="0-1"), size=2
     )
+    service = JobService.objects.create(
+        project=project, owner=olga, name="llm", request=a_request(project), max_copies=1
+    )
     code = a_code_tree(project.pk, {"train.py": b"print()"}, "olga")
     names = {
         "app": "web",
@@ -147,6 +151,7 @@ def a_world() -> World:
         "measurement": "1",
         "limit_request": str(asked.pk),
         "array": array.label,
+        "service": service.label,
         "job": job.label,
         "ref": job.label,
         "node": node.name,

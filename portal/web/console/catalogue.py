@@ -1,7 +1,5 @@
 """Templates and image policies. A stale save shows both versions before it may replace one."""
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +11,6 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from agents.contract.message import Message
 from portal.accounts.models import Project, User
 from portal.accounts.selectors import projects_of, projects_to_work_in
 from portal.catalogue.models import ImageRule, Template
@@ -36,6 +33,7 @@ from portal.web.console.access import platform_admins_only
 from portal.web.http import AuthenticatedHttpRequest, refusals_as_messages
 from portal.web.project_access import project_or_404
 from portal.web.wording.messages import refusal_text, request_errors_text
+from portal.web.written_request import read_written_request
 from scheduler.core.request import InvalidRequest
 
 EXAMPLE_REQUEST = """name: train
@@ -44,15 +42,6 @@ command: ["python", "train.py"]
 device: {gpus: 1}
 time_limit: 4h
 """
-
-
-class _NoAliasLoader(yaml.SafeLoader):
-    """Refuses aliases, because a few lines of them can expand to gigabytes."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("write it out; & and * are not read here")
-        return super().compose_node(parent, index)
 
 
 @dataclass(slots=True)
@@ -90,7 +79,7 @@ def template_new(request: AuthenticatedHttpRequest) -> HttpResponse:
             project=_project(user, form.values["project"]),
             name=form.values["name"],
             description=form.values["description"],
-            request=_request(form),
+            request=read_written_request(form.values["request"]),
             limits=request_limits(),
         )
     except (Refused, InvalidRequest) as refused:
@@ -123,7 +112,7 @@ def template_edit(request: AuthenticatedHttpRequest, pk: int) -> HttpResponse:
             version=form.version,
             name=form.values["name"],
             description=form.values["description"],
-            request=_request(form),
+            request=read_written_request(form.values["request"]),
             limits=request_limits(),
         )
     except (Refused, InvalidRequest) as refused:
@@ -219,24 +208,6 @@ def _read(request: HttpRequest) -> TemplateForm:
     names = ("name", "description", "project", "request")
     values = {name: request.POST.get(name, "")[:65_536] for name in names}
     return TemplateForm(values, _number(request.POST.get("version", "")))
-
-
-def _request(form: TemplateForm) -> Mapping[str, Any]:
-    """Parse the request, which is YAML or JSON. Raises Refused(request_unreadable)."""
-    try:
-        document = yaml.load(form.values["request"], Loader=_NoAliasLoader)  # noqa: S506 - safe
-    except (yaml.YAMLError, ValueError, RecursionError) as wrong:
-        why = str(wrong).splitlines()[0] if str(wrong) else "?"
-        sentence = Message("Invalid YAML: %(why)s", why=why[:180])
-        raise Refused(ErrorCode.REQUEST_UNREADABLE, sentence, "request") from wrong
-    try:
-        json.dumps(document)
-    except (TypeError, ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
-        sentence = Message("Enter a request with fields such as image, command and device")
-        raise Refused(ErrorCode.REQUEST_UNREADABLE, sentence, "request")
-    return document
 
 
 def _add_error(form: TemplateForm, refused: Refused | InvalidRequest) -> int:

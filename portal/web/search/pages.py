@@ -50,6 +50,7 @@ PAGES: tuple[SearchPage, ...] = (
     SearchPage("web:jobs", _("Jobs"), "jobs list history"),
     SearchPage("web:queue", _("Queue"), "queue waiting order position"),
     SearchPage("web:cluster", _("Cluster"), "cluster map nodes gpus free"),
+    SearchPage("web:services", _("Services"), "services endpoints models serving replicas vllm"),
     SearchPage("web:usage", _("Usage"), "usage gpu-hours quota budget"),
     SearchPage("web:projects", _("Projects"), "projects members team"),
     SearchPage("web:templates", _("Templates"), "templates"),

@@ -12,7 +12,7 @@ from portal.tunnel.streams import stream_refused
 @pytest.mark.parametrize("why", StreamRefusal)
 def test_why_an_app_cannot_be_reached_is_said_in_both_languages(why):
     sentence = stream_refused(why).sentence
-    answer = answers.no_way(12, sentence)
+    answer = answers.no_way("J-12", sentence)
     assert sentence in answer.english
     assert sentence not in answer.chinese
     assert answers.in_chinese(sentence) in answer.chinese
@@ -32,7 +32,7 @@ def sent(answer, method="GET", accept=b"text/html"):
 
 def test_the_page_of_an_app_that_starts_asks_again_by_itself():
     """So whoever pressed Open a second too early only waits."""
-    headers, page = sent(answers.not_answering(12))
+    headers, page = sent(answers.not_answering("J-12"))
     assert headers[b"refresh"] == b"3"
     assert "tries again by itself" in page
 
@@ -40,10 +40,10 @@ def test_the_page_of_an_app_that_starts_asks_again_by_itself():
 @pytest.mark.parametrize(
     ("answer", "method", "accept"),
     [
-        (answers.not_entered(12), "GET", b"text/html"),
-        (answers.no_http(12), "GET", b"text/html"),
-        (answers.not_answering(12), "POST", b"text/html"),
-        (answers.not_answering(12), "GET", b"application/json"),
+        (answers.not_entered("J-12"), "GET", b"text/html"),
+        (answers.no_http("J-12"), "GET", b"text/html"),
+        (answers.not_answering("J-12"), "POST", b"text/html"),
+        (answers.not_answering("J-12"), "GET", b"application/json"),
     ],
 )
 def test_nothing_else_is_sent_again(answer, method, accept):

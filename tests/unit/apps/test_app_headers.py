@@ -83,7 +83,7 @@ def test_a_secret_is_read_where_it_stands_alone():
 
 
 def test_an_app_can_check_who_calls_with_the_public_key():
-    caller = {"username": "olga", "app": "web", "job": "J-1", "token": "tsa_0123"}
+    caller = {"username": "olga", "app": "web", "place": "J-1", "token": "tsa_0123"}
     value = caller_header(secret_key="k", host="web--j1.apps", now=1_000, **caller)
     (key,) = json.loads(public_keys(["k"]))["keys"]
     head, claims, signature = value.split(b".")

@@ -14,7 +14,7 @@ from tests.support.chinese import PORTAL
 STATES = {"before", "after"}
 # Names by which services call what they write into an audit line.
 FACTS = STATES | {"facts", "names", "rights", "old", "amounts", "texts"}
-FACT_FUNCTIONS = {"_facts", "volume_facts", "_as_dict", "approval_reason"}
+FACT_FUNCTIONS = {"_facts", "volume_facts", "service_facts", "_as_dict", "approval_reason"}
 # Written in both languages alike.
 SAME = {"rank"}
 

@@ -1,0 +1,1 @@
+"""Services: requests that are kept running behind one address."""

@@ -1,0 +1,1 @@
+"""Services: requests that are kept running as jobs, behind one address."""

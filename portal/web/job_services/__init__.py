@@ -1,0 +1,1 @@
+"""Services: listed, created, and one with its copies and how to call it."""
