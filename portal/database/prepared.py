@@ -42,13 +42,13 @@ def prepared_cursor() -> Any:
     session = cast(Session, connection.connection)
     # A session whose server is gone fails as any statement does.
     with connection.wrap_database_errors:
-        is_kept = is_session_kept(session)
+        is_kept = outlives_transactions(session)
     if not is_kept:
         return connection.cursor()
     return cast(Any, connection)._prepare_cursor(PreparingCursor(session))
 
 
-def is_session_kept(session: Session) -> bool:
+def outlives_transactions(session: Session) -> bool:
     """Whether what a transaction leaves in the session is there in the next one: asked once."""
     kept = _keeps.get(session)
     if kept is None:
