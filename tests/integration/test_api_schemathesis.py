@@ -36,11 +36,13 @@ from portal.accounts.services import token_create
 from portal.api.jobs import views as job_views
 from portal.api.protocol.throttling import CallThrottle, SubmitThrottle
 from portal.api.urls import urlpatterns
+from portal.apps.tokens import app_token_create
 from portal.arrays.models import JobArray
 from portal.catalogue.models import Template
 from portal.inventory.models import DisputedClaim, Gpu
 from portal.job_secrets.services import secret_set
 from portal.job_services.models import JobService
+from portal.node_pairs.models import PairMeasurement
 from portal.quotas.models import LimitRequest
 from portal.registries.services import registry_set
 from portal.volumes.models import Volume
@@ -121,8 +123,10 @@ def a_pair(schema: Any) -> Two:
     token, wide = token_create(user=holda, name="t", scope=TokenScope.ADMIN, ttl=timedelta(days=1))
     _, foreign = token_create(user=ott, name="t", scope=TokenScope.ADMIN, ttl=timedelta(days=1))
     (gpu,) = Gpu.objects.all()
-    claim = DisputedClaim.objects.create(
-        gpu=gpu, claimant=a_node("n2").row, claimed_at=timezone.now()
+    other = a_node("n2").row
+    claim = DisputedClaim.objects.create(gpu=gpu, claimant=other, claimed_at=timezone.now())
+    measurement = PairMeasurement.objects.create(
+        first=node.row, second=other, job=running, actor=holda.username
     )
     asked = LimitRequest.objects.create(
         job=running, project=hidden, asker=holda, code="budget", created_at=timezone.now()
@@ -130,6 +134,7 @@ def a_pair(schema: Any) -> Two:
     names = _rows(holda, hidden) | {
         "limit_request": str(asked.pk),
         "claim": str(claim.pk),
+        "measurement": str(measurement.pk),
         "job": running.label,
         "node": "n1",
         "gpu": node.uuid(0),
@@ -160,6 +165,9 @@ def _rows(owner: User, project: Project) -> dict[str, str]:
     array = JobArray.objects.create(
         project=project, owner=owner, name="secret-job-7731", request=a_request(project), size=2
     )
+    app_token, _ = app_token_create(
+        user=owner, name="t", project=project, job=None, app="", ttl=timedelta(days=1)
+    )
     service = JobService.objects.create(
         project=project, owner=owner, name="secret-job-7731", request=a_request(project)
     )
@@ -168,6 +176,7 @@ def _rows(owner: User, project: Project) -> dict[str, str]:
     code = a_code_tree(project.pk, {"secret-job-7731.py": b"print()"}, owner.username)
     return {
         "array": array.label,
+        "app_token": app_token.key,
         "service": service.label,
         "volume": volume.name,
         "tree": str(code.pk),

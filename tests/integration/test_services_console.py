@@ -27,6 +27,7 @@ WITHOUT_PAGE = {
     "Dependency",
     "HelloNonce",
     "LatestSample",
+    "AllocationHour",
     "AllocationSample",
     "InventoryVersion",
 }

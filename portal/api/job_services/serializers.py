@@ -183,7 +183,7 @@ class ServiceValuesSerializer(serializers.Serializer[Any]):
     )
 
 
-class ServiceRequestSerializer(ServiceValuesSerializer):
+class ServiceCreateRequestSerializer(ServiceValuesSerializer):
     """A new service."""
 
     name = serializers.CharField(max_length=20, help_text="the first part of its host")

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from portal.api.job_services.serializers import (
     SERVICE_CHANGE_EXAMPLE,
     SERVICE_EXAMPLE,
-    ServiceRequestSerializer,
+    ServiceCreateRequestSerializer,
     ServiceSerializer,
     ServiceSummarySerializer,
     ServiceValuesSerializer,
@@ -63,7 +63,7 @@ class ServiceList(ApiView):
 
     @extend_schema(
         operation_id="service_create",
-        request=ServiceRequestSerializer,
+        request=ServiceCreateRequestSerializer,
         responses={201: ServiceSerializer},
         parameters=[IDEMPOTENCY_KEY, LOCATION],
         examples=[SERVICE_EXAMPLE],
@@ -71,7 +71,7 @@ class ServiceList(ApiView):
     @idempotent
     def post(self, request: ApiRequest) -> Response:
         """Keep jobs of one request running, behind one address, as many as its calls need."""
-        data = request.validated_data(ServiceRequestSerializer)
+        data = request.validated_data(ServiceCreateRequestSerializer)
         name, body = data.pop("name"), data.pop("request")
         row = service_create(
             actor=request.caller,
