@@ -184,14 +184,15 @@ def test_containers_may_be_listed_while_another_thread_meets_one_that_has_ended(
     """The loop and the shipping of logs both list them. What is kept of ended ones is shared."""
     standing("1.44", "1.52")
     runtime = DockerRuntime(tmp_path / "logs", "node", NodePolicy())
-    monkeypatch.setattr(runtime.client.api, "inspect_container", lambda _: {"State": {"n": 1}})
+    ended = {"State": {"ExitCode": 0}}
+    monkeypatch.setattr(runtime.client.api, "inspect_container", lambda _: ended)
     monkeypatch.setattr(runtime, "_summaries", lambda: [])
     errors, is_over = [], threading.Event()
 
     def meet_ended():
         try:
             for number in range(20_000):
-                runtime._ended_state(f"c-{number}")
+                runtime._ends.read(f"c-{number}")
         except (KeyError, RuntimeError) as error:
             errors.append(error)
         finally:

@@ -27,7 +27,6 @@ from tests.support.rows import a_job, a_node, a_project, a_request, a_user, sett
 pytestmark = pytest.mark.django_db(transaction=True)
 LAUNCHERS = ("none", "torchrun", "jupyter", "code-server")
 MINUTE = timedelta(minutes=1)
-NOW = timezone.now().replace(second=30, microsecond=0)
 
 
 @pytest.fixture(autouse=True)
@@ -164,6 +163,12 @@ def test_its_page_says_what_is_kept(page, olga, team, node):
     assert "Your files in the volume homes are kept" in page(f"/jobs/{job.label}/")
 
 
+@pytest.fixture
+def now():
+    """The node's reports carry the real time of the test, so the sweep does, too."""
+    return timezone.now().replace(second=30, microsecond=0)
+
+
 def report(node, minutes, *, fence=None):
     """The node reports what its notebooks said."""
     observed = node.observed()
@@ -186,9 +191,9 @@ def policy(team):
     )
 
 
-def measure(job, minutes):
+def measure(job, minutes, now):
     """Its GPUs did nothing."""
-    newest = NOW.replace(second=0) - MINUTE
+    newest = now.replace(second=0) - MINUTE
     AllocationSample.objects.bulk_create(
         AllocationSample(allocation=each, minute=newest - n * MINUTE, active_percent=0, why={})
         for each in Allocation.objects.filter(replica__attempt__job=job)
@@ -196,43 +201,45 @@ def measure(job, minutes):
     )
 
 
-def test_a_busy_kernel_without_a_gpu_keeps_its_notebook_and_an_idle_one_does_not(olga, team, node):
+def test_a_busy_kernel_without_a_gpu_keeps_its_notebook_and_an_idle_one_does_not(
+    olga, team, node, now
+):
     job = start(olga, team, node)
     policy(team)
-    measure(job, 60)
-    idle_jobs_sweep(NOW)
+    measure(job, 60, now)
+    idle_jobs_sweep(now)
     assert not IdleSpell.objects.exists(), "its node has said nothing of its kernels"
     report(node, 0)
-    idle_jobs_sweep(NOW)
+    idle_jobs_sweep(now)
     assert not IdleSpell.objects.exists(), "a kernel is at work"
     report(node, 12)
-    idle_jobs_sweep(NOW)
+    idle_jobs_sweep(now)
     spell = IdleSpell.objects.get()
-    assert spell.stops_at == NOW + 10 * MINUTE
+    assert spell.stops_at == now + 10 * MINUTE
     report(node, 0)
-    idle_jobs_sweep(NOW)
+    idle_jobs_sweep(now)
     assert not IdleSpell.objects.exists()
 
 
-def test_an_idle_notebook_is_stopped_by_the_policy(olga, team, node):
+def test_an_idle_notebook_is_stopped_by_the_policy(olga, team, node, now):
     job = start(olga, team, node)
     policy(team)
-    measure(job, 60)
+    measure(job, 60, now)
     report(node, 45)
-    idle_jobs_sweep(NOW)
-    IdleSpell.objects.update(stops_at=NOW)
-    idle_jobs_sweep(NOW)
+    idle_jobs_sweep(now)
+    IdleSpell.objects.update(stops_at=now)
+    idle_jobs_sweep(now)
     job.refresh_from_db()
     assert (job.status, job.stop_reason) == ("stopping", "idle")
 
 
-def test_an_old_report_of_its_kernels_says_nothing(olga, team, node):
+def test_an_old_report_of_its_kernels_says_nothing(olga, team, node, now):
     job = start(olga, team, node)
     policy(team)
-    measure(job, 60)
+    measure(job, 60, now)
     report(node, 45)
-    KernelActivity.objects.update(reported_at=NOW - 5 * MINUTE)
-    idle_jobs_sweep(NOW)
+    KernelActivity.objects.update(reported_at=now - 5 * MINUTE)
+    idle_jobs_sweep(now)
     assert not IdleSpell.objects.exists()
 
 
@@ -256,9 +263,9 @@ def test_a_node_speaks_of_its_own_notebooks_and_of_this_attempt(olga, team, node
     assert KernelActivity.objects.get().reported_at == before.reported_at
 
 
-def test_jobs_that_are_no_notebooks_are_judged_by_their_gpus_alone(olga, team, node):
+def test_jobs_that_are_no_notebooks_are_judged_by_their_gpus_alone(olga, team, node, now):
     job = start(olga, team, node, kind="batch", command=["python", "train.py"])
     policy(team)
-    measure(job, 60)
-    idle_jobs_sweep(NOW)
+    measure(job, 60, now)
+    idle_jobs_sweep(now)
     assert IdleSpell.objects.filter(job=job).exists()
