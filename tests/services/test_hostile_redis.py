@@ -24,7 +24,8 @@ from portal.live import pending
 from portal.live.bell import CHANNEL, ring
 from portal.live.listener import listener, subscribe
 from portal.shared_cache import RedisWithLocalFallback, cache_settings
-from tests.environment.compose_redis import ComposeRedis, running_compose_redis
+from portal.tunnel import registry
+from tests.environment.compose_redis import COMPOSE, ComposeRedis, running_compose_redis
 from tests.environment.debian import REDIS
 from tests.environment.levels import skip_without
 from tests.environment.programs import free_port
@@ -213,6 +214,29 @@ def test_limits_are_counted_by_the_user_that_compose_makes(compose_redis, settin
     assert cache.touch("mark", 30)
     assert cache.delete("mark")
     assert RedisWithLocalFallback.away_until == 0.0
+
+
+def test_tunnels_are_announced_by_the_user_that_compose_makes(compose_redis, settings):
+    """What the registry sends is within the rights of that user, its scripts included."""
+    settings.PLATFORM = replace(settings.PLATFORM, redis_url=compose_redis.counts_url)
+    node = uuid.UUID(int=7)
+    entry = registry._sealed(node, registry.Holder(registry.PROCESS, "10.0.0.5:8000"))
+
+    async def scenario():
+        assert await registry._renew(node, entry)
+        assert await registry._client().get(registry._key(node)) == entry.encode()
+        await registry._withdraw(node, entry)
+        assert not await registry._client().exists(registry._key(node))
+        await registry.close_registry()
+
+    asyncio.run(scenario())
+
+
+def test_that_user_has_the_same_rights_without_compose():
+    files = (COMPOSE, COMPOSE.parent / "deploy/redis-users.acl")
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    ours = [line.partition("resetkeys")[2] for line in lines if "user counts on" in line]
+    assert len(ours) == 2 and len(set(ours)) == 1
     shared_cache._client.cache_clear()
 
 
