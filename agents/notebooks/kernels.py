@@ -25,13 +25,17 @@ def idle_minutes(answers: dict[str, Any], now: datetime) -> int | None:
     kernels = answers.get(KERNELS)
     if not isinstance(kernels, list):
         return None
-    if any(isinstance(each, dict) and each.get("execution_state") in BUSY for each in kernels):
+    if any(isinstance(each, dict) and _is_busy(each.get("execution_state")) for each in kernels):
         return 0
     times = list(_times(answers))
     if not times or None in times:
         return None
     newest = max(time for time in times if time is not None)
     return min(max(0, int((now - newest).total_seconds() // 60)), MAX_IDLE_MINUTES)
+
+
+def _is_busy(state: Any) -> bool:
+    return isinstance(state, str) and state in BUSY
 
 
 def _times(answers: dict[str, Any]) -> Iterator[datetime | None]:

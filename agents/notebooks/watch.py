@@ -111,9 +111,13 @@ class NotebookWatch:
         try:
             async with asyncio.timeout(ANSWER_SECONDS * len(PATHS)):
                 answers = {path: await self._ask(target, path) for path in PATHS}
+            return idle_minutes(answers, datetime.now(UTC))
         except (OpenRefused, OSError, TimeoutError):
             return None
-        return idle_minutes(answers, datetime.now(UTC))
+        except Exception:
+            # Such as a refusal of the engine: the others are asked nevertheless.
+            log.exception("notebook_unasked")
+            return None
 
     async def _ask(self, target: StreamTarget, path: str) -> Any:
         """The JSON of the answer; None if it is none. Raises OpenRefused, OSError, TimeoutError."""

@@ -16,6 +16,7 @@ from agents.contract.tunnel import StreamRefusal
 from agents.notebooks import watch as watching
 from agents.notebooks.kernels import KERNELS, STATUS, TERMINALS, idle_minutes, read_answer
 from agents.notebooks.watch import NotebookWatch
+from agents.runtime.base import RuntimeFailure
 from agents.tunnel.link import OpenRefused
 from tests.unit.agents.documents import a_replica
 
@@ -64,6 +65,8 @@ def test_the_newest_activity_counts(found, minutes):
         answers() | {STATUS: {"started": 7}},
         answers() | {KERNELS: [None]},
         answers() | {KERNELS: [{"last_activity": "yesterday", "execution_state": "idle"}]},
+        answers() | {KERNELS: [{"execution_state": ["busy"]}]},
+        answers() | {KERNELS: [{"execution_state": {}}], STATUS: []},
         answers() | {TERMINALS: [{"name": "1"}]},
     ],
 )
@@ -160,6 +163,24 @@ def test_reports_say_it_until_the_server_says_no_more(server):
     data.clear()
     asyncio.run(watch.ask_all())
     assert reports[-1] == running("r-1", "r-2", "r-9")
+
+
+def test_one_that_cannot_be_asked_keeps_no_other_from_being_asked(server):
+    begun = (datetime.now(UTC) - timedelta(minutes=12, seconds=5)).isoformat()
+    data = {STATUS: answer({"started": begun}), KERNELS: answer([]), TERMINALS: answer([])}
+    address, reports = server(data), []
+    rows = (notebook("r-1", fence=6), notebook("r-2"))
+
+    def connect(target):
+        if target.attempt == 6:
+            raise RuntimeFailure("docker", "Docker refused to list: 500")
+        return socket.create_connection(address, 5)
+
+    watch = NotebookWatch(connect, lambda: rows)
+    watch.tap_reports(reports.append)(running("r-1", "r-2"))
+    asyncio.run(watch.ask_all())
+    told = [row.notebook and row.notebook.idle_minutes for row in reports[-1].replicas]
+    assert told == [None, 12]
 
 
 @pytest.mark.parametrize("wrong", [None, b"x" * 3_000_000, b"HTTP/1.1 500 No\r\n\r\n[]"])
