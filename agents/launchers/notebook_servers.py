@@ -22,7 +22,7 @@ from agents.launchers.command_options import (
     without_options,
 )
 from agents.launchers.none import LAUNCHER as NO_LAUNCHER
-from agents.workspace.job_user import login_name
+from agents.workspace.job_user import home_name
 
 LOOPBACK = "127.0.0.1"
 MOST_PORT = 65_535
@@ -90,7 +90,7 @@ class NotebookServer(Launcher):
     def files(self, launch: Launch) -> Mapping[str, str]:
         """What leads it home."""
         variable = _home_variable(launch.replica)
-        names = {"variable": variable, "person": login_name(launch.replica.user)}
+        names = {"variable": variable, "person": home_name(launch.replica.user)}
         return {PROGRAM: TEXT % names} if variable else {}
 
     def request_refusal(self, request: LaunchRequest) -> LaunchRefusal | None:

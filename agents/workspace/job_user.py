@@ -2,6 +2,7 @@
 
 Without an entry for the uid, `getpass.getuser`, ssh and many libraries fail. Pure."""
 
+import hashlib
 import re
 
 from agents.workspace.folders import IN_CONTAINER
@@ -21,6 +22,15 @@ def login_name(user: str) -> str:
     if not name or name in RESERVED_NAMES:
         return FALLBACK_NAME
     return name if name[0].isalpha() or name[0] == "_" else f"_{name}"[:LONGEST_NAME]
+
+
+def home_name(user: str) -> str:
+    """The folder of a portal's user in a volume of homes: the login name, if the user has just that
+    name; else with a digest after a dot, which no login name has. So no two users share one."""
+    name = login_name(user)
+    if name == user:
+        return name
+    return f"{name}.{hashlib.sha256(user.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
 def passwd_entries(uid: int, name: str) -> str:

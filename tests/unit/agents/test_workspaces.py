@@ -1,11 +1,12 @@
 """The folders in which replicas work: whose they are, and that nothing of them stays."""
 
 import os
+import re
 import stat
 
 import pytest
 
-from agents.workspace.job_user import group_entries, login_name, passwd_entries
+from agents.workspace.job_user import group_entries, home_name, login_name, passwd_entries
 from agents.workspace.workspaces import BIN, Workspaces
 from tests.unit.agents.documents import a_replica
 
@@ -109,3 +110,15 @@ def test_a_users_name_becomes_one_that_linux_takes(user, name):
     assert login_name(user) == name
     assert len(passwd_entries(USER, name).splitlines()) == 3
     assert len(group_entries(USER, name).splitlines()) == 3
+
+
+def test_no_two_users_have_one_home():
+    users = ("nora", "Nora", "nora@a.example", "nora@b.example", "no.ra", "no-ra", "_7of9", "7of9")
+    users += ("job", "root", "nobody", "..", ".", "@", "李雷", "", "x" * 32, "x" * 33)
+    homes = [home_name(user) for user in users]
+    assert len(set(homes)) == len(users)
+    assert homes[0] == "nora"
+    for home in homes:
+        assert re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}(\.[0-9a-f]{12})?", home)
+        # No user name is another one's folder.
+        assert home in users or home_name(home) != home
