@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 
 from agents.contract.documents import ReplicaState
 from agents.contract.notebooks import NotebookActivity
+from agents.contract.volumes import MAX_VOLUMES
 from portal.accounts.models import Membership, Role
 from portal.agentapi.node_report import node_report
 from portal.allocations.models import Allocation, AllocationSample
@@ -22,6 +23,7 @@ from portal.idle.services import idle_jobs_sweep, idle_policy_set
 from portal.jobs.models import Job
 from portal.settings.configured import PLATFORM
 from portal.volumes.models import Volume
+from scheduler.core.request import parse_stored_request
 from tests.support.rows import a_job, a_node, a_project, a_request, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -131,6 +133,18 @@ def test_its_home_is_on_the_volume_of_its_project(olga, team, names):
     again = a_job(olga, team, kind="notebook", command=[], volumes=request["volumes"]).request
     assert again["volumes"] == request["volumes"]
     assert "volumes" not in a_job(olga, team).request
+
+
+@pytest.mark.parametrize(
+    "paths", [["/homes/mine"], [f"/data-{n}" for n in range(MAX_VOLUMES)]], ids=["inside", "many"]
+)
+def test_a_home_that_has_no_place_beside_its_volumes_is_left_out(olga, team, paths):
+    """Nothing is stored that a request could not say: planner and node would not read it."""
+    homes(team)
+    own = [{"volume": "homes", "path": path, "read_only": False} for path in paths]
+    request = a_job(olga, team, kind="notebook", command=[], volumes=own).request
+    assert request["volumes"] == own
+    parse_stored_request(request)
 
 
 def test_a_home_of_another_project_or_to_be_read_only_is_none(olga, team):
