@@ -57,9 +57,9 @@ class AppRights:
         """
         if not user.is_active:
             return False
-        is_owned = job.owner.is_active and (job.owner_id, job.project_id) in self.workers
-        if user.pk == job.owner_id or (job.pk, app, user.pk) in self.guests:
-            return is_owned
+        is_own = user.pk == job.owner_id or (job.pk, app, user.pk) in self.guests
+        if is_own and job.owner.is_active and (job.owner_id, job.project_id) in self.workers:
+            return True
         return job.kind != JobKind.NOTEBOOK and (user.pk, job.project_id) in self.workers
 
     def may_call(self, user: User, service: JobService) -> bool:

@@ -205,6 +205,16 @@ def test_only_a_working_owner_shares_and_a_share_ends_with_their_place(olga, tea
     app_guest_remove(job=job, app="web", username="gus", actor=ada)
 
 
+def test_a_member_of_the_project_loses_nothing_by_being_a_guest(olga, team, gus):
+    mia, job = a_user("mia"), running(olga, team)
+    Membership.objects.create(project=team, user=mia, role=Role.MEMBER)
+    for name in ("mia", "gus"):
+        app_guest_add(job=job, app="web", username=name, actor=olga)
+    Membership.objects.filter(user=olga).update(role=Role.VIEWER)
+    opened = [signed_in(each).post(f"/jobs/{job.label}/apps/web/open") for each in (mia, gus, olga)]
+    assert [each.status_code for each in opened] == [200, 403, 403]
+
+
 def a_token(user: User, project: Project, job: Job | None = None, app: str = "", ttl=DAY):
     return app_token_create(user=user, name="ci", project=project, job=job, app=app, ttl=ttl)
 
