@@ -82,6 +82,12 @@ CALL_LIMIT = Answer(
     "你与这个应用的连接过多。请关闭它的一些页面。",
 )
 
+DATABASE_AWAY = Answer(
+    ErrorCode.DATABASE_UNAVAILABLE,
+    "The database does not respond. Try again.",
+    "数据库没有响应。请重试。",
+)
+
 
 def in_chinese(sentence: str) -> str:
     """A constant sentence of the portal, as the pages have it."""

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 
 import h11
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 
 from portal.apps import answers
 from portal.apps.access import AppAccess, live_access
@@ -96,10 +97,10 @@ class AppsApplication:
         try:
             await self._call(scope, receive, send)
         except CallRefused as refusal:
-            if scope["type"] == "websocket":
-                await refuse_websocket(scope, send, refusal.answer)
-            else:
-                await send_answer(scope, send, refusal.answer, closes=refusal.closes)
+            await _refuse(scope, send, refusal.answer, closes=refusal.closes)
+        except (OperationalError, InterfaceError):
+            # It is asked before the app is, so nothing of an answer has been sent.
+            await _refuse(scope, send, answers.DATABASE_AWAY, closes=True)
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises CallRefused."""
@@ -251,6 +252,13 @@ class AppsApplication:
             raise CallRefused(answers.no_way(place, refused.sentence), closes=True) from None
         except (TimeoutError, OSError):
             raise CallRefused(answers.not_answering(place), closes=True) from None
+
+
+async def _refuse(scope: Scope, send: Send, answer: Answer, *, closes: bool) -> None:
+    if scope["type"] == "websocket":
+        await refuse_websocket(scope, send, answer)
+    else:
+        await send_answer(scope, send, answer, closes=closes)
 
 
 async def _small_body(receive: Receive) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError
 
 from portal.apps.access import AppAccess, Caller
 from portal.apps.http_exchange import CallEnd
@@ -103,7 +103,7 @@ class OpenCalls:
                 asked = list(self._open)
                 try:
                     live = await self._find_all(asked)
-                except DatabaseError as error:
+                except (DatabaseError, InterfaceError) as error:
                     # Nobody can take a right away meanwhile, either.
                     log.warning("open apps are not looked up: %s", error)
                     continue

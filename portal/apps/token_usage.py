@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, InterfaceError, transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -64,7 +64,7 @@ class TokenUsage:
             return
         try:
             await run_in_thread(token_usage_write, counts)
-        except DatabaseError as error:
+        except (DatabaseError, InterfaceError) as error:
             log.warning("what tokens for apps were used for is not written yet: %s", error)
             for pk, count in counts.items():
                 kept = self._count(pk)

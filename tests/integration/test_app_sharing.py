@@ -1,10 +1,11 @@
 """Guests of apps and tokens for apps: who reaches what by them, and how it ends."""
 
 import asyncio
+import json
 from datetime import timedelta
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import InterfaceError, OperationalError, connection
 from django.test import Client, override_settings
 from django.utils import timezone
 
@@ -270,6 +271,17 @@ def test_the_app_learns_whose_token_it_is_and_never_the_token(olga, team, job):
     assert b"x-tessera-caller" in heard[0].lower()
 
 
+@pytest.mark.parametrize("error", [OperationalError, InterfaceError])
+def test_while_the_database_is_away_a_program_is_told_to_try_again(
+    olga, team, job, monkeypatch, error
+):
+    _, text = a_token(olga, team, job, "web")
+    monkeypatch.setattr("portal.apps.application.token_access", away(error))
+    (said,) = said_by(saying(ANSWER), with_token(job, text))
+    assert status_of(said) == 503
+    assert json.loads(body_of(said))["code"] == "database_unavailable"
+
+
 def test_what_is_open_with_a_token_ends_when_it_is_revoked(olga, team, job):
     row, text = a_token(olga, team, job, "web")
     headers = [("host", f"web--j{job.pk}.{DOMAIN}"), ("authorization", f"Bearer {text}")]
@@ -297,8 +309,9 @@ def test_usage_is_counted_and_written_once_for_many_calls(olga, team, job, monke
     assert len(writes) == 1
 
 
+@pytest.mark.parametrize("error", [OperationalError, InterfaceError])
 def test_usage_that_cannot_be_written_is_kept_and_that_of_a_deleted_token_dropped(
-    olga, team, job, monkeypatch
+    olga, team, job, monkeypatch, error
 ):
     row, _ = a_token(olga, team, job, "web")
 
@@ -308,7 +321,7 @@ def test_usage_that_cannot_be_written_is_kept_and_that_of_a_deleted_token_droppe
             receive, _ = usage.count_call(pk, passing, passing_on)
             await receive()
         with monkeypatch.context() as broken:
-            broken.setattr("portal.apps.token_usage.token_usage_write", away)
+            broken.setattr("portal.apps.token_usage.token_usage_write", away(error))
             await usage.flush()
         await usage.close()
 
@@ -325,5 +338,8 @@ async def passing_on(message):
     """A caller that takes it."""
 
 
-def away(counts):
-    raise OperationalError("away")
+def away(error):
+    def fail(*_):
+        raise error("away")
+
+    return fail
