@@ -14,7 +14,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from portal.accounts.models import Membership, User
+from portal.accounts.selectors import WORKING_ROLES
 from portal.allocations.selectors import HeldUnits, held_units_of, slice_holders, usage_of
+from portal.apps.access import AppRights
 from portal.arrays.selectors import member_counts
 from portal.availability.promises import waiting_promises
 from portal.availability.selectors import availability_for
@@ -147,8 +149,7 @@ def _running_rows(
     now: datetime,
 ) -> list[RunningRow]:
     single = [job.pk for job in jobs.running if job.pk not in arrays]
-    # As `may_visit` has it for the owner, without a query for each job.
-    opens = frozenset(scope.to_work_in) if settings.PLATFORM.apps_domain else frozenset()
+    rights = _rights_at_own_jobs(user, scope) if settings.PLATFORM.apps_domain else None
     minutes = recent_minutes(single, now - SHOWN) if single else {}
     return [
         RunningRow(job, arrays[job.pk])
@@ -156,10 +157,17 @@ def _running_rows(
         else running_row(
             *(user, job, {each.node for each in held if each.job == job.pk}),
             *(minutes.get(job.pk, []), now),
-            may_open=job.project.slug in opens,
+            rights=rights,
         )
         for job in jobs.running
     ]
+
+
+def _rights_at_own_jobs(user: User, scope: ProjectChoice) -> AppRights:
+    """As `app_rights` has them, from what is read already."""
+    working = (each for each in scope.memberships if each.role in WORKING_ROLES)
+    workers = frozenset((user.pk, each.project_id) for each in working)
+    return AppRights(workers, guests=frozenset())
 
 
 def _ended_rows(jobs: OwnJobs, arrays: Mapping[int, ArrayRow]) -> list[EndedRow]:

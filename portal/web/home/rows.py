@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from portal.accounts.models import User
-from portal.apps.access import job_apps
+from portal.apps.access import AppRights, job_apps
 from portal.arrays.selectors import MemberCounts
 from portal.jobs.failure_causes import FailureCause
 from portal.jobs.models import Job
@@ -120,10 +120,10 @@ def running_row(
     minutes: Sequence[JobMinute],
     now: datetime,
     *,
-    may_open: bool,
+    rights: AppRights | None,
 ) -> RunningRow:
-    """`nodes`: where it has devices; `minutes`: its samples of the last hour; `may_open`: its apps,
-    once it runs."""
+    """`nodes`: where it has devices; `minutes`: its samples of the last hour; `rights`: at apps,
+    None where the portal serves none."""
     shown = _nodes_text(nodes)
     may_stop = JobStatus(job.status) is not JobStatus.STOPPING
     gauge = time_gauge(job, now)
@@ -136,8 +136,14 @@ def running_row(
         may_extend=can_extend(user, job),
         may_stop=may_stop,
         use=use_lines(minutes, job.started_at or now, now),
-        app=next(iter(job_apps(job)), "") if may_open and job.status == JobStatus.RUNNING else "",
+        app=_app_to_open(user, job, rights) if rights else "",
     )
+
+
+def _app_to_open(user: User, job: Job, rights: AppRights) -> str:
+    if job.status != JobStatus.RUNNING:
+        return ""
+    return next((app for app in job_apps(job) if rights.may_visit(user, job, app)), "")
 
 
 def waiting_row(job: Job, array: ArrayRow | None) -> WaitingRow:
