@@ -42,9 +42,8 @@ def home_warnings(request: JobRequest) -> Iterator[FieldWarning]:
         yield FieldWarning(
             "volumes",
             Message(
-                "what is written in this notebook is lost when it ends, but for its volumes and "
-                "the files in TESSERA_OUTPUT_DIR: a platform admin can make a volume %(name)s "
-                "that keeps it",
+                "what you write in this notebook is lost when it ends, except in its volumes and "
+                "in TESSERA_OUTPUT_DIR: a platform admin can make a volume %(name)s that keeps it",
                 name=name,
             ),
         )

@@ -171,7 +171,7 @@ def test_a_dry_run_says_what_is_lost_without_a_home(olga, team, node):
 
 def test_its_page_says_what_is_kept(page, olga, team, node):
     job = start(olga, team, node)
-    assert "at its end everything is lost, but for the files in" in page(f"/jobs/{job.label}/")
+    assert "when it ends, everything is lost except the files in" in page(f"/jobs/{job.label}/")
     job.request["volumes"] = [{"volume": "homes", "path": "/homes", "read_only": False}]
     job.save()
     assert "Your files in the volume homes are kept" in page(f"/jobs/{job.label}/")

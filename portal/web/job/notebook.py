@@ -16,15 +16,15 @@ def kept_after_end(job: Job) -> str:
     home = next((each["volume"] for each in volumes if each["path"] == HOMES), "")
     if home:
         return _(
-            "At its end kernels, terminals and what is in their memory are gone. Your files in the "
-            "volume %(name)s are kept, and the next notebook starts with them."
+            "When it ends, its kernels and terminals are gone, with what they hold in memory. Your "
+            "files in the volume %(name)s are kept, and the next notebook starts with them."
         ) % {"name": home}
     if volumes:
         return _(
-            "At its end everything outside its volumes is lost, but for the files in "
-            "TESSERA_OUTPUT_DIR: copy what you need there before."
+            "When it ends, everything outside its volumes is lost, except the files in "
+            "TESSERA_OUTPUT_DIR: copy what you need there first."
         )
     return _(
-        "It has no volume: at its end everything is lost, but for the files in "
-        "TESSERA_OUTPUT_DIR. Copy what you need there before."
+        "It has no volume: when it ends, everything is lost except the files in "
+        "TESSERA_OUTPUT_DIR. Copy what you need there first."
     )
