@@ -69,7 +69,7 @@ def _example_call(request: HttpRequest, service: JobService) -> str:
     ready = ready_service_of(service.request.get("image", ""))
     address = f"{request.scheme}://{host}"
     lines = [f"curl {address}{ready.call_path if ready else '/'}"]
-    lines.append('-H "Authorization: Bearer $TESSERA_TOKEN"')
+    lines.append('-H "Authorization: Bearer $TESSERA_APP_TOKEN"')
     if ready and ready.call_body:
         lines.append('-H "Content-Type: application/json"')
         lines.append(f"-d '{json.dumps(json.loads(ready.call_body))}'")
