@@ -214,6 +214,7 @@ def test_limits_are_counted_by_the_user_that_compose_makes(compose_redis, settin
     assert cache.touch("mark", 30)
     assert cache.delete("mark")
     assert RedisWithLocalFallback.away_until == 0.0
+    shared_cache._client.cache_clear()
 
 
 def test_tunnels_are_announced_by_the_user_that_compose_makes(compose_redis, settings):
@@ -237,7 +238,6 @@ def test_that_user_has_the_same_rights_without_compose():
     lines = [line for file in files for line in file.read_text().splitlines()]
     ours = [line.partition("resetkeys")[2] for line in lines if "user counts on" in line]
     assert len(ours) == 2 and len(set(ours)) == 1
-    shared_cache._client.cache_clear()
 
 
 def test_rings_are_noted_by_the_user_that_compose_makes(compose_redis, settings):

@@ -19,6 +19,8 @@ OF_JOBS = {
         *("OUTPUT_DIR", "PEERS", "RANK", "WORLD_SIZE"),
         *("CHECKPOINT_DIR", "CODE_DIR", "METRICS_FILE", "SECRETS_DIR", "LAUNCHER_DIR"),
         *("ARRAY_INDEX", "ARRAY_SIZE"),
+        # In what runs in a terminal.
+        "TERMINAL",
         # Between the processes of launcher openmpi.
         *("GANG_KEY", "GANG_SOCKET_DIR"),
         # The beginnings of names.
