@@ -23,6 +23,7 @@ from portal.inventory.models import Node
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.preflights import PREFLIGHT_SECONDS
 from portal.jobs.services import job_cancel
+from portal.node_pairs.expectations import expected_between
 from portal.node_pairs.models import PairMeasurement
 from portal.node_pairs.selectors import bad_pairs
 from portal.preflights import results
@@ -191,6 +192,21 @@ def test_a_slow_pair_is_told_and_avoided_and_costs_no_retry(alice, vision, nodes
     job.refresh_from_db()
     assert (job.status, job.attempts.count()) == (JobStatus.RUNNING, 3)
     assert job.infrastructure_retries_left == 1
+
+
+def test_a_part_of_the_gpus_is_judged_by_its_part_of_what_an_admin_gave(alice, vision, nodes):
+    """What a check before it was judged by is a part already."""
+    first, second = (node.row for node in nodes)
+    job = a_job(alice, vision, **GANG)
+    attempt = Attempt.objects.create(job=job, number=1, created_at=timezone.now())
+    for of, given in ({"job": job}, 40_000), ({"attempt": attempt}, 20_000):
+        PairMeasurement.objects.create(
+            **of,
+            **{"first": first, "second": second, "verdict": "ok"},
+            **{"expected_mb_per_second": given, "expected_source": "admin"},
+        )
+    half = {first.pk: 1, second.pk: 2}
+    assert expected_between(first, second, gpus=half).mb_per_second == 20_000
 
 
 def test_where_no_other_pair_is_the_gang_starts_on_the_slow_one(alice, vision, nodes):
