@@ -107,6 +107,7 @@ class LimitSettings:
         24,
         "A gang that asks for a network check starts at once on nodes that were measured with each "
         "other within so many hours.",
+        kind=whole_number(1),
         readers=WORKER,
     )
     telemetry_seconds: int = setting(
