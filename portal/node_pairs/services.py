@@ -26,7 +26,7 @@ from portal.node_pairs.expectations import is_simulated
 from portal.node_pairs.judgement import Expectation, PairVerdict, verdict_of
 from portal.node_pairs.models import PairMeasurement
 from portal.node_pairs.nccl_output import NcclTestOutput, read_nccl_output
-from portal.storage.errors import StoreError
+from portal.storage.errors import StoreUnavailable
 from scheduler.core.model.states import JOB_FINAL
 
 # The table stands at the end of a log that is short unless NCCL is told to say much.
@@ -56,7 +56,7 @@ def pair_measurements_collect(*, now: datetime) -> int:
     for row in ended.select_related("first", "second", "job").order_by("id"):
         try:
             result = _result(row, now)
-        except StoreError as error:
+        except StoreUnavailable as error:
             log.warning("the log of %s cannot be read: %s", row.measuring_job.label, error)
             continue
         if result is not None:
@@ -66,12 +66,15 @@ def pair_measurements_collect(*, now: datetime) -> int:
 
 
 def measured_of_attempt(attempt: Attempt, head: Replica) -> NcclTestOutput:
-    """What rank 0 has written. `head`: it. Raises StoreError."""
+    """What rank 0 has written; nothing if its log was removed, or is lost. `head`: it. Raises
+    StoreUnavailable."""
     head.attempt = attempt
-    open_logs([head])
     try:
+        open_logs([head])
         data = read_log(head, max(0, head.log_bytes - TAIL_BYTES), TAIL_BYTES)
-    except Refused:  # Retention removed it.
+    except StoreUnavailable:
+        raise
+    except Refused:
         data = b""
     return read_nccl_output(data.decode("utf-8", "replace"))
 
@@ -103,7 +106,7 @@ def pair_measurement_record(
 
 
 def _result(row: PairMeasurement, now: datetime) -> PairResult | None:
-    """None while the end of the log is still to come. Raises StoreError."""
+    """None while the end of the log is still to come. Raises StoreUnavailable."""
     job = row.measuring_job
     attempts = Attempt.objects.filter(job=job).order_by("-number")
     attempt = attempts.prefetch_related("replicas").first()

@@ -26,6 +26,7 @@ from portal.node_pairs.judgement import BAD_VERDICTS, Expectation, PairVerdict, 
 from portal.node_pairs.models import PairMeasurement
 from portal.node_pairs.nccl_output import NcclTestOutput
 from portal.node_pairs.services import (
+    NO_OUTPUT,
     gigabytes_per_second,
     measured_of_attempt,
     pair_measurement_record,
@@ -33,7 +34,7 @@ from portal.node_pairs.services import (
     wrong_message,
 )
 from portal.preflights.handover import attempt_hand_over
-from portal.storage.errors import StoreError
+from portal.storage.errors import StoreUnavailable
 from scheduler.core.model.states import JobStatus
 
 LIMIT = timedelta(seconds=PREFLIGHT_SECONDS)
@@ -105,9 +106,10 @@ def _look(attempt: Attempt, now: datetime) -> bool:
     head = replicas[0]
     try:
         output = measured_of_attempt(attempt, head)
-    except StoreError as error:
+    except StoreUnavailable as error:
+        # It is looked at again as long as a late log: the devices do not wait for a store.
         log.warning("the log of %s cannot be read: %s", attempt, error)
-        return False
+        output = NO_OUTPUT
     is_whole = output.is_complete or output.wrong_values or output.errors
     if not is_whole and head.started_at and now - (head.finished_at or now) < LATE_LOG:
         return False

@@ -15,11 +15,13 @@ from portal.errors import Refused
 from portal.inventory.models import Gpu, Node
 from portal.jobs.models import Job, Replica
 from portal.jobs.services import job_cancel
+from portal.node_pairs import services
 from portal.node_pairs.models import PairMeasurement
 from portal.node_pairs.selectors import bad_pairs, pairs_of
 from portal.node_pairs.services import LATE_LOG, pair_measurements_collect
 from portal.notices.collection import notices_collect
 from portal.notices.models import Notice, NoticeSettings
+from portal.storage.errors import StoreUnavailable
 from portal.submission.pair_measurements import COMMAND, pair_measure
 from portal.submission.retries import job_retry
 from scheduler.sweeper import sweep
@@ -167,6 +169,24 @@ def test_a_slow_pair_is_told_to_admins_once_and_avoided_until_it_is_measured_aga
     assert (again.verdict, again.is_current, row.is_current) == ("ok", True, False)
     assert not bad_pairs().exists()
     assert pairs_of(Node.objects.get(name="b")) == [again]
+
+
+def test_a_result_waits_for_a_store_that_is_away(root, nodes, monkeypatch):
+    """Its table is stored, so the measurement has not failed."""
+
+    def read_log(*_args):
+        raise StoreUnavailable("no answer")
+
+    row = measure(root)
+    with monkeypatch.context() as away:
+        away.setattr(services, "read_log", read_log)
+        run(row, nodes, a_table(48))
+        pair_measurements_collect(now=timezone.now() + LATE_LOG)
+        row.refresh_from_db()
+        assert row.verdict == "open"
+    pair_measurements_collect(now=timezone.now() + LATE_LOG)
+    row.refresh_from_db()
+    assert row.verdict == "ok"
 
 
 def test_wrong_sums_are_found_though_the_program_fails(root, nodes):

@@ -23,11 +23,13 @@ from portal.inventory.models import Node
 from portal.jobs.models import Attempt, Job, Replica
 from portal.jobs.preflights import PREFLIGHT_SECONDS
 from portal.jobs.services import job_cancel
+from portal.node_pairs import services
 from portal.node_pairs.expectations import expected_between
 from portal.node_pairs.models import PairMeasurement
 from portal.node_pairs.selectors import bad_pairs
 from portal.preflights import results
 from portal.quotas.models import Quota
+from portal.storage.errors import StoreUnavailable
 from portal.submission.limits import request_limits
 from scheduler.core.model.states import JobStatus
 from scheduler.core.request import InvalidRequest, parse_request
@@ -235,6 +237,19 @@ def test_it_waits_a_little_for_the_end_of_the_log(alice, vision, nodes):
     assert job.attempts.count() == 1
     results.preflights_collect(now=timezone.now() + timedelta(seconds=31))
     assert job.attempts.count() == 2
+
+
+def test_a_store_that_is_away_does_not_hold_the_devices(alice, vision, nodes, monkeypatch):
+    def read_log(*_args):
+        raise StoreUnavailable("no answer")
+
+    monkeypatch.setattr(services, "read_log", read_log)
+    job = a_job(alice, vision, **GANG)
+    checked(job, nodes, a_table(48))
+    assert job.attempts.count() == 1
+    results.preflights_collect(now=timezone.now() + timedelta(seconds=31))
+    assert job.attempts.count() == 2
+    assert "gave no result" in Event.objects.get(code="network_checked").sentence
 
 
 @pytest.mark.slow
