@@ -124,5 +124,7 @@ def _higher(one: DevicePoint, other: DevicePoint) -> DevicePoint:
 
 
 def _point(minute: datetime, values: Iterable[Any], why: Mapping[str, str]) -> DevicePoint:
-    """`values`: by MEASURED_COLUMNS."""
-    return DevicePoint(minute=minute, why=why, **dict(zip(MEASURED_COLUMNS, values, strict=True)))
+    """`values`: by MEASURED_COLUMNS; `why`: of one minute, which may lack what others have."""
+    found = dict(zip(MEASURED_COLUMNS, values, strict=True))
+    why = {name: text for name, text in why.items() if found.get(name) is None}
+    return DevicePoint(minute=minute, why=why, **found)

@@ -84,6 +84,14 @@ def test_a_longer_run_has_the_highest_of_longer_times(held, now, length, each, t
     assert points[-1].why == {"active_percent": "no_permission"}
 
 
+def test_what_was_measured_in_some_minute_of_a_longer_time_is_not_missing(held, now):
+    start = now - 10 * HOUR
+    sampled(ran(held, start, now), start, 5)
+    sampled(held, start + MINUTE, None, why={"memory_used_mib": "driver_error"})
+    (point,) = device_history([held]).points[held.pk]
+    assert (point.memory_used_mib, point.why) == (5, {})
+
+
 def test_old_minutes_become_hours_and_the_history_stays_whole(held, now):
     old = now - RETENTION - 3 * HOUR
     ran(held, old, now)
