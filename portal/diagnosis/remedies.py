@@ -314,7 +314,9 @@ REMEDIES: dict[FailureCause, Remedy] = {
         _RETRY,
     ),
     FailureCause.NETWORK_CHECK: Remedy(
-        Message("Not your code: its admins are told, and it is placed elsewhere where it can be"),
+        Message(
+            "Not your code: admins have been told, and it is placed on other nodes if it can be"
+        ),
         RemedyAction.RETRY,
         _RETRY,
     ),

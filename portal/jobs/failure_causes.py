@@ -132,7 +132,7 @@ CAUSE_LABELS: dict[FailureCause, str] = {
     FailureCause.NOT_READY: "Not ready in time",
     FailureCause.RANK_ABSENT: "A rank did not start",
     FailureCause.HUNG: "No progress",
-    FailureCause.NETWORK_CHECK: "Network too slow",
+    FailureCause.NETWORK_CHECK: "Network check failed",
     FailureCause.DRAINED: "Node drained",
     FailureCause.DEPENDENCY: "An earlier job failed",
     FailureCause.REFUSED: "Not approved",
