@@ -139,7 +139,9 @@ def _unknown(flops: float, devices: TrainingDevices | None) -> Message | None:
             "--model llama3-8b --sequence-length 4096"
         )
     if devices is None:
-        return Message("Its devices are of several kinds or shares, which have no peak to compare")
+        return Message(
+            "Its devices are of several kinds, or shares of a GPU: there is no peak to compare with"
+        )
     if devices.figures is None:
         return Message("No source gives the peak of %(device)s", device=devices.name)
     return None
@@ -161,7 +163,7 @@ def _expected(
             "--global-batch-size in the command"
         )
     if devices.count > MOST_SEARCHED_GPUS:
-        return None, Message("With so many GPUs, ask python -m scheduler.advisor search")
+        return None, Message("For so many GPUs, run python -m scheduler.advisor search")
     best = best_division(command.shape, devices.figures, devices.count, batch)
     if best is None:
         return None, Message(

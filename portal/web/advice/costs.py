@@ -87,9 +87,9 @@ def _training(advice: Advice) -> CostSection | None:
         columns += [_("All steps"), _("GPU-hours"), _("Energy"), _("Cost")]
     notes = []
     if not has_end:
-        notes.append(_("Say how many tokens or steps the training has to see hours and cost."))
+        notes.append(_("To see hours and cost, say how many tokens or steps the training takes."))
     elif any(run.cost is None for run in runs):
-        notes.append(_("Admins have set no price for a device without a cost."))
+        notes.append(_("Admins have set no price for devices whose cost is a dash."))
     return CostSection(
         columns=tuple(columns),
         rows=tuple(_run_row(run, currency, has_end) for run in runs),
@@ -117,7 +117,8 @@ def _run_row(run: TrainingRun, currency: str, has_end: bool) -> CostRow:
 
 
 def way_words(division: Parallelism) -> str:
-    """ "FSDP, 2 sequences at a time", "tensor 2 × data 4, ZeRO 1"; empty for one GPU."""
+    """ "data 8, FSDP, micro-batch 2", "tensor 2 × data 4, ZeRO 1, micro-batch 1"; empty for one
+    GPU."""
     if division.gpus == 1:
         return ""
     sizes = (
@@ -247,7 +248,7 @@ def _serving(advice: Advice) -> CostSection | None:
         _("Sequences at most"),
         _("Cost of a million tokens"),
     )
-    notes = (_("Admins have set no price for a device without a cost."),) if missing else ()
+    notes = (_("Admins have set no price for devices whose cost is a dash."),) if missing else ()
     return CostSection(
         columns=columns,
         rows=tuple(rows),
