@@ -69,6 +69,7 @@ def test_a_change_is_audited_and_an_older_version_changes_nothing(client, root):
     [
         ([("H999", "", "1")], "EUR", "H999"),
         ([(H200, "9g.1gb", "1")], "EUR", "H200-141GB 9g.1gb"),
+        ([(H200, "", "1"), (H200, "", "2")], "EUR", "Give each device one price"),
         ([(H200, "", "1")], " ", "currency"),
         ([(H200, "", "1")], "E\u202eUR", "currency"),
     ],

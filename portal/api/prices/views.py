@@ -11,6 +11,8 @@ from portal.api.protocol.permissions import IsPlatformAdmin
 from portal.api.protocol.requests import ApiRequest
 from portal.api.protocol.versions import ETAG, IF_MATCH, if_match_number, stale_version_shown
 from portal.api.protocol.views import ApiView
+from portal.error_codes import ErrorCode
+from portal.errors import Refused
 from portal.prices.price_table import PriceTable
 from portal.prices.selectors import current_prices, priced_devices
 from portal.prices.services import prices_set
@@ -36,6 +38,8 @@ class Prices(ApiView):
         version = if_match_number(request)
         body = request.validated_data(PricesRequestSerializer)
         amounts = {(each["board"], each["profile"]): each["amount"] for each in body["prices"]}
+        if len(amounts) < len(body["prices"]):
+            raise Refused(ErrorCode.PRICE_INVALID, "Give each device one price", "prices")
 
         def current() -> tuple[Any, int]:
             prices = current_prices()
