@@ -43,7 +43,8 @@ class DeviceHistory:
     points: Mapping[Any, Sequence[DevicePoint]]
     """By allocation, the oldest first; without those that were not measured."""
     minutes_each: int
-    """How many minutes a point stands for: 1, 10, 60 or 1,440. Older than a month, 60 at least."""
+    """How many minutes a point stands for: 1, 10, 60 or 1,440. One that is older than a month
+    stands for 60 at least, also beside newer ones."""
 
 
 def device_history(allocations: Iterable[Allocation]) -> DeviceHistory:
@@ -63,7 +64,10 @@ def device_history(allocations: Iterable[Allocation]) -> DeviceHistory:
         for key, point in _points(hours, max(each, HOUR)):
             found.setdefault(key, []).append(point)
     minutes = AllocationSample.objects.filter(allocation__in=keys).annotate(at=F("minute"))
-    for key, point in _points(minutes, each):
+    newer = _points(minutes, each)
+    if found and not newer:
+        each = max(each, HOUR)
+    for key, point in newer:
         before = found.setdefault(key, [])
         # The day in which hours end and minutes begin.
         if before and before[-1].minute == point.minute:

@@ -111,6 +111,15 @@ def test_old_minutes_become_hours_and_the_history_stays_whole(held, now):
     assert AllocationHour.objects.get().memory_used_mib == 6
 
 
+def test_a_short_run_that_is_old_has_hours(held, now):
+    old = now - RETENTION - 3 * HOUR
+    sampled(ran(held, old, old + HOUR), old, 3, 8)
+    assert samples_fold(now=now) == 2
+    history = device_history([held])
+    assert history.minutes_each == 60
+    assert [point.memory_used_mib for point in history.points[held.pk]] == [8]
+
+
 def test_a_share_that_cannot_be_measured_leaves_no_hours(held, now):
     old = now - RETENTION - 3 * HOUR
     sampled(ran(held, old, now), old, None, None)
