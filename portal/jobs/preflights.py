@@ -17,6 +17,8 @@ from scheduler.core.request import JobRequest
 PREFLIGHT_SECONDS = 300
 # Nothing is saved at its end.
 GRACE_SECONDS = 10
+# Of `Attempt.preflight`, from when its devices have passed on: whether anything was measured.
+HAS_RESULT = "has_result"
 
 
 def stored_preflight(*, image: str, command: Sequence[str]) -> dict[str, Any]:

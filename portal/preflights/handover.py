@@ -25,16 +25,18 @@ from portal.inventory.models import Node
 from portal.jobs.failure_causes import GangFailure
 from portal.jobs.gang_faults import faulty_gang_stop
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
+from portal.jobs.preflights import HAS_RESULT
 from portal.jobs.rollups import have_ended
 from portal.live.bell import ring
 from scheduler.core.model.states import AllocationStatus, JobStatus
 
 
-def attempt_hand_over(*, attempt: Attempt, message: Message) -> bool:
+def attempt_hand_over(*, attempt: Attempt, message: Message, has_result: bool) -> bool:
     """End a check whose ranks have all ended, and start the attempt that it was for, with its
     devices. False if the job has gone another way meanwhile.
 
-    `message`: what the check found, for the history of the job.
+    `message`: what the check found, for the history of the job; `has_result`: whether that says
+    anything of the network.
     """
     with transaction.atomic():
         own = Replica.objects.filter(attempt=attempt.pk, node__isnull=False)
@@ -52,6 +54,8 @@ def attempt_hand_over(*, attempt: Attempt, message: Message) -> bool:
         if problem is not None:
             faulty_gang_stop(job=job, rank=replicas[0], code=GangFailure.NOT_READY, message=problem)
             return False
+        written = (attempt.preflight or {}) | {HAS_RESULT: has_result}
+        Attempt.objects.filter(pk=attempt.pk).update(preflight=written)
         event_record(job, EventCode.NETWORK_CHECKED, message)
         documents_update(nodes)
         revisions = {node.pk: node.revision for node in nodes}

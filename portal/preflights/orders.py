@@ -10,7 +10,7 @@ from portal.allocations.services import GangOrder
 from portal.inventory.models import Node
 from portal.jobs.failure_causes import GangFailure
 from portal.jobs.models import Attempt, Job, StopReason
-from portal.jobs.preflights import stored_preflight
+from portal.jobs.preflights import HAS_RESULT, stored_preflight
 from portal.node_pairs.expectations import RING_COMMAND, is_simulated
 from portal.node_pairs.models import PairMeasurement
 from scheduler.core.request.values import GangPreflight
@@ -57,5 +57,10 @@ def _were_measured(nodes: Collection[UUID], since: datetime) -> bool:
 def _gave_no_result(job: Job) -> bool:
     """Whether a check of this job has failed, not the network: there is no second one."""
     checks = Attempt.objects.filter(job=job, preflight__isnull=False)
-    failed = checks.filter(outcome=StopReason.FAILED).values_list("first_failure", flat=True)
-    return any((failure or {}).get("code") != GangFailure.NETWORK_CHECK for failure in failed)
+    for outcome, failure, preflight in checks.values_list("outcome", "first_failure", "preflight"):
+        is_bad_network = (failure or {}).get("code") == GangFailure.NETWORK_CHECK
+        if outcome == StopReason.FAILED and not is_bad_network:
+            return True
+        if not preflight.get(HAS_RESULT, True):
+            return True
+    return False

@@ -173,14 +173,16 @@ def _avoid(attempt: Attempt, head: Replica, finding: _Finding, now: datetime) ->
 
 def _go_on(attempt: Attempt, finding: _Finding, now: datetime) -> bool:
     with transaction.atomic():
-        if not attempt_hand_over(attempt=attempt, message=finding.message):
+        has_result = finding.verdict is not PairVerdict.FAILED
+        message = finding.message
+        if not attempt_hand_over(attempt=attempt, message=message, has_result=has_result):
             return False
-        if len(finding.nodes) == 2 and finding.verdict is not PairVerdict.FAILED:
+        if len(finding.nodes) == 2 and has_result:
             _record(attempt, finding, now)
         elif finding.verdict in BAD_VERDICTS:
             is_slow = finding.verdict is PairVerdict.SLOW
             code = EventCode.PAIR_SLOW if is_slow else EventCode.PAIR_WRONG
-            event_record(finding.nodes[0], code, finding.message)
+            event_record(finding.nodes[0], code, message)
     return True
 
 

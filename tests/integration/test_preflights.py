@@ -231,6 +231,21 @@ def test_a_check_that_fails_by_itself_is_no_reason_not_to_start(alice, vision, n
     assert not PairMeasurement.objects.exists()
 
 
+@pytest.mark.slow
+def test_a_check_without_a_result_is_the_last_one_of_its_job(alice, vision, nodes, monkeypatch):
+    """A broken image would else cost its time at each start."""
+    monkeypatch.setattr(results, "LATE_LOG", timedelta())
+    job = a_job(alice, vision, **GANG | {"retries": {"infrastructure": 1, "user": 1}})
+    checked(job, nodes, "mpirun: not found\n", exit_code=127)
+    settle(*nodes)
+    for node in nodes:
+        node.finish(1)
+    for _ in range(2):
+        settle(*nodes)
+    found = [attempt.is_preflight for attempt in job.attempts.order_by("number")]
+    assert found == [True, False, False]
+
+
 def test_it_waits_a_little_for_the_end_of_the_log(alice, vision, nodes):
     job = a_job(alice, vision, **GANG)
     checked(job, nodes, a_table(48, average=False))
