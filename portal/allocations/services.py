@@ -58,7 +58,8 @@ class GangOrder:
     joined_replicas: int = 1
     """How many of the job's replicas each container runs."""
     preflight: Mapping[str, Any] | None = None
-    """What its first attempt runs, as `portal.jobs.preflights` stores it, to check its network."""
+    """What the attempt runs in place of the job, to check the network of the gang, as
+    `portal.jobs.preflights` stores it; None to run the job."""
 
     @property
     def replica_count(self) -> int:
