@@ -19,8 +19,8 @@ OF_JOBS = {
         *("OUTPUT_DIR", "PEERS", "RANK", "WORLD_SIZE"),
         *("CHECKPOINT_DIR", "CODE_DIR", "METRICS_FILE", "SECRETS_DIR", "LAUNCHER_DIR"),
         *("ARRAY_INDEX", "ARRAY_SIZE"),
-        # In what runs in a terminal.
-        "TERMINAL",
+        # In what runs in a terminal; in the example of how a service is called.
+        *("TERMINAL", "APP_TOKEN"),
         # Between the processes of launcher openmpi.
         *("GANG_KEY", "GANG_SOCKET_DIR"),
         # The beginnings of names.
