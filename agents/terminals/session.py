@@ -117,10 +117,12 @@ class TerminalSession:
                 self._busy()
 
     async def _pump(self) -> None:
-        """Until the end of the output. No faster than the client reads, while there is one."""
+        """Until the end of the output. No faster than the client reads, while there is one. What is
+        printed for nobody keeps no terminal."""
         while data := await self._shell.read():
             self._ring.append(data)
-            self._busy()
+            if self._client:
+                self._busy()
             while self._client and self._client.sent < self._ring.end:
                 await self._wait()
 

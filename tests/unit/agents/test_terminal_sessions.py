@@ -176,6 +176,26 @@ def test_nobody_comes_back_in_time():
     played(test, keep_seconds=0.05)
 
 
+def test_what_is_printed_for_nobody_keeps_no_terminal():
+    async def test(stage, attach):
+        client = await attach(a_target())
+        (shell,) = stage.shells
+        await shell.sizes.get()
+        client.stream.abort()
+
+        async def print_on():
+            while True:
+                await shell.printed.put(b"tick ")
+                await asyncio.sleep(0.01)
+
+        printing = asyncio.ensure_future(print_on())
+        async with asyncio.timeout(20):
+            await shell.closed.wait()
+        printing.cancel()
+
+    played(test, keep_seconds=0.1)
+
+
 def test_the_end_of_the_shell_waits_for_a_client_that_was_cut():
     async def test(stage, attach):
         client = await attach(a_target())
