@@ -185,9 +185,11 @@ class AppsApplication:
     ) -> None:
         place = access.caller.name.place
         hidden = (*COOKIES.values(), settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME)
-        headers = request_headers(
-            scope["headers"], added=_added_headers(scope, access), hidden_cookies=hidden
-        )
+
+        def headers() -> list[Header]:
+            added = _added_headers(scope, access)
+            return request_headers(scope["headers"], added=added, hidden_cookies=hidden)
+
         try:
             if access.target is None:
                 receive, send = self._counted(access, receive, send)
@@ -196,7 +198,7 @@ class AppsApplication:
             else:
                 stream = await self._opened(access.target, place)
                 receive, send = self._counted(access, receive, send)
-                await self._exchange(scope, receive, send, stream, headers, end)
+                await self._exchange(scope, receive, send, stream, headers(), end)
         except NoAnswer as no_answer:
             said = answers.not_answering if no_answer.is_late else answers.no_http
             raise CallRefused(said(place), closes=True) from None

@@ -33,12 +33,14 @@ Exchange = Callable[[Scope, Receive, Send, PortStream, list[Header], CallEnd], A
 
 @dataclass(frozen=True, slots=True)
 class ServiceCall:
-    """A call whose caller may do it, with the headers that a copy is sent."""
+    """A call whose caller may do it."""
 
     scope: Scope
     receive: Receive
     send: Send
-    headers: list[Header]
+    headers: Callable[[], list[Header]]
+    """What a copy is sent, made when it is: the portal's word on the caller is valid for a minute,
+    and a call may wait longer for a copy."""
     end: CallEnd
 
 
@@ -71,7 +73,7 @@ class ServiceCalls:
                     continue
                 try:
                     await self._exchange(
-                        call.scope, receive, call.send, stream, call.headers, call.end
+                        call.scope, receive, call.send, stream, call.headers(), call.end
                     )
                 except (NoAnswer, ConnectionCut) as broken:
                     is_late = isinstance(broken, NoAnswer) and broken.is_late

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from portal.accounts.models import Membership, Project, Role, User
 from portal.apps.application import AppsApplication
+from portal.apps.caller_header import caller_header
 from portal.apps.headers import APP_TOKEN_PREFIX
 from portal.apps.models import AppToken
 from portal.apps.threads import run_in_thread
@@ -263,8 +264,16 @@ def test_calls_wait_for_the_first_copy_and_have_it_started(olga, team, node, mon
     check_waits_in_vain(service, token)
     monkeypatch.setattr("portal.apps.service_pools.MAX_WAITING", 2)
     check_too_many(service, token)
+    order = []
+
+    def signed(**facts):
+        order.append("signed")
+        return caller_header(**facts)
+
+    monkeypatch.setattr("portal.apps.application.caller_header", signed)
 
     def start() -> None:
+        order.append("started")
         a_round(service)
         settle(node)
         check_all(seconds=2)
@@ -282,6 +291,7 @@ def test_calls_wait_for_the_first_copy_and_have_it_started(olga, team, node, mon
     copies = Copies({given_port(set(), service.pk * 64): saying(answer("up"))})
     said = copies.run(work)
     assert (status_of(said), body_of(said)) == (200, b"up")
+    assert order == ["started", "signed"], "who calls is said when the copy can hear it"
 
 
 def check_waits_in_vain(service, token):
