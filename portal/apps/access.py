@@ -83,15 +83,19 @@ def app_rights(
     )
 
 
-def live_access(callers: Collection[Caller]) -> dict[Caller, AppAccess]:
-    """Of those who may reach their app now. Six statements for any number of them, and
-    one more if some are at services."""
+def live_access(callers: Collection[Caller], *, are_open: bool = False) -> dict[Caller, AppAccess]:
+    """Of those who may reach their app now. Six statements for any number of them, and one more if
+    some are at services.
+
+    `are_open`: their calls have begun. Those at a service that has ended since go on until its
+    copies are stopped.
+    """
     visitors, tokens = _visitors(callers), _tokens(callers)
     users = visitors | {caller: token.user for caller, token in tokens.items()}
     rows = Replica.objects.first_of_running_jobs()
     rows = rows.filter(attempt__job__in={caller.name.job_pk for caller in users})
     replicas = {row.attempt.job_id: row for row in rows.select_related("attempt__job__owner")}
-    services = _services({caller.name.service_pk for caller in users})
+    services = _services({caller.name.service_pk for caller in users}, are_open=are_open)
     jobs = [row.attempt.job for row in replicas.values()]
     rights = app_rights(users.values(), jobs, services.values())
     found = {}
@@ -140,11 +144,11 @@ def job_apps(job: Job) -> dict[str, int]:
     return app_ports(job.request.get("apps", ()))
 
 
-def _services(keys: set[int]) -> dict[int, JobService]:
-    """Those that have not ended."""
+def _services(keys: set[int], *, are_open: bool) -> dict[int, JobService]:
+    """Those that take new calls; with `are_open`, also those that answer the calls they have."""
     keys = keys - {0}
-    rows = JobService.objects.live().only("pk", "name", "project_id")
-    return rows.in_bulk(keys) if keys else {}
+    rows = JobService.objects.to_drive() if are_open else JobService.objects.live()
+    return rows.only("pk", "name", "project_id").in_bulk(keys) if keys else {}
 
 
 def _visitors(callers: Collection[Caller]) -> dict[Caller, User]:

@@ -4,6 +4,7 @@ cookie of the portal is here."""
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from urllib.parse import parse_qs
 
 import h11
@@ -77,7 +78,8 @@ class AppsApplication:
     ) -> None:
         self._open_stream = open_stream
         self._first_byte_seconds = first_byte_seconds
-        self._calls = OpenCalls(lambda callers: run_in_thread(live_access, callers), look_seconds)
+        open_access = partial(live_access, are_open=True)
+        self._calls = OpenCalls(lambda callers: run_in_thread(open_access, callers), look_seconds)
         self._usage = TokenUsage()
         self._services = ServiceCalls(self._opened, self._exchange, wait_seconds=wait_seconds)
 

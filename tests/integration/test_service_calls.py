@@ -258,6 +258,38 @@ def check_repeated(service, token):
     assert (status_of(said), sum(copies.opened.values())) == (502, 2)
 
 
+def test_the_end_of_a_service_leaves_it_the_calls_that_it_has(olga, team, service):
+    mia = a_user("mia")
+    Membership.objects.create(project=team, user=mia, role=Role.MEMBER)
+    tokens = [token_of(olga), token_of(mia)]
+    may_answer = asyncio.Event()
+
+    async def late(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        await may_answer.wait()
+        writer.write(answer("late"))
+        await writer.drain()
+
+    def end() -> None:
+        service_end(service=service, actor=olga)
+        Membership.objects.filter(user=mia).delete()
+
+    async def work(apps):
+        calls = [http_call(headers=[host_of(service), token]) for token in tokens]
+        of_olga, of_mia = (asyncio.create_task(call.run(apps)) for call in calls)
+        while copies.opened.total() < 2:
+            await asyncio.sleep(0.01)
+        await run_in_thread(end)
+        # Both are looked up together: one who lost the right ends, the other one goes on.
+        lost = await of_mia
+        fresh = await http_call(headers=[host_of(service), tokens[0]]).run(apps)
+        may_answer.set()
+        return [status_of(lost), status_of(fresh), body_of(await of_olga)]
+
+    copies = serving(service, first=late, second=late, third=late)
+    assert copies.run(work) == [401, 404, b"late"]
+
+
 def test_calls_wait_for_the_first_copy_and_have_it_started(olga, team, node, monkeypatch):
     service = a_service(olga, team, min_copies=0, max_copies=1)
     token = token_of(olga)
