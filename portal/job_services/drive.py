@@ -124,17 +124,20 @@ class _Round:
         ).as_dict()
 
     def _replace_late_ones(self) -> None:
-        """Copies that run and are not ready for too long leave."""
+        """Copies that run and are not ready for too long leave, as do those whose time limit leaves
+        them none to become so: a failure, or a limit shorter than a start would submit jobs without
+        end and say nothing."""
         late = timedelta(seconds=self.service.start_seconds)
         for copy in self.copies:
             is_running = copy.job.status == JobStatus.RUNNING and copy.job.started_at
             if copy.leaves_at or copy.job_id in self.ready or not is_running:
                 continue
-            # Since it runs, or since it stopped to be ready (`check_record`).
+            # Since it runs, or since it ceased to be ready (`check_record`).
             since = max(filter(None, (copy.job.started_at, copy.unready_at)))
-            if self.now - since >= late:
+            waited = self.now - since
+            if waited >= late or self._is_near_limit(copy):
                 self._let_leave(copy)
-                seconds = self.service.start_seconds
+                seconds = int(min(waited, late).total_seconds())
                 message = Message(
                     "%(job)s did not answer at %(path)s for %(seconds)s s",
                     job=copy.job.label,
@@ -157,12 +160,14 @@ class _Round:
         row.copies, row.low_since, row.low_copies = scale.copies, scale.low_since, scale.low_copies
 
     def _is_current(self, copy: ServiceCopy) -> bool:
-        if copy.generation != self.service.generation:
-            return False
+        return copy.generation == self.service.generation and not self._is_near_limit(copy)
+
+    def _is_near_limit(self, copy: ServiceCopy) -> bool:
+        """Whether its time limit will end it so soon that another one has to take its place."""
         if copy.job.deadline_at is None or copy.job.started_at is None:
-            return True
+            return False
         limit = copy.job.deadline_at - copy.job.started_at
-        return self.now < copy.job.deadline_at - min(BEFORE_LIMIT, limit / 4)
+        return self.now >= copy.job.deadline_at - min(BEFORE_LIMIT, limit / 4)
 
     def _let_leave(self, copy: ServiceCopy) -> None:
         copy.leaves_at = self.now

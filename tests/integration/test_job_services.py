@@ -224,6 +224,20 @@ def test_a_copy_is_replaced_before_its_time_limit_ends_it(olga, team, node):
     assert len(copies_of(service)) == 2
 
 
+def test_a_time_limit_that_ends_before_the_start_is_a_failure(olga, team, node):
+    service = a_round(a_service(olga, team, request={"time_limit": "10m"}))
+    settle(node)
+    check_all(is_healthy=False)
+    service = a_round(service, seconds=7 * 60)
+    assert service.failures == 0
+    service = a_round(service, seconds=8 * 60)
+    assert [copy.leaves_at is None for copy in copies_of(service)] == [False]
+    assert service.failures == 1
+    assert "did not answer at /health for" in sentence(service)
+    service = a_round(service, seconds=8 * 60 + 2)
+    assert [copy.leaves_at is None for copy in copies_of(service)] == [False, True]
+
+
 def test_what_cannot_be_submitted_is_told_and_tried_again(olga, team, node):
     service = a_service(olga, team)
     Membership.objects.filter(user=olga).delete()
