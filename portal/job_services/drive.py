@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from celery.exceptions import SoftTimeLimitExceeded
 from django.db import DatabaseError, transaction
 
 from agents.contract.message import Message
@@ -47,6 +48,10 @@ def services_drive(*, now: datetime, limits: Callable[[], RequestLimits]) -> int
             service_drive(pk=pk, now=now, limits=limits)
         except DatabaseError as error:
             log.warning("S-%s is driven again later: %s", pk, error)
+        except SoftTimeLimitExceeded:
+            raise
+        except Exception:
+            log.exception("S-%s cannot be driven", pk)
     if keys:
         ServiceLoad.objects.filter(reported_at__lt=now - OLD_LOAD).delete()
     return len(keys)

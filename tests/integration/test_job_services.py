@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import cache
 
 import pytest
 from django.utils import timezone
@@ -10,7 +11,9 @@ from django.utils import timezone
 from agents.contract.message import read_message
 from portal.accounts.models import Membership, Project, Role, User
 from portal.errors import Refused
+from portal.job_services.drive import services_drive
 from portal.job_services.loads import CallCounts, loads_report
+from portal.job_services.models import ServiceLoad
 from portal.job_services.selectors import busyness_of, copy_rows, ready_targets
 from portal.job_services.services import service_change, service_end, values_of
 from portal.job_services.values import ServiceValues
@@ -82,6 +85,16 @@ def test_a_service_starts_its_copies_and_calls_those_that_are_healthy(olga, team
     }
     assert [row.status for row in copy_rows(service)] == ["ready", "ready"]
     assert sentence(a_round(service)) == ""
+
+
+def test_a_service_that_cannot_be_driven_does_not_hold_up_the_next(olga, team, node):
+    broken, whole = a_service(olga, team), a_service(olga, team, name="web")
+    # As a web process of another version might write it.
+    ServiceLoad.objects.create(
+        service=broken, process="p", reported_at=timezone.now(), open_calls={"J-1": 1}
+    )
+    assert services_drive(now=timezone.now(), limits=cache(request_limits)) == 2
+    assert len(copies_of(whole)) == 1
 
 
 def test_a_copy_that_fails_is_replaced_after_a_wait_that_grows(olga, team, node):
