@@ -36,7 +36,8 @@ async def watch_health(open_stream: OpenStream) -> None:
     with subscribe("service:*") as bell:
         try:
             while not bell.is_closing:
-                checks = await _claimed() if len(running) < MAX_CHECKS else ()
+                room = MAX_CHECKS - len(running)
+                checks = await _claimed(room) if room else ()
                 for check in checks:
                     task = asyncio.create_task(_carry_out(check, open_stream))
                     running.add(task)
@@ -63,9 +64,9 @@ async def is_healthy(check: HealthCheck, open_stream: OpenStream) -> bool:
         return False
 
 
-async def _claimed() -> Collection[HealthCheck]:
+async def _claimed(most: int) -> Collection[HealthCheck]:
     try:
-        return await run_in_thread(checks_claim, timezone.now())
+        return await run_in_thread(checks_claim, timezone.now(), most)
     except DatabaseError as error:
         log.warning("copies of services are not asked for their health: %s", error)
     except Exception:

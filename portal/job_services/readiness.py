@@ -25,16 +25,17 @@ class HealthCheck:
     path: str
 
 
-def checks_claim(now: datetime) -> list[HealthCheck]:
-    """The running copies that are due. Each is returned to one web process. One query if there are
-    none."""
+def checks_claim(now: datetime, most: int) -> list[HealthCheck]:
+    """Up to `most` running copies that are due, the longest due first. Each is returned to one web
+    process. One query if there are none."""
     rows = Replica.objects.first_of_running_jobs().filter(
         attempt__job__service_copy__check_due_at__lte=now,
         attempt__job__service_copy__leaves_at=None,
         attempt__job__service_copy__ended_at=None,
     )
     found = []
-    for replica in rows.select_related("attempt__job__service_copy__service"):
+    rows = rows.order_by("attempt__job__service_copy__check_due_at")
+    for replica in rows.select_related("attempt__job__service_copy__service")[:most]:
         copy = replica.attempt.job.service_copy
         pause = READY_PAUSE if copy.ready_attempt == replica.attempt_id else START_PAUSE
         mine = ServiceCopy.objects.filter(pk=copy.pk, check_due_at=copy.check_due_at)

@@ -76,7 +76,7 @@ def test_a_service_starts_its_copies_and_calls_those_that_are_healthy(olga, team
     assert check_all() == 0, "neither runs yet"
     settle(node)
     assert ready_targets([service.pk]) == {service.pk: {}}
-    assert check_all() == 2
+    assert [check_all(most=1) for _ in range(2)] == [1, 1]
     assert check_all() == 0, "each is asked once in a while, by one process"
     targets = ready_targets([service.pk])[service.pk]
     assert {job: target.port for job, target in targets.items()} == {

@@ -37,10 +37,10 @@ def copies_of(service: JobService) -> list[ServiceCopy]:
     return list(rows.order_by("id"))
 
 
-def check_all(*, is_healthy: bool = True, seconds: float = 0) -> int:
-    """Ask every running copy that is due then. How many there were."""
+def check_all(*, is_healthy: bool = True, seconds: float = 0, most: int = 100) -> int:
+    """Ask the running copies that are due then, `most` of them at once. How many there were."""
     now = timezone.now() + timedelta(seconds=seconds)
-    found = checks_claim(now)
+    found = checks_claim(now, most)
     for check in found:
         check_record(check=check, is_healthy=is_healthy, now=now)
     return len(found)
