@@ -129,7 +129,8 @@ def busyness_of(services: Collection[int]) -> dict[int, ServiceBusyness]:
 
 
 def _busyness(loads: list[ServiceLoad], now: datetime) -> ServiceBusyness:
-    present = [load for load in loads if (now - load.reported_at).seconds < LOAD_SECONDS]
+    since = now - timedelta(seconds=LOAD_SECONDS)
+    present = [load for load in loads if load.reported_at > since]
     counts = counts_sum(load.durations for load in loads)
     return ServiceBusyness(
         waiting=sum(load.waiting for load in present),

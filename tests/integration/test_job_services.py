@@ -347,6 +347,9 @@ def test_what_processes_report_adds_up_and_ages(olga, team, node):
     assert (busy.waiting, busy.open_calls) == (2, 4)
     assert busy.calls_per_second == pytest.approx(200 / 60)
     assert busy.p50_ms == 1.0 and busy.p99_ms == pytest.approx(57.7)
+    # By a process whose clock is a little ahead.
+    service.loads.update(reported_at=timezone.now() + timedelta(seconds=2))
+    assert busyness_of([service.pk])[service.pk].open_calls == 4
     service.loads.update(reported_at=timezone.now() - timedelta(seconds=30))
     assert busyness_of([service.pk])[service.pk].open_calls == 0
     service.loads.update(reported_at=timezone.now() - timedelta(seconds=90))
