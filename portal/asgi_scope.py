@@ -21,6 +21,14 @@ def header(scope: Mapping[str, Any], name: str) -> str:
     return ""
 
 
+def is_over_tls(scope: Mapping[str, Any]) -> bool:
+    """Whether the caller speaks TLS, with this process or with the proxy before it."""
+    if scope.get("scheme") in ("https", "wss"):
+        return True
+    name, https = settings.SECURE_PROXY_SSL_HEADER or ("", "")
+    return bool(name) and header(scope, name.removeprefix("HTTP_").replace("_", "-")) == https
+
+
 def is_private(scope: Mapping[str, Any]) -> bool:
     """Whether nobody on the way could read it: it came by TLS or from this machine, or pages are
     not redirected to HTTPS either."""

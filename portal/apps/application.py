@@ -41,7 +41,7 @@ from portal.apps.token_usage import TokenUsage
 from portal.apps.tokens import token_access
 from portal.apps.visits import digest, visit_enter, visitor_access
 from portal.apps.websocket_exchange import WebSocketExchange
-from portal.asgi_scope import Receive, Scope, Send, header
+from portal.asgi_scope import Receive, Scope, Send, header, is_over_tls
 from portal.client_address import scope_address, set_client_address
 from portal.errors import Refused
 from portal.request_id import HEADER, set_request_id
@@ -112,7 +112,7 @@ class AppsApplication:
             raise CallRefused(answers.NO_APP, closes=True)
         if has_two_framings(scope["headers"]):
             raise CallRefused(answers.TWO_FRAMINGS, closes=True)
-        is_secure = _is_secure(scope)
+        is_secure = is_over_tls(scope)
         if settings.SECURE_SSL_REDIRECT and not is_secure:
             if scope["type"] == "websocket":
                 raise CallRefused(answers.not_entered(name.place))
@@ -304,18 +304,9 @@ def _added_headers(scope: Scope, access: AppAccess) -> list[Header]:
         (b"host", host.encode("latin-1")),
         (b"x-forwarded-for", scope_address(scope).encode()),
         (b"x-forwarded-host", host.encode("latin-1")),
-        (b"x-forwarded-proto", b"https" if _is_secure(scope) else b"http"),
+        (b"x-forwarded-proto", b"https" if is_over_tls(scope) else b"http"),
         (CALLER_HEADER, signed),
     ]
-
-
-def _is_secure(scope: Scope) -> bool:
-    """Whether the caller speaks TLS, with this process or with the proxy before it."""
-    if scope.get("scheme") in ("https", "wss"):
-        return True
-    name, secure = settings.SECURE_PROXY_SSL_HEADER or ("", "")
-    sent = name.removeprefix("HTTP_").replace("_", "-")
-    return bool(name) and header(scope, sent) == secure
 
 
 def _is_of_other_page(scope: Scope, *, is_secure: bool) -> bool:

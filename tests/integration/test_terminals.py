@@ -29,6 +29,11 @@ from tests.support.rows import a_job, a_node, a_project, a_user, settle
 pytestmark = pytest.mark.django_db(transaction=True)
 HOST = "portal.test"
 OWN = ("origin", f"http://{HOST}")
+OTHER_ORIGINS = (
+    *("http://web--j1.apps.test", "null", "", f"http://{HOST}.evil.test"),
+    # As a page that somebody on the way wrote has another scheme than the portal's.
+    f"https://{HOST}",
+)
 ASKED = {
     "terminal": "ab" * 16,
     "is_new": True,
@@ -190,7 +195,7 @@ def test_nobody_else_is_let_in_and_no_page_of_another_origin(olga, job):
     assert refusal(job, by_token(olga, TokenScope.READ)) == (403, "scope_missing")
     assert refusal(job, []) == (401, "not_authenticated")
     assert refusal(job, [("authorization", "Bearer tsr_wrong")]) == (401, "authentication_failed")
-    for origin in ("http://web--j1.apps.test", "null", "", f"http://{HOST}.evil.test"):
+    for origin in OTHER_ORIGINS:
         assert refusal(job, by_page(olga, origin=("origin", origin)))[0] == 401
     assert refusal(job, by_page(olga)[:1])[0] == 401
     assert refusal(job, by_token(olga), "rank=x") == (400, "invalid_field")

@@ -12,7 +12,6 @@ from collections import Counter
 from contextlib import ExitStack, suppress
 from functools import partial
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlsplit
 
 from django.conf import settings
 
@@ -39,7 +38,7 @@ from portal.api.terminals.access import (
     terminal_admit,
     terminal_open,
 )
-from portal.asgi_scope import Receive, Scope, Send, header
+from portal.asgi_scope import Receive, Scope, Send, header, is_over_tls
 from portal.errors import Refused
 from portal.live.listener import subscribe
 from portal.tunnel.asgi_socket import AsgiSocket, refuse_handshake
@@ -106,9 +105,11 @@ def _session_key(scope: Scope) -> str:
 
 
 def _is_own_page(scope: Scope) -> bool:
-    origin = header(scope, "origin")
-    own = urlsplit(origin).netloc
-    return bool(own) and (own == header(scope, "host") or origin in settings.CSRF_TRUSTED_ORIGINS)
+    """Not the page of the same host by http:// where this call came by TLS: somebody on the way may
+    have written that one."""
+    origin, scheme = header(scope, "origin"), "https" if is_over_tls(scope) else "http"
+    own = f"{scheme}://{header(scope, 'host')}"
+    return origin == own or origin in settings.CSRF_TRUSTED_ORIGINS
 
 
 async def _serve(place: TerminalPlace, incoming: IncomingStream) -> None:
