@@ -77,8 +77,11 @@ export class TerminalStream {
     else if (data[0] === WINDOW) {
       this.credit += new DataView(payload.buffer, payload.byteOffset).getUint32(0);
       this.flush();
-    } else if (data[0] === END) this.socket.send(frame(END));
-    else if (data[0] === RESET) this.socket.close();
+    } else if (data[0] === END) {
+      // Of a terminal that goes on, it is a cut.
+      this.socket.send(frame(END));
+      this.socket.close();
+    } else if (data[0] === RESET) this.socket.close();
   }
 
   refused(code) {
