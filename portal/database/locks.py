@@ -1,8 +1,8 @@
 """Row locks in one order, so that transactions cannot deadlock.
 
-The order is Quota, Node, Gpu, Slice, Job, JobArray, Replica, Allocation; within a model, by primary
-key. Lock the rows of each model in one call to `lock_rows`. On SQLite a transaction is the only
-writer from its BEGIN (IMMEDIATE), and the clause is left out.
+The order is JobService, Quota, Node, Gpu, Slice, Job, JobArray, Replica, Allocation; within a
+model, by primary key. Lock the rows of each model in one call to `lock_rows`. On SQLite a
+transaction is the only writer from its BEGIN (IMMEDIATE), and the clause is left out.
 """
 
 from typing import Any, Self, TypeVar
