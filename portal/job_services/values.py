@@ -50,7 +50,7 @@ def require_values(values: ServiceValues) -> None:
     """Raises Refused(limit_invalid, path_invalid)."""
     if not 0 <= values.min_copies <= values.max_copies or not 1 <= values.max_copies <= MAX_COPIES:
         sentence = Message(
-            "Write 0 to %(most)s copies, and not more at least than at most", most=MAX_COPIES
+            "Write 0 to %(most)s copies; the minimum may not exceed the maximum", most=MAX_COPIES
         )
         raise Refused(ErrorCode.LIMIT_INVALID, sentence, "min_copies")
     if not 1 <= values.calls_per_copy <= MAX_CALLS:
