@@ -68,8 +68,8 @@ class ProcessRuntime:
         self._ports = PortOffers(LOOPBACK)
         self._changed: Callable[[], None] = lambda: None
         self._watched: set[str] = set()
-        # By replica, the parent processes of its terminals. They end with this agent.
-        self.terminals: dict[str, frozenset[int]] = {}
+        # The replicas of terminals, by the process ids of their parents. They end with this agent.
+        self.terminals: dict[int, str] = {}
         self._lock = threading.Lock()
 
     def version(self) -> str:
@@ -163,8 +163,9 @@ class ProcessRuntime:
         if leader is None:
             return []
         own = [pid for pid in pids_of_session(leader) if pid != leader]
-        terminals = self.terminals.get(replica_id, frozenset())
-        return own + [pid for parent in terminals for pid in descendants_of(parent)]
+        # Of a copy: terminals begin and end in other threads.
+        parents = [pid for pid, owner in self.terminals.copy().items() if owner == replica_id]
+        return own + [pid for parent in parents for pid in descendants_of(parent)]
 
     def leader(self, replica_id: str) -> int | None:
         """The process id of its parent process, while that lives."""

@@ -32,11 +32,10 @@ class ProcessTerminal(TerminalDescriptor):
     ) -> None:
         super().__init__(master)
         self._runtime = runtime
-        self._replica_id = replica_id
         self._channel = channel
         self._parent = parent
         self._is_closed = False
-        runtime.terminals[replica_id] = self._siblings() | {parent.pid}
+        runtime.terminals[parent.pid] = replica_id
 
     async def resize(self, columns: int, rows: int) -> None:
         if not self._is_closed:
@@ -51,10 +50,7 @@ class ProcessTerminal(TerminalDescriptor):
             self._channel.close()
             await in_terminal_thread(self._parent.wait)
             os.close(self.descriptor)
-            self._runtime.terminals[self._replica_id] = self._siblings() - {self._parent.pid}
-
-    def _siblings(self) -> frozenset[int]:
-        return self._runtime.terminals.get(self._replica_id, frozenset())
+            del self._runtime.terminals[self._parent.pid]
 
     def _read_exit_code(self) -> int:
         with contextlib.suppress(OSError, ValueError):

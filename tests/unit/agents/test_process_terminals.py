@@ -124,7 +124,7 @@ def test_the_shell_is_where_the_replica_is_with_its_environment(runtime, replica
         assert shell in runtime.processes(replica.id)
 
     with_node(runtime, test)
-    assert not runtime.terminals[replica.id]
+    assert not runtime.terminals
 
 
 def test_attached_again_it_shows_its_screen_and_goes_on(runtime, replica):
@@ -270,12 +270,12 @@ def test_no_descriptor_is_left_open(runtime, replica):
         await one(1)
         with pytest.raises(OpenRefused):
             await attach(replace(a_terminal(), program="/bin/no-such-shell"))
-        while any(runtime.terminals.values()):
+        while runtime.terminals:
             await asyncio.sleep(0.01)
         before = count()
         for number in range(2, 5):
             await one(number)
-        while any(runtime.terminals.values()):
+        while runtime.terminals:
             await asyncio.sleep(0.01)
         assert count() <= before
 
