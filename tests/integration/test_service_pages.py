@@ -96,6 +96,7 @@ def test_a_service_is_created_seen_changed_and_ended(client, team):
         ({"health_path": "health"}, "health_path"),
         ({"request": "image: [a"}, "request"),
         ({"request": "image: a\n"}, "request"),
+        ({"request": "1: 2\n"}, "request"),
         ({"project": "speech"}, "project"),
     ],
 )
