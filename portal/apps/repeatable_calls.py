@@ -1,5 +1,6 @@
 """Calls that may be sent once more, to another copy, when the first one has answered nothing."""
 
+import asyncio
 from typing import Any
 
 from portal.asgi_scope import Receive, Scope, header
@@ -32,6 +33,19 @@ class RepeatableReceive:
         if self._first is None:
             self._first = message
         return message
+
+    async def until_gone(self) -> None:
+        """Returns once the caller of a request has hung up that was passed to nobody yet: what is
+        read of it here is received again. Only its beginning is read, so of one with a longer body
+        this is not seen."""
+        if self._first is None:
+            self._first = await self._receive()
+        self._is_rewound = True
+        message = self._first
+        while message["type"] != "http.disconnect":
+            if message.get("more_body", False):
+                await asyncio.Event().wait()
+            message = await self._receive()
 
     def rewind(self) -> None:
         self._is_rewound = self._first is not None

@@ -62,7 +62,7 @@ class ServiceCalls:
         begun, receive = time.monotonic(), RepeatableReceive(call.receive)
         pool, may_repeat = self._pools.pool(name.service_pk), is_repeatable(call.scope)
         while True:
-            job, target = await self._copy(pool, name.place, call.end)
+            job, target = await self._copy(pool, call, receive, name.place)
             with pool.call(job):
                 try:
                     stream = await self._open_port(target, name.place)
@@ -86,11 +86,14 @@ class ServiceCalls:
             pool.note_duration(time.monotonic() - begun)
             return
 
-    async def _copy(self, pool: ServicePool, place: str, end: CallEnd) -> tuple[int, Target]:
-        """Raises CallEnded and CallRefused."""
+    async def _copy(
+        self, pool: ServicePool, call: ServiceCall, receive: RepeatableReceive, place: str
+    ) -> tuple[int, Target]:
+        """Raises CallEnded, also if the caller hangs up meanwhile, and CallRefused."""
         copy = asyncio.ensure_future(self._pools.copy_for_call(pool))
-        ended = asyncio.ensure_future(end.wait())
-        tasks: tuple[asyncio.Future[Any], ...] = (copy, ended)
+        tasks: list[asyncio.Future[Any]] = [copy, asyncio.ensure_future(call.end.wait())]
+        if call.scope["type"] == "http":
+            tasks.append(asyncio.ensure_future(receive.until_gone()))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if not copy.done():

@@ -294,6 +294,7 @@ def test_calls_wait_for_the_first_copy_and_have_it_started(olga, team, node, mon
     service = a_service(olga, team, min_copies=0, max_copies=1)
     token = token_of(olga)
     check_waits_in_vain(service, token)
+    check_hung_up(service, token)
     monkeypatch.setattr("portal.apps.service_pools.MAX_WAITING", 2)
     check_too_many(service, token)
     order = []
@@ -332,6 +333,26 @@ def check_waits_in_vain(service, token):
     assert status_of(said) == 503
     assert header_of(said, "retry-after") == ["10"]
     assert service.label in body_of(said).decode()
+
+
+def check_hung_up(service, token):
+    """It waits no more, and no copy is started or called for it."""
+
+    async def work(apps):
+        call = http_call(headers=[host_of(service), token])
+        held = asyncio.create_task(call.run(apps))
+        waits = ServiceLoad.objects.filter(service=service, waiting=1).exists
+        async with asyncio.timeout(20):
+            while not await run_in_thread(waits):
+                await asyncio.sleep(0.02)
+        call.sent.put_nowait({"type": "http.disconnect"})
+        said = await held
+        async with asyncio.timeout(20):
+            while await run_in_thread(waits):
+                await asyncio.sleep(0.02)
+        return said
+
+    assert status_of(Copies({}).run(work)) == 401, "as nobody hears it"
 
 
 def check_too_many(service, token):
