@@ -68,8 +68,11 @@ class DockerTerminal(TerminalDescriptor):
     async def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
-            await in_terminal_thread(end_marked, self._container, self._mark)
-            self._connection.close()
+            try:
+                await in_terminal_thread(end_marked, self._container, self._mark)
+            finally:
+                # Also of an engine that does not answer.
+                self._connection.close()
 
     def set_size(self, columns: int, rows: int) -> None:
         # The shell may just have ended.
@@ -98,10 +101,15 @@ def open_docker_terminal(
             exec_id = _new_exec(runtime, container, [*wrapper, shell], mark)
             connection = _started(runtime, exec_id)
             terminal = DockerTerminal(runtime.client.api, container, exec_id, mark, connection)
-            if not _is_missing(runtime, exec_id):
-                terminal.set_size(columns, rows)
-                return terminal
-            connection.close()
+            is_begun = False
+            try:
+                if not _is_missing(runtime, exec_id):
+                    terminal.set_size(columns, rows)
+                    is_begun = True
+                    return terminal
+            finally:
+                if not is_begun:
+                    connection.close()
     raise ShellMissing
 
 
