@@ -79,7 +79,13 @@ def change(request: AuthenticatedHttpRequest, service: str) -> HttpResponse:
     status = 400
     try:
         if values := form.service_values(values_of(row)):
-            service_change(service=row, actor=request.user, values=values, limits=request_limits())
+            service_change(
+                service=row,
+                actor=request.user,
+                values=values,
+                limits=request_limits(),
+                version=row.version,
+            )
             messages.success(request, _("Saved"))
             return _page(row)
     except (Refused, InvalidRequest) as refused:
