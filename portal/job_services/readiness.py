@@ -25,8 +25,8 @@ class HealthCheck:
     path: str
 
 
-def checks_claim(now: datetime, most: int) -> list[HealthCheck]:
-    """Up to `most` running copies that are due, the longest due first. Each is returned to one web
+def checks_claim(now: datetime, limit: int) -> list[HealthCheck]:
+    """Up to `limit` running copies that are due, the longest due first. Each is returned to one web
     process. One query if there are none."""
     rows = Replica.objects.first_of_running_jobs().filter(
         attempt__job__service_copy__check_due_at__lte=now,
@@ -35,7 +35,7 @@ def checks_claim(now: datetime, most: int) -> list[HealthCheck]:
     )
     found = []
     rows = rows.order_by("attempt__job__service_copy__check_due_at")
-    for replica in rows.select_related("attempt__job__service_copy__service")[:most]:
+    for replica in rows.select_related("attempt__job__service_copy__service")[:limit]:
         copy = replica.attempt.job.service_copy
         pause = READY_PAUSE if copy.ready_attempt == replica.attempt_id else START_PAUSE
         mine = ServiceCopy.objects.filter(pk=copy.pk, check_due_at=copy.check_due_at)

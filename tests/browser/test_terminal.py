@@ -48,7 +48,7 @@ def opened(page: Page, stack, job: str):
 
 def test_it_is_typed_in_shown_again_after_a_reload_and_ended(signed_in, running_stack, job):
     page, sockets = signed_in("alice"), []
-    page.on("websocket", sockets.append)
+    page.on("websocket", lambda socket: sockets.append(socket))
     screen = opened(page, running_stack, job)
     page.keyboard.type("sh -c 'echo rea\"\"dy; exec sleep 1000'\n")
     expect(screen).to_contain_text("ready")
