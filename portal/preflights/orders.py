@@ -61,6 +61,6 @@ def _gave_no_result(job: Job) -> bool:
         is_bad_network = (failure or {}).get("code") == GangFailure.NETWORK_CHECK
         if outcome == StopReason.FAILED and not is_bad_network:
             return True
-        if not preflight.get(HAS_RESULT, True):
+        if not (preflight or {}).get(HAS_RESULT, True):
             return True
     return False
