@@ -63,7 +63,7 @@ def test_a_speed_in_tokens_has_its_utilisation_whichever_series_are_asked_for(ge
     assert (found["tokens_per_second"], found["flops_per_token"]) == (1_000, 5e10)
     assert (found["percent"], found["expected"]) == (None, None)
     # It holds no device that is known.
-    assert "several kinds or shares" in found["problem"]
+    assert "several kinds, or shares" in found["problem"]
 
 
 def test_jobs_are_filtered_by_last_values(get, replica, client):
