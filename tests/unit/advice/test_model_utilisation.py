@@ -82,7 +82,7 @@ def test_a_model_of_its_own_says_what_a_token_costs():
         (["python", "train.py"], H100, "model_flops_per_token"),
         (["python", "train.py", "--model", "llama3-8b"], H100, "--sequence-length"),
         ([*NAMED[:3], "my-model", *NAMED[4:]], H100, "model_flops_per_token"),
-        (NAMED, None, "several kinds or shares"),
+        (NAMED, None, "several kinds, or shares"),
         (NAMED, TrainingDevices("X1", 2, None), "No source gives the peak of X1"),
     ],
 )
