@@ -56,7 +56,8 @@ def test_the_page_shows_every_noun_and_the_browser_has_nothing_to_say(url, chrom
     asked: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_ARGS)
-        page = browser.new_page()
+        # Of many operations, Swagger UI draws those that are near the window.
+        page = browser.new_page(viewport={"width": 1280, "height": 12_000})
         page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
