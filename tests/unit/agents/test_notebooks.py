@@ -2,6 +2,7 @@
 program of a user: nothing of it is believed unread, and none keeps the others waiting."""
 
 import asyncio
+import contextlib
 import json
 import socket
 import threading
@@ -85,8 +86,9 @@ def test_what_is_no_answer_is_none(data):
     assert read_answer(data) is None
 
 
+@contextlib.contextmanager
 def serve(data):
-    """Answers each connection with these bytes by path; None never answers."""
+    """Its address: answers each connection with these bytes by path; None never answers."""
     listener = socket.create_server(("127.0.0.1", 0))
     open_sockets = []
 
@@ -103,8 +105,16 @@ def serve(data):
                 accepted.sendall(body)
                 accepted.close()
 
-    threading.Thread(target=run, daemon=True).start()
-    return listener
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield listener.getsockname()
+    finally:
+        # Wakes `accept`; what is left open would be a warning in some later test.
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        for each in (listener, *open_sockets):
+            each.close()
 
 
 def answer(value):
@@ -123,15 +133,8 @@ def notebook(identity, **fields):
 
 @pytest.fixture
 def server():
-    listeners = []
-
-    def begin(data):
-        listeners.append(serve(data))
-        return listeners[-1].getsockname()
-
-    yield begin
-    for listener in listeners:
-        listener.close()
+    with contextlib.ExitStack() as servers:
+        yield lambda data: servers.enter_context(serve(data))
 
 
 def test_reports_say_it_until_the_server_says_no_more(server):
