@@ -19,7 +19,7 @@ from portal.job_services.models import JobService, ServiceCopy, ServiceLoad
 from portal.job_services.replacement import CopyState, copy_changes, wait_after
 from portal.job_services.scaling import Scale, ScaleBounds, next_scale
 from portal.job_services.selectors import current_loads, ready_jobs
-from portal.job_services.values import copy_request, given_port
+from portal.job_services.values import copy_request, unused_port
 from portal.jobs.services import job_cancel
 from portal.live.bell import ring
 from portal.submission.services import job_submit
@@ -194,7 +194,7 @@ class _Round:
             ServiceCopy.objects.open().filter(service__port=0).values_list("port", flat=True)
         )
         for _ in range(count):
-            port = self.service.port or given_port(taken, self.service.pk * 64)
+            port = self.service.port or unused_port(taken, self.service.pk * 64)
             try:
                 with transaction.atomic():
                     copy = self._submitted(port)

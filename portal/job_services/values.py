@@ -108,7 +108,7 @@ def copy_request(
     return parse_request(fields, limits)
 
 
-def given_port(taken: set[int], start: int) -> int:
+def unused_port(taken: set[int], start: int) -> int:
     """A port that none of these copies has; `start` makes those of several services differ."""
     size = len(GIVEN_PORTS)
     ports = (GIVEN_PORTS[(start + step) % size] for step in range(size))

@@ -21,7 +21,7 @@ from portal.apps.tokens import KEY_LENGTH
 from portal.apps.visits import digest
 from portal.job_services.models import JobService, ServiceLoad
 from portal.job_services.services import service_end
-from portal.job_services.values import given_port
+from portal.job_services.values import unused_port
 from portal.live.listener import listener
 from portal.settings.configured import PLATFORM
 from tests.support.app_calls import (
@@ -321,7 +321,7 @@ def test_calls_wait_for_the_first_copy_and_have_it_started(olga, team, node, mon
         await run_in_thread(start)
         return await held
 
-    copies = Copies({given_port(set(), service.pk * 64): saying(answer("up"))})
+    copies = Copies({unused_port(set(), service.pk * 64): saying(answer("up"))})
     said = copies.run(work)
     assert (status_of(said), body_of(said)) == (200, b"up")
     assert order == ["started", "signed"], "who calls is said when the copy can hear it"

@@ -28,7 +28,7 @@ from portal.web.job.files import job_output
 from portal.web.job.idle import hung_warning, idle_warning
 from portal.web.job.log_tab import job_log, log_end
 from portal.web.job.metrics import job_metrics
-from portal.web.job.notebook import kept_after_end
+from portal.web.job.notebook import retention_sentence
 from portal.web.job.place import job_place
 from portal.web.job.ranks_network import ranks_network
 from portal.web.job.reported import reported_metrics
@@ -75,7 +75,7 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
         "card": request_card(job),
         "gauge": time_gauge(job, timezone.now()),
         "idle": idle_warning(job, newest) or hung_warning(job, newest),
-        "kept": kept_after_end(job),
+        "kept": retention_sentence(job),
         "apps": apps_card(user, job),
         "may_extend": can_extend(user, job),
         "place": job_place(user, job, placed, is_final=is_final),

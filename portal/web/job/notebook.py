@@ -8,7 +8,7 @@ from scheduler.core.model.states import JobStatus
 from scheduler.core.request import JobKind
 
 
-def kept_after_end(job: Job) -> str:
+def retention_sentence(job: Job) -> str:
     """Empty unless it is a notebook that runs. No query."""
     if job.kind != JobKind.NOTEBOOK or JobStatus(job.status) is not JobStatus.RUNNING:
         return ""
