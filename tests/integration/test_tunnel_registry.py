@@ -12,7 +12,7 @@ from agents.tunnel.link import TunnelLink
 from portal.tunnel import registry
 from portal.tunnel.held import hold_tunnel
 from portal.tunnel.registry import Holder, announce_tunnel, close_registry, find_holder
-from tests.unit.agents.test_tunnel_link import MemorySocket
+from tests.support.memory_tunnel import MemorySocket
 
 pytestmark = pytest.mark.services
 NODE = UUID(int=7)
