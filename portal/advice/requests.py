@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from agents.contract.launcher_names import LauncherName
 from portal.advice.fits import DeviceFit
 from portal.advice.question import AdviceQuestion, Task
+from portal.submission.pair_measurements import COMMAND, TIME_LIMIT
 from scheduler.advisor.quantisation import Quantisation
 from scheduler.advisor.transformer import Recompute
 
@@ -25,6 +27,20 @@ def request_fields(question: AdviceQuestion, fit: DeviceFit) -> dict[str, Any]:
         "launcher": "torchrun" if question.is_training and fit.gpus > 1 else "none",
         "command": _command(question, fit),
     }
+
+
+def network_test_fields(fit: DeviceFit, image: str) -> dict[str, Any]:
+    """Fields of a request that measures the network between these GPUs with nccl-tests. `image`:
+    of the settings; empty for the user's own."""
+    fields = {
+        "name": "network-test",
+        "device": _device(fit),
+        "replicas": fit.nodes,
+        "launcher": str(LauncherName.NCCL_TESTS),
+        "command": list(COMMAND),
+        "time_limit": TIME_LIMIT,
+    }
+    return fields | ({"image": image} if image else {})
 
 
 def form_query(project: str, fields: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """What is expected between two nodes, from what they report and what admins have said."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from agents.launchers.nccl_tests import RING
@@ -19,9 +20,14 @@ def is_simulated(*nodes: Node) -> bool:
 
 def line_rate_between(first: Node, second: Node) -> Expectation:
     """Of their rails; unknown for simulated nodes, whose rails are none."""
-    if is_simulated(first, second):
-        return Expectation()
-    return expectation_of(*(node_link(node.topology, node.facts) for node in (first, second)))
+    return _line_rate((first, second))
+
+
+def line_rate_of(nodes: Sequence[Node], *, gpus: Mapping[object, int]) -> Expectation:
+    """For a gang that has some of the GPUs of these nodes: its part of the line rate. `gpus`: as
+    for `expected_between`. One query."""
+    whole = _line_rate(nodes)
+    return Expectation(int(whole.mb_per_second * _least_part(nodes, gpus)), whole.source)
 
 
 def expected_between(first: Node, second: Node, *, gpus: Mapping[object, int]) -> Expectation:
@@ -35,10 +41,21 @@ def expected_between(first: Node, second: Node, *, gpus: Mapping[object, int]) -
     whole = line_rate_between(first, second)
     if given:
         whole = Expectation(given, ExpectationSource.ADMIN)
-    part = min(_part(node, gpus.get(node.pk, 0)) for node in both)
-    return Expectation(int(whole.mb_per_second * part), whole.source)
+    return Expectation(int(whole.mb_per_second * _least_part(both, gpus)), whole.source)
 
 
-def _part(node: Node, taken: int) -> Fraction:
-    there = Gpu.objects.in_service().filter(node=node).count()
-    return min(Fraction(1), Fraction(taken, max(1, there)))
+def _line_rate(nodes: Sequence[Node]) -> Expectation:
+    """Of the slowest of two nodes or more."""
+    if is_simulated(*nodes):
+        return Expectation()
+    first, *others = (node_link(node.topology, node.facts) for node in nodes)
+    found = [expectation_of(first, other) for other in others]
+    return min(found, key=lambda expectation: expectation.mb_per_second)
+
+
+def _least_part(nodes: Sequence[Node], gpus: Mapping[object, int]) -> Fraction:
+    """Of the GPUs in service of each node."""
+    rows = Gpu.objects.in_service().filter(node__in=nodes).values_list("node_id", flat=True)
+    there = Counter(rows)
+    parts = (Fraction(gpus.get(node.pk, 0), max(1, there[node.pk])) for node in nodes)
+    return min(Fraction(1), *parts)

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from portal.advice.fits import DeviceFit, gpus_enough
 from portal.advice.question import OWN_MODEL, AdviceQuestion
-from portal.advice.requests import form_query
+from portal.advice.requests import form_query, network_test_fields
 from portal.advice.selectors import Advice, DeviceAdvice
 from portal.advice.speed import REFERENCE
 from portal.web.advice.amounts import digits, gib
@@ -77,6 +78,8 @@ class AdviceAnswer:
     """Time and cost; None where no device holds it, or no speeds are known."""
     lines: tuple[DeviceLine, ...]
     best: DeviceLine | None
+    network_test: str
+    """Address of a request that measures the network of the best one's GPUs; empty for one GPU."""
 
 
 def advice_answer(advice: Advice) -> AdviceAnswer:
@@ -98,6 +101,7 @@ def advice_answer(advice: Advice) -> AdviceAnswer:
         costs=cost_section(advice),
         lines=tuple(lines),
         best=best,
+        network_test=_network_test(advice),
     )
 
 
@@ -198,6 +202,14 @@ def _parts(fit: DeviceFit) -> tuple[PartRow, ...]:
         )
         for part in fit.need.parts
     )
+
+
+def _network_test(advice: Advice) -> str:
+    best = advice.best
+    if best is None or best.fit.gpus < 2 or not advice.project:
+        return ""
+    fields = network_test_fields(best.fit, settings.PLATFORM.nccl_tests_image)
+    return f"{reverse('web:request')}?{form_query(advice.project, fields)}"
 
 
 def _line(project: str, advice: DeviceAdvice) -> DeviceLine:

@@ -23,6 +23,7 @@ from portal.submission.replacement import may_replace
 from portal.submission.retries import may_retry
 from portal.volumes.caches import caches_on_nodes
 from portal.web.job.apps import apps_card
+from portal.web.job.bandwidth import shown_bandwidth
 from portal.web.job.extension import can_extend
 from portal.web.job.files import job_output
 from portal.web.job.idle import hung_warning, idle_warning
@@ -144,6 +145,7 @@ def tab_context(
             network = ranks_network(user, job, attempt) if attempt else []
             return {"spec": job_spec(user, job), "rank_networks": network}
         case "results":
-            return {"result": job_result(job, page["attempts"])}
+            result = job_result(job, page["attempts"])
+            return {"result": result, "bandwidth": shown_bandwidth(job, page["replicas"])}
         case _:
             return {}

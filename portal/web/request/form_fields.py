@@ -34,7 +34,7 @@ MENDABLE = CHANGEABLE | {"command", "launcher", "processes"}
 # What an address may change of a job that is asked for again, such as the remedy of a failed one.
 PREFILLABLE = MENDABLE | {"memory", "shm", "disk"}
 # What an address may fill in of a new request, such as that of an advice.
-FILLABLE = PREFILLABLE | {"name"}
+FILLABLE = PREFILLABLE | {"name", "image"}
 
 
 def split_words(text: str) -> list[str]:

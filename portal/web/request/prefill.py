@@ -71,7 +71,7 @@ def prefill(
         values = values_from_request(template.request, project)
     else:
         values = with_changes({**new_form_values(project), **(start or {})}, filled)
-        if filled and (last := _last_job(user)):
+        if filled and "image" not in filled and (last := _last_job(user)):
             values["image"] = last.image
     values["amount"] = query.get("amount") or values["amount"] or cards.default_amount
     form = _checked(cards.normalized(values), projects, limits)
