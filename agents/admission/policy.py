@@ -155,11 +155,13 @@ class NodePolicy:
 
     def user_of(self, replica: DesiredReplica) -> int:
         """The uid and gid of its container."""
-        users = read_range(self.project_users)
         has_share = any(device.kind is SliceKind.MPS for device in replica.devices)
-        if users is None or has_share or not replica.project:
-            return self.user
-        return project_user(users, replica.project)
+        return self.user if has_share else self.user_of_project(replica.project)
+
+    def user_of_project(self, project: str) -> int:
+        """The uid and gid of its containers without an MPS share. `project`: empty for none."""
+        users = read_range(self.project_users)
+        return project_user(users, project) if users is not None and project else self.user
 
     def wanted_image(self, replica: DesiredReplica) -> WantedImage:
         """By its digest, if it has to have one and this node's patterns admit any; by its tag where

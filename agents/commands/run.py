@@ -75,6 +75,7 @@ from agents.topology.wiring import WiringCache, topology_report
 from agents.volumes.caches import SharedCaches
 from agents.volumes.grants import with_caches, with_volumes
 from agents.volumes.roots import VolumeRoots
+from agents.volumes.volume_files import VolumeFiles
 from agents.workspace.folders import folders_below
 
 START_ERRORS = (
@@ -210,10 +211,12 @@ async def run_agent(settings: AgentSettings) -> None:
     reconciling.start()
     files.start()
     terminals = NodeTerminals(replica_terminals(runtime), partial(end_leftovers, runtime))
+    user_of = policy.user_of_project if isinstance(runtime, DockerRuntime) else None
+    volume_files = VolumeFiles(volumes, user_of)
     sending = [
         asyncio.create_task(telemetry.send_forever(client)),
         asyncio.create_task(job_metrics.ship_forever(client)),
-        asyncio.create_task(AgentTunnel(client, connect, terminals).run()),
+        asyncio.create_task(AgentTunnel(client, connect, terminals, volume_files).run()),
         asyncio.create_task(notebooks.watch_forever()),
     ]
     # An address that the node's owner chose is not ours to change.

@@ -3,7 +3,7 @@
 Each binary message is one frame: its type (1 byte), the id of its stream (4 bytes, the highest
 first), and a payload. The portal opens streams, with ids that only grow.
 
-    OPEN     a target as JSON (`StreamTarget`, `TerminalTarget`)
+    OPEN     a target as JSON (`StreamTarget`, `TerminalTarget`, `VolumeFileTarget`)
     OPENED   the other side is connected to it
     REFUSED  the code of a `StreamRefusal`
     DATA     1 to MAX_DATA_BYTES bytes, no more than the receiver has allowed
@@ -20,6 +20,7 @@ from enum import IntEnum, StrEnum
 
 from agents.contract.codec import decode, encode, rule
 from agents.contract.terminal import TerminalTarget
+from agents.contract.volume_files import VolumeFileTarget
 
 TUNNEL_PATH = "/agent/v1/tunnel"
 HEAD_BYTES = 5
@@ -59,6 +60,14 @@ class StreamRefusal(StrEnum):
     # The replica has no such program to be a shell.
     SHELL_MISSING = "shell_missing"
     TOO_MANY_TERMINALS = "too_many_terminals"
+    # The node does not offer the root now, or has no such folder below it.
+    VOLUME_AWAY = "volume_away"
+    FILE_MISSING = "file_missing"
+    # Jobs of the project may not read it.
+    FILE_FORBIDDEN = "file_forbidden"
+    # A folder, a pipe, a device, or a link that leads out of the volume.
+    NOT_A_FILE = "not_a_file"
+    FILE_TOO_LARGE = "file_too_large"
     # No answer in time.
     TIMED_OUT = "timed_out"
     # The side that was asked failed, or knows no such target.
@@ -74,6 +83,13 @@ REFUSAL_SENTENCES = {
     StreamRefusal.TERMINAL_GONE: "This terminal has ended. Open a new one",
     StreamRefusal.SHELL_MISSING: "The job has no such shell. Name a program of its image",
     StreamRefusal.TOO_MANY_TERMINALS: "Too many terminals of this job are open. Close some of them",
+    StreamRefusal.VOLUME_AWAY: "The node does not offer this volume now",
+    StreamRefusal.FILE_MISSING: "The volume has no such file",
+    StreamRefusal.FILE_FORBIDDEN: "Jobs of the project may not read this file: change its mode, "
+    "such as chmod a+r, and that of its folders",
+    StreamRefusal.NOT_A_FILE: "It is no regular file of the volume. Links are followed only as far "
+    "as they stay in the volume",
+    StreamRefusal.FILE_TOO_LARGE: "It is larger than 256 KB: choose the model's config.json alone",
     StreamRefusal.TIMED_OUT: "The job's node did not answer in time. Try again",
     StreamRefusal.FAILED: "The job's node could not connect to the job: its agent's log says why",
 }
@@ -103,6 +119,10 @@ class StreamTarget:
     port: int = field(metadata=rule(minimum=1, maximum=65_535))
 
 
+# What OPEN may name.
+OpenTarget = StreamTarget | TerminalTarget | VolumeFileTarget
+
+
 def read_frame(message: bytes) -> Frame:
     """Raises FrameRefused."""
     if not HEAD_BYTES <= len(message) <= MAX_FRAME_BYTES:
@@ -117,15 +137,19 @@ def read_frame(message: bytes) -> Frame:
     return frame
 
 
-def read_target(payload: bytes) -> StreamTarget | TerminalTarget:
+def read_target(payload: bytes) -> OpenTarget:
     """Raises ContractError or ValueError: not what OPEN carries."""
     data = json.loads(payload)
-    is_terminal = isinstance(data, dict) and "terminal" in data
-    return decode(TerminalTarget, data) if is_terminal else decode(StreamTarget, data)
+    if isinstance(data, dict) and "terminal" in data:
+        return decode(TerminalTarget, data)
+    if isinstance(data, dict) and "volume_file" in data:
+        return decode(VolumeFileTarget, data)
+    return decode(StreamTarget, data)
 
 
-def write_target(target: StreamTarget | TerminalTarget) -> bytes:
-    return json.dumps(encode(target), separators=(",", ":")).encode()
+def write_target(target: OpenTarget) -> bytes:
+    """Up to MAX_TARGET_BYTES where the target has no long path. Raises UnicodeEncodeError."""
+    return json.dumps(encode(target), separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def read_refusal(payload: bytes) -> StreamRefusal:

@@ -10,6 +10,7 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 from agents.contract.errors import ContractError
 from agents.contract.terminal import TerminalTarget
 from agents.contract.tunnel import MAX_FRAME_BYTES, TUNNEL_PATH, StreamRefusal, read_target
+from agents.contract.volume_files import VolumeFileTarget
 from agents.portal.client import PortalClient
 from agents.portal.sync import retry_pauses
 from agents.ports.replica_ports import Connect, connect_target
@@ -18,6 +19,7 @@ from agents.terminals.node_terminals import NodeTerminals
 from agents.tunnel.client_socket import ClientSocket, Dial
 from agents.tunnel.link import IncomingStream, OpenRefused, SocketClosed, TunnelLink
 from agents.tunnel.splice import SocketStream, splice
+from agents.volumes.volume_files import VolumeFiles
 
 # How often a silent connection is tried, and how long an answer may take: shorter than a proxy
 # waits for a byte.
@@ -33,12 +35,20 @@ log = logging.getLogger("agents.ports.tunnel_service")
 
 
 class AgentTunnel:
-    """Carries streams from the portal to ports of this node's replicas and to terminals in them."""
+    """Carries streams from the portal to ports of this node's replicas, to terminals in them, and
+    to small files of volumes."""
 
-    def __init__(self, client: PortalClient, connect: Connect, terminals: NodeTerminals) -> None:
+    def __init__(
+        self,
+        client: PortalClient,
+        connect: Connect,
+        terminals: NodeTerminals,
+        volume_files: VolumeFiles,
+    ) -> None:
         self._client = client
         self._connect = connect
         self._terminals = terminals
+        self._volume_files = volume_files
         # Why the last try failed, as it is in the log.
         self._failure = ""
         # Of its own: a port that does not answer keeps no log and no file waiting.
@@ -97,6 +107,10 @@ class AgentTunnel:
         if isinstance(target, TerminalTarget):
             with suppress(OSError):
                 await self._terminals.serve(incoming, target)
+            return
+        if isinstance(target, VolumeFileTarget):
+            with suppress(OSError):
+                await self._volume_files.serve(incoming, target)
             return
         try:
             reader, writer = await connect_target(target, self._connect, self._threads)

@@ -85,6 +85,36 @@ class FolderWatch(RootWatch):
             raise FolderRefused(f"{self.root.path} does not answer")
         return answer_of(lambda: self._folder(subpath, read_only=read_only))
 
+    def ask(
+        self,
+        subpath: str,
+        work: Callable[[int], Answer],
+        seconds: float,
+        slots: threading.BoundedSemaphore,
+    ) -> Answer:
+        """What `work` finds with a descriptor of a folder below it, opened now. `slots`: of threads
+        that may hang. Raises FolderRefused, also for an OSError of `work`."""
+        if self.is_hanging:
+            raise FolderRefused(f"{self.root.path} does not answer")
+
+        def asked() -> Answer:
+            # Given back by the thread itself: one that hangs keeps it.
+            if not slots.acquire(blocking=False):
+                raise FolderRefused(f"too much of {self.root.path} is read at once")
+            try:
+                return self._asked(subpath, work)
+            finally:
+                slots.release()
+
+        return answer_of(asked, seconds)
+
+    def _asked(self, subpath: str, work: Callable[[int], Answer]) -> Answer:
+        opened, _ = self._open(subpath)
+        try:
+            return work(opened)
+        finally:
+            os.close(opened)
+
     def _folder(self, subpath: str, *, read_only: bool) -> str:
         opened, path = self._open(subpath)
         os.close(opened)

@@ -58,6 +58,11 @@ class VolumeRoots:
             if watch.problem
         )
 
+    def folder_watch(self, root: str) -> FolderWatch | None:
+        """Of a root that is a folder of this machine and that the policy offers."""
+        watch = self._watches.get(root)
+        return watch if isinstance(watch, FolderWatch) else None
+
     def mount(self, volume: DesiredVolume) -> VolumeMount:
         """As a replica gets it. Raises RuntimeFailure."""
         watch = self._watches.get(volume.root)

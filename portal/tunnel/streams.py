@@ -1,4 +1,5 @@
-"""Streams to ports of running replicas, and to terminals in them, from any process of the portal.
+"""Streams to ports of running replicas, terminals in them and files of volumes, from any process of
+the portal.
 
     stream = await stream_open(Target(node_id, attempt_id, rank, port))
     await stream.write(b"GET / HTTP/1.1\\r\\n…")
@@ -14,11 +15,17 @@ from uuid import UUID
 
 from django.utils.translation import gettext
 
-from agents.contract.terminal import TerminalTarget
-from agents.contract.tunnel import REFUSAL_SENTENCES, StreamRefusal, StreamTarget, write_target
+from agents.contract.tunnel import (
+    MAX_TARGET_BYTES,
+    REFUSAL_SENTENCES,
+    OpenTarget,
+    StreamRefusal,
+    StreamTarget,
+    write_target,
+)
 from agents.tunnel.link import OpenRefused, StreamReset, TunnelLink
 from portal.tunnel.held import held_tunnel
-from portal.tunnel.relay import RelayAway, relay_open
+from portal.tunnel.relay import UUID_BYTES, RelayAway, relay_open
 
 # The node looks for the replica and connects to it.
 OPEN_SECONDS = 10.0
@@ -68,8 +75,14 @@ async def stream_open(target: Target) -> PortStream:
     return await node_stream_open(target.node_id, wire)
 
 
-async def node_stream_open(node_id: UUID, target: StreamTarget | TerminalTarget) -> PortStream:
-    """A stream to what the node is to look for: a port, or a terminal. Raises StreamRefused."""
+def is_target_short(target: OpenTarget) -> bool:
+    """Whether it can be opened: a relay puts the node's id before it."""
+    return len(write_target(target)) <= MAX_TARGET_BYTES - UUID_BYTES
+
+
+async def node_stream_open(node_id: UUID, target: OpenTarget) -> PortStream:
+    """A stream to what the node is to look for: a port, a terminal or a file. `target`: a short
+    one. Raises StreamRefused."""
     try:
         async with asyncio.timeout(OPEN_SECONDS):
             return await _opened(node_id, write_target(target))

@@ -20,6 +20,7 @@ from scheduler.core.model.states import JOB_FINAL, NodeStatus
 from scheduler.core.request import JobRequest
 from scheduler.core.request.values import VolumeRequest
 
+SPACE = "facts__volume_space"
 _LIVE = ~Q(uses__job__status__in=sorted(map(str, JOB_FINAL)))
 
 
@@ -28,6 +29,7 @@ class NodeRoot:
     """A root that one node offers now."""
 
     node: str
+    node_id: UUID
     is_online: bool
     root: str
     read_only: bool
@@ -157,6 +159,7 @@ def node_roots() -> list[NodeRoot]:
     return [
         NodeRoot(
             node=name,
+            node_id=pk,
             is_online=status == NodeStatus.ONLINE,
             root=root["name"],
             read_only=root["read_only"],
@@ -165,7 +168,7 @@ def node_roots() -> list[NodeRoot]:
             sizes={size["subpath"]: size for size in root.get("sizes", ())},
             driver=root.get("driver", ""),
         )
-        for name, status, roots in rows.values_list("name", "status", "facts__volume_space")
+        for pk, name, status, roots in rows.values_list("pk", "name", "status", SPACE)
         for root in roots
     ]
 

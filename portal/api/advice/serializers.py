@@ -37,7 +37,8 @@ class AdviceRequestSerializer(serializers.Serializer[Any]):
     config_file = serializers.CharField(
         required=False,
         max_length=MAX_PLACE,
-        help_text="a config.json among files of a job or code: JOB:PATH or TREE:PATH",
+        help_text="a config.json among files of a job or code, or in a volume of a project that "
+        "you work in: JOB:PATH, TREE:PATH or volume:NAME/PATH",
     )
     task = serializers.ChoiceField(TASKS)
     batch = NUMBER(

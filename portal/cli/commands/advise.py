@@ -36,7 +36,10 @@ def advise(
         Path | None, typer.Option(help="a model's config.json, in place of --model")
     ] = None,
     config_file: Annotated[
-        str, typer.Option(help="a config.json among files of a job: JOB:PATH, or TREE:PATH")
+        str,
+        typer.Option(
+            help="a config.json of a job or volume: JOB:PATH, TREE:PATH, volume:NAME/PATH"
+        ),
     ] = "",
     batch: Annotated[int, typer.Option(min=0, help="sequences of a training step; default: 1")] = 0,
     sequence: Annotated[int, typer.Option(min=0, help="tokens of a sequence")] = 0,

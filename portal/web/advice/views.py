@@ -17,14 +17,17 @@ from portal.advice.config_files import ConfigFile, config_files, config_text
 from portal.advice.question import InvalidQuestion
 from portal.advice.reading import read_question
 from portal.advice.selectors import advice_for
+from portal.volumes.selectors import usable_volumes
 from portal.web.advice.answer import advice_answer
 from portal.web.advice.form import (
     DEFAULTS,
     FIELDS,
+    MODEL_FIELDS,
     RECOMPUTE_LABELS,
     TASK_LABELS,
     form_values,
     models_by_family,
+    question_values,
 )
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.project_choice import chosen_project
@@ -41,7 +44,7 @@ def advise(request: AuthenticatedHttpRequest) -> HttpResponse:
         query = {name: text for name, text in values.items() if text}
         return HttpResponseRedirect(f"{reverse('web:advise')}?{urlencode(query)}")
     values["project"] = values["project"] or chosen_project(request)
-    is_question = any(values[name] for name in ("model", "config", "config_file"))
+    is_question = any(values[name] for name in MODEL_FIELDS)
     return _page(request, values, is_question=is_question)
 
 
@@ -57,18 +60,33 @@ def _page(
         "quantisations": list(Quantisation),
         "projects": [project.slug for project in projects],
         "config_files": _config_files(projects, values),
+        "volumes": _volumes(projects, values),
         "errors": {},
     }
     if not is_question:
         return render(request, "web/advice.html", context)
     try:
-        question = read_question(values, config_text(request.user, values))
+        asked = question_values(values)
+        question = read_question(asked, config_text(request.user, asked))
         advice = advice_for(user=request.user, question=question, project=values["project"])
     except InvalidQuestion as invalid:
         found = sorted(invalid.errors.items(), key=lambda error: FIELDS.index(error[0]))
-        errors = {name: message_text(message) for name, message in found}
+        errors = {_field(name, values): message_text(message) for name, message in found}
         return render(request, "web/advice.html", context | {"errors": errors}, status=400)
     return render(request, "web/advice.html", context | {"answer": advice_answer(advice)})
+
+
+def _field(name: str, values: Mapping[str, str]) -> str:
+    """Of the form: a file that cannot be used was named by its volume and path, or chosen."""
+    is_of_volume = name == "config_file" and values["config_volume"]
+    return "config_path" if is_of_volume else name
+
+
+def _volumes(projects: Iterable[Project], values: Mapping[str, str]) -> list[str]:
+    """The names of those that jobs of the user may have, and of the one that was chosen."""
+    names = [each.name for each in usable_volumes(projects)]
+    chosen = values["config_volume"]
+    return names if not chosen or chosen in names else [chosen, *names]
 
 
 def _config_files(projects: Iterable[Project], values: Mapping[str, str]) -> list[tuple[str, str]]:
