@@ -148,7 +148,7 @@ def _job_of_guests(request: AuthenticatedHttpRequest, ref: str, app: str) -> Job
 def _choices(request: AuthenticatedHttpRequest, opens: str) -> list[tuple[str, str]]:
     """What a token may open: the app that the address names, and the reader's projects."""
     slugs = projects_to_work_in(request.user).order_by("slug").values_list("slug", flat=True)
-    projects = [(slug, _("all apps of %(project)s") % {"project": slug}) for slug in slugs]
+    projects = [(slug, _("All apps of %(project)s") % {"project": slug}) for slug in slugs]
     ref, slash, app = opens.partition("/")
     try:
         job = job_with_app(request.user, ref, app) if slash else None
