@@ -1,6 +1,8 @@
 """What the portal itself says on the host of an app: a plain page in both languages, or for
 programs a problem as REST has it (RFC 9457)."""
 
+import base64
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +17,17 @@ from portal.error_codes import ERROR_KINDS, ErrorCode
 from portal.request_id import request_id
 
 PAGE = "apps/answer.html"
+# The portal serves no files on this host, so the page brings its style: ground, ink and link of
+# portal/static/tokens.css. It has no character that a template would escape.
+STYLE = (
+    "body{max-width:36rem;margin:12vh auto;padding:0 1rem;font:1rem/1.6 system-ui,sans-serif;"
+    "background:light-dark(#f6f5f2,#101114);color:light-dark(#1b1a18,#edecea)}"
+    "p{margin:0.75rem 0}a{color:light-dark(#2f46c6,#8fa0ff)}code{overflow-wrap:anywhere}"
+)
+POLICY = (
+    "default-src 'none'; frame-ancestors 'none'; "
+    f"style-src 'sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'"
+)
 # After which a browser asks again for a page of an app that does not answer yet.
 RELOAD_SECONDS = 3
 # Of a service without a copy that is ready.
@@ -213,7 +226,7 @@ def _written(scope: Scope, answer: Answer) -> tuple[list[Header], bytes]:
     if "text/html" in header(scope, "accept"):
         headers += [
             (b"content-type", b"text/html; charset=utf-8"),
-            (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+            (b"content-security-policy", POLICY.encode()),
         ]
         reloads = answer.passes and scope.get("method") == "GET"
         if reloads:
@@ -238,6 +251,7 @@ def _page(answer: Answer, *, reloads: bool) -> bytes:
     pages = "services" if is_service else "jobs"
     values = {
         "answer": answer,
+        "style": STYLE,
         "reloads": reloads,
         "link": f"{portal}/{pages}/{answer.place}/" if is_linked else "",
         # A guest does not see the job.

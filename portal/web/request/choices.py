@@ -49,7 +49,9 @@ CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
     },
     "preflight": {
         GangPreflight.NONE: gettext_lazy("none"),
-        GangPreflight.ALL_REDUCE: gettext_lazy("all-reduce: before each start on nodes not measured lately"),
+        GangPreflight.ALL_REDUCE: gettext_lazy(
+            "all-reduce: before each start on nodes not measured lately"
+        ),
     },
     "device.isolation": {
         Isolation.HARDWARE: gettext_lazy("hardware: a slice or a whole GPU"),

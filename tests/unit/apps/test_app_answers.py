@@ -1,6 +1,9 @@
 """What the portal says on the host of an app is in English and in Chinese."""
 
 import asyncio
+import base64
+import hashlib
+import re
 
 import pytest
 
@@ -49,3 +52,11 @@ def test_the_page_of_an_app_that_starts_asks_again_by_itself():
 def test_nothing_else_is_sent_again(answer, method, accept):
     headers, page = sent(answer, method, accept)
     assert b"refresh" not in headers and "by itself" not in page
+
+
+def test_the_only_style_that_its_policy_allows_is_its_own():
+    headers, page = sent(answers.not_entered("J-12"))
+    (style,) = re.findall("<style>(.*?)</style>", page, re.S)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = headers[b"content-security-policy"].decode()
+    assert policy == f"default-src 'none'; frame-ancestors 'none'; style-src 'sha256-{digest}'"
