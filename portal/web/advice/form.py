@@ -36,7 +36,7 @@ TASK_LABELS: dict[str, str | Promise] = {
     Task.INFERENCE: gettext_lazy("Serve (inference)"),
 }
 RECOMPUTE_LABELS: dict[str, str | Promise] = {
-    Recompute.FULL: gettext_lazy("Computed again (gradient checkpointing): less memory"),
+    Recompute.FULL: gettext_lazy("Gradient checkpointing: less memory"),
     Recompute.NONE: gettext_lazy("Kept: faster"),
 }
 
