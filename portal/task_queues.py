@@ -1,4 +1,4 @@
-"""The queues of Celery, by kind of work, and which task waits in which.
+"""The queues of Celery, by kind of work, which task waits in which, and the sweep's period.
 
 A worker takes from all of them in turn, so each kind waits for at most one task of every other
 kind; `celery worker -Q` limits a worker to some (docs/operations.md). All names begin with
@@ -14,6 +14,10 @@ DRIVE = "celery.drive"
 SLOW = "celery.slow"
 # Replays start a process on the worker's host.
 WHAT_IF = "celery.what_if"
+
+# From one ring of the sweep to the next. With a step of a pass before it, which takes 2 s, one is
+# completed every 5 s (docs/benchmarks.md).
+SWEEP_SECONDS = 3.0
 
 NAMES = (SWEEP, PLAN, DRIVE, SLOW, WHAT_IF)
 QUEUES = {name: {"exchange": name, "routing_key": name} for name in NAMES}

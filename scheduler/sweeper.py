@@ -1,4 +1,4 @@
-"""The sweep, every 5 s: makes lost bells harmless, and acts on what only time brings about."""
+"""The sweep, every few seconds: makes lost bells harmless, acts on what only time brings about."""
 
 import logging
 from datetime import datetime, timedelta

@@ -21,6 +21,7 @@ from portal.celery import app
 from portal.desired.services import node_drive
 from portal.diagnosis.services import diagnoses_refresh
 from portal.job_services.drive import services_drive
+from portal.leases.deadlines import deadline
 from portal.leases.services import (
     continuation_read,
     continuation_write,
@@ -71,7 +72,7 @@ PASS_ON_SECONDS = 1.0
 # A sweep that begins sooner after another one has nothing to find.
 SWEEP_PAUSE_SECONDS = 2.0
 # Work that takes longer than this sweeps between its steps: a worker of one process would else
-# leave the sweep, which is due every 5 s, until a pass or estimates are done.
+# leave the sweep, which is rung every SWEEP_SECONDS, until a pass or estimates are done.
 WITHOUT_SWEEP_SECONDS = 1.0
 
 estimate_pace = EstimatePace()
@@ -84,7 +85,7 @@ def plan_once() -> None:
     Estimates follow in a task of their own. What is free is counted, and the history that the next
     pass needs is read, after this one, so that they delay no placement.
     """
-    begun, commit_is_over = time.monotonic(), _deadline(COMMIT_WITHIN_SECONDS)
+    begun, commit_is_over = time.monotonic(), deadline(COMMIT_WITHIN_SECONDS)
     between_steps = sweeps_between_steps()
     if allocations_release() == RELEASED_TOGETHER:
         ring_plan()
@@ -94,7 +95,7 @@ def plan_once() -> None:
         now=timezone.now(), policy=policy, history=history, nodes=process_nodes()
     )
     with gc_paused():
-        decide_until = _deadline(DECIDE_SECONDS)
+        decide_until = deadline(DECIDE_SECONDS)
         plan, places = plan_and_places(
             snapshot,
             policy,
@@ -137,13 +138,13 @@ def sweeps_between_steps() -> Callable[[], None]:
     """For work that begins now: what it calls between two steps, outside of transactions. It sweeps
     where that is due, once the work has taken WITHOUT_SWEEP_SECONDS; whether it is, it asks at most
     every SWEEP_PAUSE_SECONDS, as steps may be many and short."""
-    is_time = _deadline(WITHOUT_SWEEP_SECONDS)
+    is_time = deadline(WITHOUT_SWEEP_SECONDS)
 
     def sweep_if_long() -> None:
         nonlocal is_time
         if is_time():
             sweep_unless_recent()
-            is_time = _deadline(SWEEP_PAUSE_SECONDS)
+            is_time = deadline(SWEEP_PAUSE_SECONDS)
 
     return sweep_if_long
 
@@ -168,12 +169,6 @@ def _count_placements(result: CommitResult, of: int) -> None:
     PLACEMENTS.labels("placed").inc(result.placed)
     PLACEMENTS.labels("stale").inc(result.stale)
     PLACEMENTS.labels("left").inc(of - result.placed - result.stale)
-
-
-def _deadline(seconds: float) -> Callable[[], bool]:
-    """A function that returns True once `seconds` have passed."""
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() >= end
 
 
 def _continuation_as_json(continuation: Continuation | None) -> dict[str, list[str]] | None:

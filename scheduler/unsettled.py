@@ -10,10 +10,12 @@ from portal.allocations.selectors import allocated_replicas
 from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.models import DesiredState
 from portal.leases.services import continuation_read, continuation_write
+from portal.task_queues import SWEEP_SECONDS
 from scheduler.core.model.states import ReplicaStatus, SliceStatus
 
-# Every node is looked at once in so many sweeps: 5 minutes, at one sweep every 5 s.
-SWEEPS_A_ROUND = 60
+# Every node is looked at once in this time, if every sweep that is rung is done.
+ROUND_SECONDS = 300.0
+SWEEPS_A_ROUND = round(ROUND_SECONDS / SWEEP_SECONDS)
 # Where the round has come to is kept beside the leases, under this name.
 ROUND = "drive"
 

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 # GPUs, waiting and running jobs together, from which counts are published. A smaller cluster is
 # read in 50 ms, and its pages show the present counts.
 PUBLISHED_FROM = 500
-# The sweep plans every 5 s; a pass that is cut short and continued takes up to 90 s.
+# The sweep plans every few seconds; a pass that is cut short and continued takes up to 90 s.
 MAX_AGE_SECONDS = 120
 
 

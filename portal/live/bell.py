@@ -35,6 +35,7 @@ SITE_TASK = "scheduler.tasks.site"
 ESTIMATES_TASK = "scheduler.tasks.foretell"
 DIAGNOSES_TASK = "scheduler.tasks.diagnose"
 SERVICES_TASK = "scheduler.tasks.services"
+NOTICES_TASK = "portal.notices.tasks.deliver"
 WHAT_IF_TASK = "portal.what_if.tasks.carry_out"
 REQUEST_HEADER = "tessera_request_id"
 # A web process that does not take a ring within this time learns of it by its own timeout.
@@ -161,6 +162,16 @@ def ring_services() -> None:
 def answer_services() -> None:
     """A ring from now on starts another task: call this before reading rows."""
     pending.take(_pending_key(SERVICES_TASK))
+
+
+def ring_notices() -> None:
+    """Start another round of notices after the commit, unless one is on its way."""
+    _on_commit(lambda: _send_once(NOTICES_TASK))
+
+
+def answer_notices() -> bool:
+    """Whether a round was rung since the last one began; the clock starts others unrung."""
+    return pending.take(_pending_key(NOTICES_TASK))
 
 
 def ring_what_if(what_if: int) -> None:

@@ -4,7 +4,7 @@ Nothing here runs in a transaction that moves a job. What is collected twice is 
 unique keys, so a worker that dies in the middle loses nothing: the next one reads again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from django.db.models import Max, Q, QuerySet
@@ -30,7 +30,8 @@ from scheduler.core.model.states import JobStatus, NodeStatus
 
 LEASE = "notices"
 EVENT_BATCH = 500
-MAX_BATCHES = 20
+# Of one round; what is left follows in another.
+MAX_BATCHES = 4
 LOOK_EVERY = timedelta(seconds=30)
 KIND_OF_STATUS = {
     JobStatus.RUNNING: NoticeKind.STARTED,
@@ -57,17 +58,24 @@ LEAD_PART = 4
 MIN_LIMIT = timedelta(minutes=10)
 
 
-def notices_collect(now: datetime, *, mails: bool) -> None:
+def notices_collect(
+    now: datetime, *, mails: bool, should_stop: Callable[[], bool] = lambda: False
+) -> bool:
     """One round: events since the last one; every half minute also time limits and budgets.
-    Without `mails` only chats are told: what nobody could mail must not pile up."""
-    for _ in range(MAX_BATCHES):
-        if not _events_collect(now, mails):
+    Without `mails` only chats are told: what nobody could mail must not pile up.
+
+    `should_stop` is called between two batches. Returns whether events are left."""
+    is_left = True
+    for number in range(MAX_BATCHES):
+        if not is_left or (number and should_stop()):
             break
+        is_left = _events_collect(now, mails)
     place = continuation_read(LEASE) or {}
     looked = place.get("looked_at")
     if looked is None or now - datetime.fromisoformat(looked) >= LOOK_EVERY:
         continuation_write(LEASE, place | {"looked_at": now.isoformat()})
         _store(_new([*_endings(now), *_budgets(now)]), mails)
+    return is_left
 
 
 def _events_collect(now: datetime, mails: bool) -> bool:

@@ -5,8 +5,9 @@ due again: at least once, and twice only then. No network call is made inside a 
 """
 
 import logging
-import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from smtplib import SMTPException
 from typing import Any
 
@@ -33,9 +34,9 @@ log = logging.getLogger(__name__)
 GATHER = timedelta(seconds=20)
 # Between two messages to the same person or chat.
 PAUSE = timedelta(minutes=5)
-RECIPIENTS = 200
+# People, and chats, of one round, and its mails; what is left follows in another.
+RECIPIENTS = 50
 SEND_BATCH = 16
-SEND_SECONDS = 15.0
 # Longer than any attempt takes. After that, another worker may send it.
 CLAIM_DURATION = timedelta(seconds=60)
 RETENTION = timedelta(days=30)
@@ -44,30 +45,44 @@ BUDGET_RETENTION = timedelta(days=400)
 NOTICE_DELIVERY = "notice"
 
 
-def notices_gather(now: datetime, *, base_url: str) -> None:
-    """Make messages of the notices whose readers are due for one."""
+def notices_gather(
+    now: datetime, *, base_url: str, should_stop: Callable[[], bool] = lambda: False
+) -> bool:
+    """Make messages of the notices whose readers are due for one: a transaction for each reader.
+
+    `should_stop` is called between two readers. Returns whether some may be left."""
     waiting = Notice.objects.filter(gathered_at__isnull=True, created_at__lte=now - GATHER)
     mails = NoticeMail.objects.filter(is_test=False, created_at__gt=now - PAUSE)
-    for pk in _due(waiting, "recipient_id", mails.values("recipient_id")):
-        _gather_mail(pk, now)
+    people = _due(waiting, "recipient_id", mails.values("recipient_id"))
     messages = Delivery.objects.filter(kind=NOTICE_DELIVERY, created_at__gt=now - PAUSE)
-    for pk in _due(waiting, "endpoint_id", messages.values("endpoint_id")):
-        _gather_chat(pk, now, base_url)
+    chats = _due(waiting, "endpoint_id", messages.values("endpoint_id"))
+    steps = [partial(_gather_mail, pk, now) for pk in people]
+    steps += [partial(_gather_chat, pk, now, base_url) for pk in chats]
+    for number, step in enumerate(steps):
+        if number and should_stop():
+            return True
+        step()
+    return RECIPIENTS in (len(people), len(chats))
 
 
-def mails_send(now: datetime, *, sender: str, base_url: str) -> None:
-    """Send the mails that are due, one after the other, for at most SEND_SECONDS. A server that
-    does not answer one is not asked for the next ones in this round."""
+def mails_send(
+    now: datetime, *, sender: str, base_url: str, should_stop: Callable[[], bool] = lambda: False
+) -> bool:
+    """Send the mails that are due, one after the other. A server that does not answer one is not
+    asked for the next ones in this round.
+
+    `should_stop` is called between two mails. Returns whether some may be left that could be sent
+    now."""
     due = NoticeMail.objects.filter(status=DeliveryStatus.WAITING, next_at__lte=now)
     rows = list(due.select_related("recipient").order_by("next_at", "id")[:SEND_BATCH])
-    end = time.monotonic() + SEND_SECONDS
-    for row in rows:
+    for number, row in enumerate(rows):
+        if number and should_stop():
+            return True
         if row.tries and retry_delay(row.tries) is None:
             _record(row, DeliveryStatus.FAILED, problem=row.problem or MailProblem.CUT_OFF)
         elif _claim(row) and _send(row, sender, base_url) is MailProblem.NO_ANSWER:
-            break
-        if time.monotonic() > end:
-            break
+            return False
+    return len(rows) == SEND_BATCH
 
 
 def mails_refuse() -> None:

@@ -13,7 +13,7 @@ from portal.settings.servers import broker_address, postgres_settings
 from portal.settings.sign_in import *  # noqa: F403 - the settings of sign-in
 from portal.settings.sign_in import SIGN_IN_APPS
 from portal.shared_cache import cache_settings
-from portal.task_queues import QUEUES, ROUTES, SWEEP
+from portal.task_queues import QUEUES, ROUTES, SWEEP, SWEEP_SECONDS
 
 PORTAL_FOLDER = Path(__file__).resolve().parents[1]
 # Inside the package where a wheel is installed (setup.py), beside it in a checkout.
@@ -313,7 +313,11 @@ CELERY_TIMEZONE = "UTC"
 # The time in it is beat's, judged by the worker's clock: they may differ by minutes.
 EXPIRES = 900.0
 CELERY_BEAT_SCHEDULE = {
-    "sweep": {"task": "scheduler.tasks.sweep", "schedule": 5.0, "options": {"expires": EXPIRES}},
+    "sweep": {
+        "task": "scheduler.tasks.sweep",
+        "schedule": SWEEP_SECONDS,
+        "options": {"expires": EXPIRES},
+    },
     "monthly_report": {
         "task": "portal.usage.tasks.monthly_report",
         "schedule": 600.0,

@@ -27,7 +27,7 @@ NODES, GPUS, JOBS, RUN_SECONDS = 4, 8, 500, 1.0
 # The worker is killed so long after it has placed something again, at most so often.
 MOST_SECONDS, KILLS = 2.5, 8
 # A free GPU for which a job waits is given away within this, by a machine that nobody else uses:
-# one sweep (5 s) brings back whatever ring was lost.
+# one sweep (3 s, and what the worker is at) brings back whatever ring was lost.
 IDLE_SECONDS = 5.0
 # What the stack adds to the load of a machine by itself.
 OWN_LOAD = 5

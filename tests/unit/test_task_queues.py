@@ -4,6 +4,8 @@ from django.conf import settings
 
 from portal.celery import app
 from portal.task_queues import NAMES, ROUTES, SLOW, SWEEP, WHAT_IF
+from scheduler.tasks import SWEEP_PAUSE_SECONDS
+from scheduler.unsettled import SWEEPS_A_ROUND
 
 
 def queue_of(task: str) -> str:
@@ -33,6 +35,15 @@ def test_no_task_of_the_clock_expires_behind_one_task_of_another_kind():
     """It would be thrown away again and again by a worker whose passes are long."""
     waits = [entry["options"]["expires"] for entry in settings.CELERY_BEAT_SCHEDULE.values()]
     assert min(waits) > settings.CELERY_TASK_TIME_LIMIT
+
+
+def test_a_sweep_is_rung_often_enough_for_one_each_five_seconds_beside_a_step_of_a_pass():
+    step_of_a_pass, aim = 2.0, 5.0
+    period = settings.CELERY_BEAT_SCHEDULE["sweep"]["schedule"]
+    assert period + step_of_a_pass <= aim
+    # One that is rung in time is never skipped as too early.
+    assert period > SWEEP_PAUSE_SECONDS
+    assert SWEEPS_A_ROUND * period == 300
 
 
 def test_a_worker_takes_from_all_unless_it_is_limited():

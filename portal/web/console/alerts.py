@@ -23,7 +23,7 @@ from portal.web.wording.labels import duration
 from scheduler.core.model.reasons import REASON_KINDS, ReasonClass, ReasonCode
 from scheduler.core.model.states import GpuHealth, JobStatus, NodeStatus
 
-# The sweep is due every 5 s and a rung duty at once; one this late is not being done.
+# The sweep is rung every few seconds and a rung duty at once; one this late is not being done.
 OVERDUE_AFTER = timedelta(seconds=60)
 # Bytes were written to a folder this recently.
 FOLDERS_WITHIN = timedelta(days=1)
