@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents.contract.message import Message
-from portal.accounts.models import User
+from portal.accounts.models import Project, User
 from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
 from portal.error_codes import ErrorCode
@@ -44,11 +44,7 @@ def service_create(
     request = copy_request(body, name=name, port=values.port or GIVEN_PORTS[0], limits=limits)
     with transaction.atomic():
         project = Admission(actor).require_feasible(request).project
-        if JobService.objects.live().filter(project=project).count() >= MAX_SERVICES:
-            sentence = Message(
-                "A project has at most %(most)s services: end one", most=MAX_SERVICES
-            )
-            raise Refused(ErrorCode.TOO_MANY_ITEMS, sentence)
+        _require_room(project)
         row = JobService.objects.create(
             project=project,
             owner=actor,
@@ -60,6 +56,15 @@ def service_create(
         _audit(AuditAction.SERVICE_CREATE, row, actor, {}, service_facts(row))
         _ring(row)
     return row
+
+
+def _require_room(project: Project) -> None:
+    """The project's row is locked, so that two at once count each other. Raises
+    Refused(too_many)."""
+    Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+    if JobService.objects.live().filter(project=project).count() >= MAX_SERVICES:
+        sentence = Message("A project has at most %(most)s services: end one", most=MAX_SERVICES)
+        raise Refused(ErrorCode.TOO_MANY_ITEMS, sentence)
 
 
 def service_change(

@@ -1,4 +1,5 @@
-"""A bulk submit on PostgreSQL: a fixed number of statements, and limits under two at once."""
+"""On PostgreSQL a bulk submit has a fixed number of statements, and limits of a project hold under
+two at once: of waiting jobs, and of services."""
 
 import threading
 
@@ -8,10 +9,17 @@ from django.test.utils import CaptureQueriesContext
 
 from portal.accounts.models import Project
 from portal.audit.models import Event
+from portal.error_codes import ErrorCode
+from portal.errors import Refused
+from portal.job_services import services
+from portal.job_services.models import JobService
 from portal.jobs.models import Job
 from portal.live import bell
 from portal.submission.services import BulkRefusedError, jobs_submit
+from tests.services.lock_waits import waits_for_lock
+from tests.services.stack import until
 from tests.support.rows import LIMITS, a_node, a_project, a_request, a_user
+from tests.support.service_rows import a_service
 
 pytestmark = [pytest.mark.services, pytest.mark.usefixtures("postgres_django")]
 
@@ -58,3 +66,34 @@ def test_two_at_once_never_pass_the_limit_of_waiting_jobs():
         thread.join()
     assert Job.objects.waiting().count() == 60
     assert refused == [list(range(20))] * 3
+
+
+def test_two_at_once_never_pass_the_limit_of_services(monkeypatch):
+    monkeypatch.setattr(services, "MAX_SERVICES", 1)
+    alice = a_user("alice")
+    a_node("n1")
+    vision = a_project("vision", alice)
+    audit, counted, refused = services._audit, [], []
+
+    def audit_beside_the_other(*facts) -> None:
+        """Between the count and the commit: the other one has counted as well, or waits."""
+        counted.append(facts)
+        until(lambda: len(counted) == 2 or waits_for_lock(), every=0.02)
+        audit(*facts)
+
+    def create(name: str) -> None:
+        try:
+            a_service(alice, vision, name)
+        except Refused as error:
+            refused.append(error.code)
+        finally:
+            connection.close()
+
+    monkeypatch.setattr(services, "_audit", audit_beside_the_other)
+    threads = [threading.Thread(target=create, args=(name,)) for name in ("llm", "chat")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert JobService.objects.live().count() == 1
+    assert refused == [ErrorCode.TOO_MANY_ITEMS]
