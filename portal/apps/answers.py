@@ -102,6 +102,16 @@ DATABASE_AWAY = Answer(
 )
 
 
+def wrong_tokens(seconds: int) -> Answer:
+    """`seconds`: until the next one is looked up."""
+    return Answer(
+        ErrorCode.THROTTLED,
+        f"Too many calls of your address had a wrong token. Try again in {seconds} s.",
+        f"来自你的地址的错误令牌过多。请在 {seconds} 秒后重试。",
+        retry_seconds=seconds,
+    )
+
+
 def in_chinese(sentence: str) -> str:
     """A constant sentence of the portal, as the pages have it."""
     with translation.override("zh-hans"):

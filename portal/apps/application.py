@@ -38,13 +38,20 @@ from portal.apps.service_calls import ServiceCall, ServiceCalls
 from portal.apps.service_pools import WAIT_SECONDS
 from portal.apps.threads import run_in_thread
 from portal.apps.token_usage import TokenUsage
-from portal.apps.tokens import token_access
+from portal.apps.tokens import token_access, wrong_token_rate
 from portal.apps.visits import digest, visit_enter, visitor_access
 from portal.apps.websocket_exchange import WebSocketExchange
 from portal.asgi_scope import Receive, Scope, Send, header, is_over_tls
-from portal.client_address import scope_address, set_client_address
+from portal.client_address import (
+    address_network,
+    client_address,
+    scope_address,
+    set_client_address,
+)
+from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.request_id import HEADER, set_request_id
+from portal.token_buckets import TokenBuckets
 from portal.tunnel.streams import PortStream, StreamRefused, Target
 
 # Paths of the portal's own on the host of an app; an app never sees them.
@@ -81,6 +88,7 @@ class AppsApplication:
         open_access = partial(live_access, are_open=True)
         self._calls = OpenCalls(lambda callers: run_in_thread(open_access, callers), look_seconds)
         self._usage = TokenUsage()
+        self._wrong_tokens = TokenBuckets(wrong_token_rate())
         self._services = ServiceCalls(self._opened, self._exchange, wait_seconds=wait_seconds)
 
     async def finish_calls(self) -> None:
@@ -161,13 +169,7 @@ class AppsApplication:
             if token.startswith(REST_TOKEN_PREFIX.decode()):
                 # Not looked up: it opens no app, whose-ever it is.
                 raise CallRefused(answers.REST_TOKEN, closes=True)
-            try:
-                found = await self._calls.access_of(
-                    digest(f"{token}\n{name.label}"),
-                    lambda: run_in_thread(token_access, token, name),
-                )
-            except Refused as refused:
-                raise CallRefused(_refusal(refused)) from None
+            found = await self._token_access(token, name)
         else:
             cookie = cookie_value(headers, COOKIES[is_secure])
             if not cookie:
@@ -181,6 +183,24 @@ class AppsApplication:
         if found is None:
             raise CallRefused(answers.not_entered(name.place), closes=True)
         return found
+
+    async def _token_access(self, token: str, name: AppName) -> AppAccess | None:
+        """Wrong tokens count against the address that they come from, which has to wait after many;
+        a token that was right before is not held up by others of its address. Raises CallRefused.
+        """
+        key, address = digest(f"{token}\n{name.label}"), address_network(client_address())
+        wait = 0 if self._calls.has_opened(key) else self._wrong_tokens.wait_seconds(address)
+        if wait:
+            raise CallRefused(answers.wrong_tokens(wait), closes=True)
+        try:
+            return await self._calls.access_of(
+                key, lambda: run_in_thread(token_access, token, name)
+            )
+        except Refused as refused:
+            if refused.code == ErrorCode.AUTHENTICATION_FAILED:
+                # Those that were looked up meanwhile are owed, and waited for later.
+                self._wrong_tokens.owe(address)
+            raise CallRefused(_refusal(refused)) from None
 
     async def _pass_on(
         self, scope: Scope, receive: Receive, send: Send, access: AppAccess, end: CallEnd

@@ -10,6 +10,7 @@ from django.db import DatabaseError, InterfaceError
 
 from portal.apps.access import AppAccess, Caller
 from portal.apps.http_exchange import CallEnd
+from portal.errors import Refused
 from portal.live.listener import subscribe
 
 # What is open is looked up this often, and an answer serves new calls for as long: together less
@@ -43,13 +44,21 @@ class OpenCalls:
         self.is_closing = False
         """The process shuts down: nothing new begins, and what ends from now on comes again."""
 
+    def has_opened(self, key: str) -> bool:
+        """Whether the secret behind `key` opened something here when it was last looked up."""
+        return key in self._answers
+
     async def access_of(self, key: str, find: FindOne) -> AppAccess | None:
         """What the secret behind `key`, a digest, opens: as of a moment ago, or as `find` says."""
         begin = time.monotonic()
         at, access = self._answers.get(key, (0.0, None))
         if access is not None and begin - at < self._seconds:
             return access
-        access = await find()
+        try:
+            access = await find()
+        except Refused:
+            self._answers.pop(key, None)
+            raise
         self._answers.pop(key, None)
         if access is not None:
             if len(self._answers) >= MAX_ANSWERS:

@@ -3,6 +3,7 @@
 import secrets
 from datetime import timedelta
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -22,6 +23,7 @@ from portal.audit.services import audit_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.jobs.models import Job
+from portal.token_buckets import BucketRate
 
 # As long as the column.
 KEY_LENGTH = 16
@@ -103,6 +105,12 @@ def token_access(text: str, name: AppName) -> AppAccess:
         )
         raise Refused(ErrorCode.NOT_FOUND, sentence)
     return access
+
+
+def wrong_token_rate() -> BucketRate:
+    """Of one address at one web process: as many as wrong passwords."""
+    each_minute = settings.WRONG_SECRETS_A_MINUTE
+    return BucketRate(burst=each_minute, per_second=each_minute / 60)
 
 
 def _require_right(user: User, project: Project, job: Job | None, app: str) -> None:

@@ -123,9 +123,11 @@ ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_USERNAME_VALIDATORS = "portal.web.account.adapter.USERNAME_VALIDATORS"
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
+# Wrong passwords and codes of one client address; as many wrong tokens for apps (`portal.apps`).
+WRONG_SECRETS_A_MINUTE = 30
 ACCOUNT_RATE_LIMITS = {
-    # Wrong passwords and codes, by client address and by account.
-    "login_failed": "30/m/ip,5/5m/key",
+    # By client address, and by account.
+    "login_failed": f"{WRONG_SECRETS_A_MINUTE}/m/ip,5/5m/key",
     "login": "60/m/ip",
     "change_password": "5/m/user",
     "reauthenticate": "10/m/user",

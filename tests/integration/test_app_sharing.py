@@ -3,8 +3,10 @@
 import asyncio
 import json
 from datetime import timedelta
+from functools import partial
 
 import pytest
+from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 from django.test import Client, override_settings
 from django.utils import timezone
@@ -16,15 +18,17 @@ from portal.apps.application import AppsApplication
 from portal.apps.guests import app_guest_add, app_guest_remove, guest_apps
 from portal.apps.models import AppToken
 from portal.apps.token_usage import TokenUsage, token_usage_write
-from portal.apps.tokens import app_token_create, app_token_revoke
+from portal.apps.tokens import app_token_create, app_token_revoke, token_access
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
 from portal.jobs.models import Job
 from portal.live.listener import listener
 from portal.settings.configured import PLATFORM
+from portal.token_buckets import TokenBuckets
 from tests.support.app_calls import (
     Call,
     body_of,
+    header_of,
     http_call,
     listening,
     saying,
@@ -249,6 +253,43 @@ def test_a_token_opens_what_it_is_for_and_its_user_may_open(olga, team, gus, job
     user_deactivate(user=olga, actor="root")
     user_activate(user=olga, actor="root")
     assert statuses(with_token(job, of_project)) == [401]
+
+
+def test_an_address_with_many_wrong_tokens_has_to_wait_and_a_right_one_beside_them_does_not(
+    monkeypatch, olga, team, job
+):
+    looked_up = []
+
+    def counted(text, name):
+        looked_up.append(text)
+        return token_access(text, name)
+
+    monkeypatch.setattr("portal.apps.application.token_access", counted)
+    # No time passes, so nobody is let in meanwhile.
+    standing = partial(TokenBuckets, clock=lambda: 0.0)
+    monkeypatch.setattr("portal.apps.application.TokenBuckets", standing)
+    (_, right), (_, fresh), (expired, old) = (a_token(olga, team, job, "web") for _ in range(3))
+    AppToken.objects.filter(pk=expired.pk).update(expires_at=timezone.now())
+    most = settings.WRONG_SECRETS_A_MINUTE
+    wrong = [old, *(f"tsa_{n}" for n in range(most - 1))]
+    elsewhere = with_token(job, fresh)
+    elsewhere.scope["client"] = ("192.0.2.8", 5)
+    said = said_by(
+        saying(ANSWER),
+        with_token(job, right),
+        # What is no token's fault does not count.
+        with_token(Job(pk=job.pk + 1), right),
+        *(with_token(job, text) for text in wrong),
+        with_token(job, "tsa_more"),
+        with_token(job, fresh),
+        with_token(job, right),
+        elsewhere,
+    )
+    found = [status_of(each) for each in said]
+    assert found == [200, 404] + [401] * most + [429, 429, 200, 200]
+    assert header_of(said[-4], "retry-after") == [str(60 // most)]
+    assert json.loads(body_of(said[-4]))["code"] == "throttled"
+    assert looked_up == [right, right, *wrong, right, fresh]
 
 
 def test_tokens_for_rest_open_no_app_and_those_for_apps_no_rest(olga, team, job):
