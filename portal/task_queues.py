@@ -33,6 +33,7 @@ ROUTES = {
     "portal.webhooks.tasks.deliver": {"queue": SLOW},
     "portal.notices.tasks.deliver": {"queue": SLOW},
     "portal.usage.tasks.monthly_report": {"queue": SLOW},
+    "portal.apps.tasks.remove": {"queue": SLOW},
     "portal.idempotency.tasks.expire": {"queue": SLOW},
     "portal.retention.tasks.remove": {"queue": SLOW},
     "portal.idle.tasks.sweep": {"queue": SLOW},

@@ -9,21 +9,21 @@ import secrets
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from portal.accounts.models import User
 from portal.apps.access import AppAccess, Caller, job_apps, live_access, may_call, may_visit
 from portal.apps.hosts import AppName
 from portal.apps.models import AppVisit
+from portal.apps.removal import over_visits
 from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.job_services.models import JobService
 from portal.jobs.models import Job
-from portal.jobs.querysets import values_of
-from scheduler.core.model.states import JOB_FINAL, JobStatus
+from scheduler.core.model.states import JobStatus
 
 TICKET_SECONDS = 30
 
@@ -90,7 +90,7 @@ def service_visit_begin(*, service: JobService, user: User, session_key: str, or
 def _visit_create(visit: AppVisit) -> str:
     """Its ticket."""
     ticket, now = secrets.token_urlsafe(32), timezone.now()
-    _visits_remove(visit.user)
+    over_visits(now).filter(user=visit.user).delete()
     visit.ticket_digest = digest(ticket)
     visit.ticket_expires_at = now + timedelta(seconds=TICKET_SECONDS)
     visit.save(force_insert=True)
@@ -130,10 +130,3 @@ def _visits_at(name: AppName) -> QuerySet[AppVisit]:
     if name.service_pk:
         return AppVisit.objects.filter(service=name.service_pk, app=name.app)
     return AppVisit.objects.filter(job=name.job_pk, app=name.app)
-
-
-def _visits_remove(user: User) -> None:
-    """Of the user's, those that nothing can come of any more."""
-    ended = Q(job__status__in=values_of(JOB_FINAL)) | Q(service__ended_at__isnull=False)
-    late = Q(cookie_digest=None, ticket_expires_at__lt=timezone.now())
-    AppVisit.objects.filter(ended | late, user=user).delete()

@@ -285,6 +285,7 @@ CELERY_IMPORTS = [
     "portal.usage.tasks",
     "portal.idempotency.tasks",
     "portal.retention.tasks",
+    "portal.apps.tasks",
     "portal.idle.tasks",
     # No tasks: what workers and beat serve to Prometheus.
     "portal.monitoring.celery_process",
@@ -331,6 +332,11 @@ CELERY_BEAT_SCHEDULE = {
     "retention": {
         "task": "portal.retention.tasks.remove",
         "schedule": 60.0,
+        "options": {"expires": EXPIRES},
+    },
+    "app_access": {
+        "task": "portal.apps.tasks.remove",
+        "schedule": 600.0,
         "options": {"expires": EXPIRES},
     },
     "idle": {
