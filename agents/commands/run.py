@@ -68,8 +68,9 @@ from agents.state.single_instance import FolderInUse, lock_folder
 from agents.telemetry.endpoint import EndpointFailure
 from agents.telemetry.sampler import Sampler
 from agents.telemetry.service import Telemetry
+from agents.terminals.node_ssh import NodeSsh
 from agents.terminals.node_terminals import NodeTerminals
-from agents.terminals.replica_terminals import end_leftovers, replica_terminals
+from agents.terminals.replica_terminals import end_leftovers, replica_ssh, replica_terminals
 from agents.topology.reading import read_topology
 from agents.topology.wiring import WiringCache, topology_report
 from agents.volumes.caches import SharedCaches
@@ -211,12 +212,13 @@ async def run_agent(settings: AgentSettings) -> None:
     reconciling.start()
     files.start()
     terminals = NodeTerminals(replica_terminals(runtime), partial(end_leftovers, runtime))
+    ssh = NodeSsh(replica_ssh(runtime))
     user_of = policy.user_of_project if isinstance(runtime, DockerRuntime) else None
     volume_files = VolumeFiles(volumes, user_of)
     sending = [
         asyncio.create_task(telemetry.send_forever(client)),
         asyncio.create_task(job_metrics.ship_forever(client)),
-        asyncio.create_task(AgentTunnel(client, connect, terminals, volume_files).run()),
+        asyncio.create_task(AgentTunnel(client, connect, terminals, ssh, volume_files).run()),
         asyncio.create_task(notebooks.watch_forever()),
     ]
     # An address that the node's owner chose is not ours to change.
@@ -228,7 +230,7 @@ async def run_agent(settings: AgentSettings) -> None:
     finally:
         for task in sending:
             task.cancel()
-        await terminals.close()
+        await asyncio.gather(terminals.close(), ssh.close())
         telemetry.stop()
         files.close()
         node.stop()

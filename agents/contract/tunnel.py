@@ -3,7 +3,7 @@
 Each binary message is one frame: its type (1 byte), the id of its stream (4 bytes, the highest
 first), and a payload. The portal opens streams, with ids that only grow.
 
-    OPEN     a target as JSON (`StreamTarget`, `TerminalTarget`, `VolumeFileTarget`)
+    OPEN     a target as JSON (`StreamTarget`, `TerminalTarget`, `SshTarget`, `VolumeFileTarget`)
     OPENED   the other side is connected to it
     REFUSED  the code of a `StreamRefusal`
     DATA     1 to MAX_DATA_BYTES bytes, no more than the receiver has allowed
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from agents.contract.codec import decode, encode, rule
+from agents.contract.ssh import SshTarget
 from agents.contract.terminal import TerminalTarget
 from agents.contract.volume_files import VolumeFileTarget
 
@@ -68,6 +69,8 @@ class StreamRefusal(StrEnum):
     # A folder, a pipe, a device, or a link that leads out of the volume.
     NOT_A_FILE = "not_a_file"
     FILE_TOO_LARGE = "file_too_large"
+    # The replica has no SSH server that could be started.
+    SSHD_MISSING = "sshd_missing"
     # No answer in time.
     TIMED_OUT = "timed_out"
     # The side that was asked failed, or knows no such target.
@@ -90,6 +93,10 @@ REFUSAL_SENTENCES = {
     StreamRefusal.NOT_A_FILE: "It is no regular file of the volume. Links are followed only as far "
     "as they stay in the volume",
     StreamRefusal.FILE_TOO_LARGE: "It is larger than 256 KB: choose the model's config.json alone",
+    StreamRefusal.SSHD_MISSING: (
+        "The job has no SSH server. Add the package openssh-server to its image, or use tessera "
+        "shell, and tessera cp for files"
+    ),
     StreamRefusal.TIMED_OUT: "The job's node did not answer in time. Try again",
     StreamRefusal.FAILED: "The job's node could not connect to the job: its agent's log says why",
 }
@@ -120,7 +127,7 @@ class StreamTarget:
 
 
 # What OPEN may name.
-OpenTarget = StreamTarget | TerminalTarget | VolumeFileTarget
+OpenTarget = StreamTarget | TerminalTarget | SshTarget | VolumeFileTarget
 
 
 def read_frame(message: bytes) -> Frame:
@@ -144,6 +151,8 @@ def read_target(payload: bytes) -> OpenTarget:
         return decode(TerminalTarget, data)
     if isinstance(data, dict) and "volume_file" in data:
         return decode(VolumeFileTarget, data)
+    if isinstance(data, dict) and "client_key" in data:
+        return decode(SshTarget, data)
     return decode(StreamTarget, data)
 
 

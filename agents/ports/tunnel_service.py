@@ -8,6 +8,7 @@ from contextlib import suppress
 from websockets.exceptions import InvalidStatus, WebSocketException
 
 from agents.contract.errors import ContractError
+from agents.contract.ssh import SshTarget
 from agents.contract.terminal import TerminalTarget
 from agents.contract.tunnel import MAX_FRAME_BYTES, TUNNEL_PATH, StreamRefusal, read_target
 from agents.contract.volume_files import VolumeFileTarget
@@ -15,6 +16,7 @@ from agents.portal.client import PortalClient
 from agents.portal.sync import retry_pauses
 from agents.ports.replica_ports import Connect, connect_target
 from agents.route.websocket import websocket_options, websocket_url
+from agents.terminals.node_ssh import NodeSsh
 from agents.terminals.node_terminals import NodeTerminals
 from agents.tunnel.client_socket import ClientSocket, Dial
 from agents.tunnel.link import IncomingStream, OpenRefused, SocketClosed, TunnelLink
@@ -35,19 +37,21 @@ log = logging.getLogger("agents.ports.tunnel_service")
 
 
 class AgentTunnel:
-    """Carries streams from the portal to ports of this node's replicas, to terminals in them, and
-    to small files of volumes."""
+    """Carries streams from the portal to ports of this node's replicas, to terminals and SSH in
+    them, and to small files of volumes."""
 
     def __init__(
         self,
         client: PortalClient,
         connect: Connect,
         terminals: NodeTerminals,
+        ssh: NodeSsh,
         volume_files: VolumeFiles,
     ) -> None:
         self._client = client
         self._connect = connect
         self._terminals = terminals
+        self._ssh = ssh
         self._volume_files = volume_files
         # Why the last try failed, as it is in the log.
         self._failure = ""
@@ -107,6 +111,9 @@ class AgentTunnel:
         if isinstance(target, TerminalTarget):
             with suppress(OSError):
                 await self._terminals.serve(incoming, target)
+            return
+        if isinstance(target, SshTarget):
+            await self._ssh.serve(incoming, target)
             return
         if isinstance(target, VolumeFileTarget):
             with suppress(OSError):

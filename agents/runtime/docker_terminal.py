@@ -63,7 +63,7 @@ class DockerTerminal(TerminalDescriptor):
         await in_terminal_thread(self.set_size, columns, rows)
 
     async def exit_code(self) -> int:
-        return await in_terminal_thread(self._read_exit_code)
+        return await in_terminal_thread(exec_exit_code, self._api, self._exec)
 
     async def close(self) -> None:
         if not self._is_closed:
@@ -79,12 +79,6 @@ class DockerTerminal(TerminalDescriptor):
         with contextlib.suppress(APIError):
             self._api.exec_resize(self._exec, height=rows, width=columns)
 
-    def _read_exit_code(self) -> int:
-        with contextlib.suppress(APIError):
-            code = self._api.exec_inspect(self._exec)["ExitCode"]
-            return int(code) & 0xFF if code is not None else 1
-        return 1
-
 
 def open_docker_terminal(
     runtime: DockerRuntime, container: Container, program: str, columns: int, rows: int
@@ -98,8 +92,8 @@ def open_docker_terminal(
             if wrapper and container.exec_run([shell, "-c", ":"])[0] in MISSING_CODES:
                 continue
             mark = f"{MARK}={uuid.uuid4().hex}"
-            exec_id = _new_exec(runtime, container, [*wrapper, shell], mark)
-            connection = _started(runtime, exec_id)
+            exec_id = _new_exec(runtime, container, exec_command(container, [shell]), mark)
+            connection = exec_connection(runtime, exec_id, tty=True)
             terminal = DockerTerminal(runtime.client.api, container, exec_id, mark, connection)
             is_begun = False
             try:
@@ -128,6 +122,19 @@ def end_marked(container: Container, mark: str) -> None:
         container.exec_run([SHELLS[-1], "-c", END_MARKED, mark], environment={})
 
 
+def exec_command(container: Container, command: list[str]) -> list[str]:
+    """The command of an exec that gets what the container's own command gets."""
+    return [*_wrapper(container), *command]
+
+
+def exec_exit_code(api: APIClient, exec_id: str) -> int:
+    """From 0 to 255, once it has ended."""
+    with contextlib.suppress(APIError):
+        code = api.exec_inspect(exec_id)["ExitCode"]
+        return int(code) & 0xFF if code is not None else 1
+    return 1
+
+
 def _wrapper(container: Container) -> list[str]:
     """The words before its command, by which secrets get into its environment."""
     count = int(container.labels.get(f"{LABEL}wrapper") or 0)
@@ -143,9 +150,10 @@ def _new_exec(runtime: DockerRuntime, container: Container, command: list[str], 
     return str(created["Id"])
 
 
-def _started(runtime: DockerRuntime, exec_id: str) -> socket.socket:
-    """The connection. Raises OSError."""
-    raw: Any = runtime.client.api.exec_start(exec_id, tty=True, socket=True)
+def exec_connection(runtime: DockerRuntime, exec_id: str, *, tty: bool) -> socket.socket:
+    """Start it. Its input and output: with a screen as they are, without one in frames. Raises
+    OSError."""
+    raw: Any = runtime.client.api.exec_start(exec_id, tty=tty, socket=True)
     connection = getattr(raw, "_sock", raw)
     if type(connection) is not socket.socket:
         raise OSError("terminals need an engine on this machine: its connection is encrypted")

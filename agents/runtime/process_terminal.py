@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Sequence
 from pathlib import Path
 
 from agents.runtime.process import ProcessRuntime
@@ -42,7 +43,7 @@ class ProcessTerminal(TerminalDescriptor):
             _set_size(self.descriptor, columns, rows)
 
     async def exit_code(self) -> int:
-        return await in_terminal_thread(self._read_exit_code)
+        return await in_terminal_thread(read_exit_code, self._channel)
 
     async def close(self) -> None:
         if not self._is_closed:
@@ -52,35 +53,52 @@ class ProcessTerminal(TerminalDescriptor):
             os.close(self.descriptor)
             del self._runtime.terminals[self._parent.pid]
 
-    def _read_exit_code(self) -> int:
-        with contextlib.suppress(OSError, ValueError):
-            return int(self._channel.recv(16)) & 0xFF
-        return 1
-
 
 def open_process_terminal(
     runtime: ProcessRuntime, replica_id: str, program: str, columns: int, rows: int
 ) -> ProcessTerminal:
     """`program`: an absolute path; empty: the usual shell. Raises ShellMissing, and OSError, also
     if the replica has ended."""
-    leader = runtime.leader(replica_id)
-    if leader is None:
-        raise ProcessLookupError
     master, slave = os.openpty()
-    pidfd, (ours, theirs) = -1, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     is_begun = False
     try:
         _set_size(slave, columns, rows)
+        channel, parent = start_beside(runtime, replica_id, [program], slave, slave)
+        is_begun = True
+    finally:
+        os.close(slave)
+        if not is_begun:
+            os.close(master)
+    return ProcessTerminal(runtime, replica_id, master, channel, parent)
+
+
+def start_beside(
+    runtime: ProcessRuntime,
+    replica_id: str,
+    words: Sequence[str],
+    stdin: int,
+    stdout: int,
+    stderr: int = subprocess.DEVNULL,
+) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """Start a program as the replica's own command runs: its channel and its parent process, which
+    ends with the channel. `words`: the program, and its arguments if it has no screen. Raises
+    ShellMissing, and OSError, also if the replica has ended."""
+    leader = runtime.leader(replica_id)
+    if leader is None:
+        raise ProcessLookupError
+    pidfd, (ours, theirs) = -1, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    is_begun = False
+    try:
         pidfd = os.pidfd_open(leader)
         if runtime.leader(replica_id) != leader:
             raise ProcessLookupError
         home = str((runtime.home / replica_id).absolute())
         channel, watched = theirs.fileno(), pidfd
         parent = subprocess.Popen(  # noqa: S603 - our own program; the other words are its arguments
-            [sys.executable, "-I", "-S", str(CHILD), str(channel), str(watched), home, program],
-            stdin=slave,
-            stdout=slave,
-            stderr=subprocess.DEVNULL,
+            [sys.executable, "-I", "-S", str(CHILD), str(channel), str(watched), home, *words],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
             env={},
             start_new_session=True,
             pass_fds=[channel, watched],
@@ -95,14 +113,19 @@ def open_process_terminal(
                 ours.close()
                 parent.wait()
     finally:
-        os.close(slave)
         theirs.close()
         if pidfd >= 0:
             os.close(pidfd)
         if not is_begun:
-            os.close(master)
             ours.close()
-    return ProcessTerminal(runtime, replica_id, master, ours, parent)
+    return ours, parent
+
+
+def read_exit_code(channel: socket.socket) -> int:
+    """From 0 to 255, of a program that `start_beside` has started, once it has ended."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(channel.recv(16)) & 0xFF
+    return 1
 
 
 def _require_started(channel: socket.socket) -> None:

@@ -2,7 +2,8 @@
 
 It runs a shell on the pseudoterminal that is its standard input, as the replica's own command runs,
 and writes the shell's exit code to its channel. It ends all that the shell started, whatever became
-of it, once the shell has ended, or the replica, or the agent closes the channel or dies.
+of it, once the shell has ended, or the replica, or the agent closes the channel or dies. With
+arguments it is another program, on the input, output and errors that it has.
 """
 
 import contextlib
@@ -27,8 +28,11 @@ STARTED = b"started"
 MISSING = b"missing"
 
 
-def main(channel: socket.socket, leader: int, home: Path, program: str) -> None:
-    """`leader`: a pidfd of the process that leads the replica's session."""
+def main(
+    channel: socket.socket, leader: int, home: Path, program: str, arguments: list[str]
+) -> None:
+    """`leader`: a pidfd of the process that leads the replica's session. `program`: empty for the
+    usual shell. One with arguments runs without a screen."""
     for descriptor in (channel.fileno(), leader):
         # They are none of the shell's.
         os.set_inheritable(descriptor, False)
@@ -43,7 +47,7 @@ def main(channel: socket.socket, leader: int, home: Path, program: str) -> None:
         signal.signal(number, signal.SIG_IGN)
     pid = os.fork()
     if pid == 0:
-        become_shell(go, path)
+        become_shell(go, path, arguments)
     leave_screen()
     channel.send(STARTED)
     shell = os.pidfd_open(pid)
@@ -55,7 +59,7 @@ def main(channel: socket.socket, leader: int, home: Path, program: str) -> None:
         channel.send(str(ended).encode())
 
 
-def become_shell(go: dict, path: str) -> None:  # type: ignore[type-arg]  # plain JSON
+def become_shell(go: dict, path: str, arguments: list[str]) -> None:  # type: ignore[type-arg]  # plain JSON
     """In the forked process, which ends here."""
     try:
         # What the parent processes of replicas do, too, from the file beside this one.
@@ -65,12 +69,14 @@ def become_shell(go: dict, path: str) -> None:  # type: ignore[type-arg]  # plai
         reset_process()
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        # A shell is interactive if its errors go to the screen, too.
-        os.dup2(0, 2)
+        env = go["env"]
+        if not arguments:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            # A shell is interactive if its errors go to the screen, too.
+            os.dup2(0, 2)
+            env = {**env, "TERM": "xterm-256color", "SHELL": path}
         os.chdir(go["cwd"])
-        command = [*go.get("wrapper", ()), path]
-        env = {**go["env"], "TERM": "xterm-256color", "SHELL": path}
+        command = [*go.get("wrapper", ()), path, *arguments]
         os.execve(command[0], command, env)  # noqa: S606 - a path, without a shell
     finally:
         os._exit(127)
@@ -130,4 +136,5 @@ def descendants() -> list:  # type: ignore[type-arg]  # of ints
 
 
 if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
+    own, watched, folder, shell, *words = sys.argv[1:]
+    main(socket.socket(fileno=int(own)), int(watched), Path(folder), shell, words)

@@ -55,8 +55,8 @@ async def splice(one: ByteStream, other: ByteStream) -> bool:
     """Carry bytes both ways until both directions have ended; give both up if either fails.
     Whether both ended by themselves."""
     copying = [
-        asyncio.ensure_future(_copy(one, other)),
-        asyncio.ensure_future(_copy(other, one)),
+        asyncio.ensure_future(copy_stream(one, other)),
+        asyncio.ensure_future(copy_stream(other, one)),
     ]
     has_ended = False
     try:
@@ -75,7 +75,8 @@ async def splice(one: ByteStream, other: ByteStream) -> bool:
     return has_ended
 
 
-async def _copy(source: ByteStream, target: ByteStream) -> None:
+async def copy_stream(source: ByteStream, target: ByteStream) -> None:
+    """Until the source has ended, and then the target. Raises OSError."""
     while data := await source.read():
         await target.write(data)
     await target.end()

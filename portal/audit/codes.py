@@ -59,6 +59,7 @@ class AuditAction(StrEnum):
     POLICY_SET = "policy_set"
     PORT_OPEN = "port_open"
     PRICES_SET = "prices_set"
+    SSH_OPEN = "ssh_open"
     TERMINAL_OPEN = "terminal_open"
     PROJECT_CHANGE = "project_change"
     PROJECT_CREATE = "project_create"
@@ -224,6 +225,7 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.POLICY_SET: "Scheduling policy changed",
     AuditAction.PORT_OPEN: "Port of a job opened",
     AuditAction.PRICES_SET: "Prices set",
+    AuditAction.SSH_OPEN: "SSH into a job opened",
     AuditAction.TERMINAL_OPEN: "Terminal in a job opened",
     AuditAction.PROJECT_CHANGE: "Project changed",
     AuditAction.PROJECT_CREATE: "Project created",

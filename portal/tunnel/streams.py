@@ -1,5 +1,5 @@
-"""Streams to ports of running replicas, terminals in them and files of volumes, from any process of
-the portal.
+"""Streams to ports of running replicas, terminals and SSH in them and files of volumes, from any
+process of the portal.
 
     stream = await stream_open(Target(node_id, attempt_id, rank, port))
     await stream.write(b"GET / HTTP/1.1\\r\\n…")
@@ -81,8 +81,8 @@ def is_target_short(target: OpenTarget) -> bool:
 
 
 async def node_stream_open(node_id: UUID, target: OpenTarget) -> PortStream:
-    """A stream to what the node is to look for: a port, a terminal or a file. `target`: a short
-    one. Raises StreamRefused."""
+    """A stream to what the node is to look for: a port, a terminal, SSH or a file. `target`: a
+    short one. Raises StreamRefused."""
     try:
         async with asyncio.timeout(OPEN_SECONDS):
             return await _opened(node_id, write_target(target))

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.contrib.sessions.models import Session
 from django.test import Client, override_settings
 
+from agents.contract.ssh import SshTarget
 from agents.contract.terminal import TerminalTarget
 from agents.contract.tunnel import StreamRefusal, read_target
 from agents.tunnel.link import OpenRefused, SocketClosed, StreamReset, TunnelLink
@@ -75,18 +76,18 @@ def by_page(user: User, *, origin: tuple[str, str] = OWN) -> list[tuple[str, str
     return [("cookie", f"theme=dark; {name}={client.cookies[name].value}"), origin]
 
 
-def a_call(job, headers, query: str = ""):
-    path = f"/api/v1/jobs/{job.label}/terminal"
+def a_call(job, headers, query: str = "", way: str = "terminal"):
+    path = f"/api/v1/jobs/{job.label}/{way}"
     assert is_terminal_path(path)
     call = websocket_call(path, headers=[("host", HOST), *headers])
     call.scope["query_string"] = query.encode()
     return call
 
 
-def refusal(job, headers, query: str = "") -> tuple[int, str]:
+def refusal(job, headers, query: str = "", way: str = "terminal") -> tuple[int, str]:
     async def whole():
         try:
-            return await a_call(job, headers, query).run(terminal_endpoint)
+            return await a_call(job, headers, query, way).run(terminal_endpoint)
         finally:
             await listener().close()
 
@@ -132,9 +133,9 @@ class Node:
 
 
 @asynccontextmanager
-async def opened(job, headers, node):
+async def opened(job, headers, node, way: str = "terminal"):
     """The link of a client that was let in, and its socket."""
-    call = a_call(job, headers)
+    call = a_call(job, headers, way=way)
     replica = await Replica.objects.aget(attempt__job=job)
     async with tunnel(node.serve) as (portal, _, _):
         with hold_tunnel(replica.node_id, portal):
@@ -183,6 +184,34 @@ def test_the_owner_reaches_the_replica_of_the_attempt_that_runs(olga, job, way):
     assert node.targets == [TerminalTarget(**fields)]
     line = AuditEntry.objects.get(action="terminal_open")
     assert (line.actor, line.noun_id, line.after) == ("olga", str(job.pk), {"rank": 0})
+
+
+def test_ssh_goes_the_same_way_with_a_token_and_its_rules(olga, job):
+    node, headers = Node(), by_token(olga)
+
+    async def whole():
+        async with opened(job, headers, node, "ssh") as (link, socket):
+            stream = await link.open(json.dumps({"client_key": "A" * 68}).encode())
+            await stream.write(b"SSH-2.0-x")
+            assert await stream.read() == b"SSH-2.0-x"
+            for garbage in (b"-", b'{"client_key": "x y"}', as_bytes()):
+                with pytest.raises(OpenRefused):
+                    await link.open(garbage)
+            await asyncio.to_thread(bar, job)
+            with pytest.raises(StreamReset):
+                async with asyncio.timeout(20):
+                    await stream.read()
+            assert socket.closed_with == (1008, endpoint.TERMINAL_LOST)
+
+    asyncio.run(whole())
+    replica = Replica.objects.get(attempt__job=job)
+    place = {"attempt": replica.attempt_id, "rank": 0, "idle_seconds": 1_800}
+    assert node.targets == [SshTarget(client_key="A" * 68, **place)]
+    line = AuditEntry.objects.get(action="ssh_open")
+    assert (line.actor, line.noun_id, line.after) == ("olga", str(job.pk), {"rank": 0})
+    assert refusal(job, headers, way="ssh") == (403, "forbidden")
+    # A page has no use for it.
+    assert refusal(job, by_page(olga), way="ssh") == (401, "not_authenticated")
 
 
 def test_nobody_else_is_let_in_and_no_page_of_another_origin(olga, job):

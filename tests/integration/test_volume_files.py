@@ -77,7 +77,7 @@ class Agent:
 
     def __init__(self, root) -> None:
         roots = VolumeRoots((VolumeRoot("nfs", str(root)),))
-        self._service = AgentTunnel(None, None, None, VolumeFiles(roots))
+        self._service = AgentTunnel(None, None, None, None, VolumeFiles(roots))
         self.targets = []
 
     async def serve(self, incoming) -> None:

@@ -57,6 +57,8 @@ class Stack:
     nodes: tuple[str, ...] = ("node-a", "node-b")
     gpus: int = 2
     agent_options: tuple[str, ...] = ()
+    # A program that runs each agent: its words come first.
+    agent_wrapper: tuple[str, ...] = ()
     board: str = "H200-141GB"
     latency: str = "off"
     # By which agents call the portal; empty: its own address.
@@ -255,9 +257,10 @@ class Stack:
         until(online, what="all nodes to be online")
 
     def _start(self, name: str, *command: str, env: dict[str, str] | None = None) -> None:
+        wrapper = self.agent_wrapper if name in self.nodes else ()
         with (self.var / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
-                [sys.executable, "-m", *command],
+                [*wrapper, sys.executable, "-m", *command],
                 cwd=ROOT,
                 env=self.env | (env or {}),
                 stdin=subprocess.DEVNULL,

@@ -1,4 +1,5 @@
-"""Who may open a terminal in a job, and whether they still may: the owner, as for its ports."""
+"""Who may open a terminal or SSH in a job, and whether they still may: the owner, as for its
+ports."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -59,12 +60,12 @@ def terminal_admit(
     return TerminalCaller(user.pk, job.pk, token_pk, session_key), place
 
 
-def terminal_open(caller: TerminalCaller, place: TerminalPlace) -> None:
-    """Write down that a terminal is opened, once nothing refuses it any more."""
+def terminal_open(caller: TerminalCaller, place: TerminalPlace, action: AuditAction) -> None:
+    """Write down that a terminal or SSH is opened, once nothing refuses it any more."""
     job = Job.objects.select_related("project").get(pk=caller.job_pk)
     audit_record(
         actor=User.objects.get(pk=caller.user_pk).username,
-        action=AuditAction.TERMINAL_OPEN,
+        action=action,
         noun="job",
         noun_id=job,
         project=job.project,

@@ -54,7 +54,7 @@ def why_not(files, *args, **fields) -> StreamRefusal:
 def test_a_file_goes_whole_through_the_tunnel_and_a_refusal_as_its_code(tmp_path, models):
     (models / "full.json").write_bytes(b"x" * MAX_VOLUME_FILE_BYTES)
     (models / "empty.json").write_bytes(b"")
-    service = AgentTunnel(None, None, None, files_at(tmp_path))
+    service = AgentTunnel(None, None, None, None, files_at(tmp_path))
     served = asyncio.Semaphore(0)
 
     async def serve(incoming):
