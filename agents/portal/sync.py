@@ -246,7 +246,8 @@ class PortalSession:
                 log.exception("shipping_failed")
                 await asyncio.sleep(1)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._has_new_logs.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._has_new_logs.wait()
 
     def _wake(self) -> None:
         """Replicas that have ended and are shipped may be removed."""

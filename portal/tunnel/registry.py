@@ -75,6 +75,7 @@ async def announce_tunnel(node_id: UUID, address: str, link: TunnelLink) -> None
                     is_said = True
             except (RedisError, OSError) as error:
                 log.warning("other web processes may not find a tunnel: %s", error)
+            _end_if_cancelled()
             await asyncio.sleep(RENEWAL_SECONDS)
     finally:
         # The entry of a newer tunnel that this process holds is the same.
@@ -113,6 +114,14 @@ async def _renew(node_id: UUID, entry: str) -> bool:
         if holder and holder.process != PROCESS:
             return False
         seen = found
+
+
+def _end_if_cancelled() -> None:
+    """Raises CancelledError if the client has swallowed one: `asyncio.wait_for`, by which it sends,
+    does so before Python 3.12 where both come at once (python/cpython#86296)."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 async def _withdraw(node_id: UUID, entry: str) -> None:

@@ -43,7 +43,7 @@ class UnpackedServer:
     def bring_libraries(self) -> None:
         """Beside it, for a place that has none of them but the C library."""
         env = os.environ | {"LD_LIBRARY_PATH": str(self.usr / "brought")}
-        command = ["ldd", self.usr / "sbin/sshd"]
+        command = ["ldd", str(self.usr / "sbin/sshd")]
         told = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
         for library in re.findall(r"=> (/\S+)", told.stdout):
             is_own = library.startswith(str(self.usr))

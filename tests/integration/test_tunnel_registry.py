@@ -67,6 +67,33 @@ def test_a_holder_is_found_by_others_until_its_tunnel_ends(entries, monkeypatch)
     asyncio.run(scenario())
 
 
+def test_an_announcement_ends_though_the_client_swallows_its_cancellation(entries, monkeypatch):
+    """As `asyncio.wait_for` of Python 3.11 does when the answer comes at that moment."""
+
+    class Client:
+        def __init__(self, real):
+            self.eval = real.eval
+            self.is_called = asyncio.Event()
+
+        async def set(self, *_words, **_options):
+            self.is_called.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                return
+
+    async def scenario():
+        client = Client(registry._client())
+        monkeypatch.setattr(registry, "_client", lambda: client)
+        async with announced() as task:
+            await client.is_called.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+
+    asyncio.run(scenario())
+
+
 def test_a_newer_tunnel_elsewhere_ends_the_older_ones_announcement(entries):
     newer = registry._sealed(NODE, Holder("another", "10.0.0.6:8000"))
 
