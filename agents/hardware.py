@@ -273,4 +273,5 @@ def _facts(
         agent_version=VERSION,
         launchers=tuple(map(str, LauncherName)),
         pins_images=runtime.kind is RuntimeKind.DOCKER,
+        has_profiler=True,
     )

@@ -28,6 +28,7 @@ from agents.contract.node_limits import (
     MAX_SLICES,
 )
 from agents.contract.notebooks import NotebookActivity
+from agents.contract.profilers import Profiler
 from agents.contract.protocol import PROTOCOL, check_protocol
 from agents.contract.pulls import ObservedPull
 from agents.contract.rank_network import RankNetwork
@@ -173,8 +174,7 @@ class DesiredReplica:
     code_tree: str = field(default="", metadata=omitted_by_default(max_length=64))
     # Its code folder is a commit instead, which the node fetches.
     code_git: DesiredGitCode | None = field(default=None, metadata=omitted_by_default())
-    # The job may have saved a checkpoint before: it starts with the tree `checkpoint`, if there is
-    # one by now.
+    # It may have saved a checkpoint before: it starts with the tree `checkpoint`, if there is one.
     has_checkpoint: bool = field(default=False, metadata=omitted_by_default())
     # Their values are asked for in a call of their own.
     secrets: tuple[DesiredSecret, ...] = field(
@@ -191,6 +191,7 @@ class DesiredReplica:
     # Its ranks reach those of other nodes by RDMA, as all nodes of the gang offer it.
     rdma: bool = field(default=False, metadata=omitted_by_default())
     egress: EgressPolicy = field(default=EgressPolicy.ALL, metadata=omitted_by_default())
+    profiler: Profiler = field(default=Profiler.NONE, metadata=omitted_by_default())
     # What the agent could not read of it (`newer_documents`); the portal never sends it.
     unreadable: str = field(default="", metadata=omitted_by_default(max_length=512))
 
@@ -358,6 +359,7 @@ class NodeFacts:
     # None if the gangs on it stay on its engine.
     overlay: NodeOverlay | None = field(default=None, metadata=omitted_by_default())
     limits_egress: bool = field(default=False, metadata=omitted_by_default())
+    has_profiler: bool = field(default=False, metadata=omitted_by_default())
     rank_network: RankNetwork | None = field(default=None, metadata=omitted_by_default())
 
 

@@ -1,4 +1,4 @@
-"""The start of a replica: its environment, its command, and the files of its launcher.
+"""The start of a replica: its environment, its command, and the files that it gets for these.
 
 The agent's variables are set last, so that neither an image nor a user can change them. Pure.
 """
@@ -9,6 +9,7 @@ from agents.contract.collectives import resolved_backend
 from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.launchers.base import Launch
 from agents.launchers.registry import LAUNCHERS
+from agents.profiler.start import profiler_files, profiler_variables
 from agents.workspace.environment import folder_variables, usual_variables
 from agents.workspace.folders import ReplicaFolders
 
@@ -27,7 +28,7 @@ def replica_environment(
     UUIDs. `folders`: as the program sees them."""
     env = usual_variables(replica, folders) | replica.env
     env |= _tessera(replica, rendezvous) | {DEVICES: ",".join(devices)}
-    env |= folder_variables(replica, folders)
+    env |= folder_variables(replica, folders) | profiler_variables(replica, folders.launcher)
     env |= {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "MASTER_ADDR": rendezvous.address,
@@ -51,8 +52,10 @@ def launch_command(
 def launch_files(
     replica: DesiredReplica, rendezvous: Rendezvous, folders: ReplicaFolders
 ) -> Mapping[str, str]:
-    """The texts of the launcher's files in `folders.launcher`, by their names; none for most."""
-    return LAUNCHERS[replica.launcher].files(_launch(replica, rendezvous, folders))
+    """The texts of the launcher's and the profiler's files in `folders.launcher`, by their names;
+    none for most."""
+    own = LAUNCHERS[replica.launcher].files(_launch(replica, rendezvous, folders))
+    return {**own, **profiler_files(replica)}
 
 
 def _launch(replica: DesiredReplica, meeting: Rendezvous, folders: ReplicaFolders) -> Launch:

@@ -16,10 +16,11 @@ from agents.contract.container_names import container_name
 from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.launchers.launch import launch_command, launch_files, replica_environment
 from agents.launchers.registry import LAUNCHERS
+from agents.profiler.start import image_paths
 from agents.runtime.docker_images import ChosenImage
 from agents.runtime.docker_network import HOST
 from agents.runtime.grants import Grant, GrantProvider, VolumeMount
-from agents.runtime.image import image_folder, image_program
+from agents.runtime.image import image_folder, image_program, image_variables
 from agents.runtime.injection import Injection
 from agents.runtime.work_folders import make_workspace, write_launcher_files
 from agents.workspace.environment import has_code, start_folder
@@ -79,7 +80,8 @@ class ContainerRecipe:
             "image": image.name,
             "command": [*grant.wrapper, *program],
             "entrypoint": [],
-            "environment": self.environment(replica, devices, rendezvous),
+            "environment": self.environment(replica, devices, rendezvous)
+            | image_paths(replica, image_variables(image.attrs)),
             "mounts": [*self._workspace_mounts(replica, rendezvous), *_mounts(grant)],
             "working_dir": folder,
             "labels": self._labels(replica, rendezvous)

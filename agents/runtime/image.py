@@ -49,6 +49,12 @@ def image_folder(attrs: dict[str, Any]) -> str:
     return str((attrs.get("Config") or {}).get("WorkingDir") or "")
 
 
+def image_variables(attrs: dict[str, Any]) -> dict[str, str]:
+    """What the image sets. Pure."""
+    entries = (entry.partition("=") for entry in (attrs.get("Config") or {}).get("Env") or ())
+    return {name: value for name, _, value in entries}
+
+
 def image_needs(attrs: dict[str, Any], architecture: str) -> ImageNeeds:
     """What it needs of a node. On a machine of this architecture, an image of another one is here
     only if there is none for this. Pure."""

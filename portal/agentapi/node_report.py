@@ -127,6 +127,7 @@ def _facts_columns(observed: ObservedDocument) -> dict[str, Any]:
         "on_lease_end": facts.on_lease_end,
         "pins_images": facts.pins_images,
         "limits_egress": facts.limits_egress,
+        "has_profiler": facts.has_profiler,
         "problems": list(facts.problems),
         "blocks": list(facts.blocks),
         "slice_problems": [

@@ -25,6 +25,7 @@ from agents.contract.documents import (
 )
 from agents.contract.egress import EgressPolicy
 from agents.contract.gang_network import GangNetwork
+from agents.contract.profilers import Profiler
 from agents.contract.volumes import DesiredVolume
 from portal.allocations.models import Allocation
 from portal.database.kept_queries import KeptSelect, ListOf
@@ -120,6 +121,7 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
     commits = commits_to_fetch(row.attempt for rows in replicas.values() for row in rows)
     networks = desired_networks((row for rows in replicas.values() for row in rows), ranks)
     pinning = _pinning(pks) if digests else frozenset[UUID]()
+    profiling = _profiling(pks, (row for rows in replicas.values() for row in rows))
     with_rdma = attempts_with_rdma(devices.values(), ranks)
     return {
         node.pk: CompiledDocument(
@@ -139,6 +141,7 @@ def documents_compile(nodes: Iterable[Node]) -> dict[UUID, CompiledDocument]:
                         networks.get(row.pk),
                         with_rdma,
                         commits.get(row.attempt_id, ""),
+                        node.pk in profiling,
                     )
                     for row in replicas[node.pk]
                     if row.desired_state != DesiredState.GONE
@@ -232,6 +235,15 @@ def _pinning(nodes: Collection[UUID]) -> frozenset[UUID]:
     return frozenset(rows.values_list("pk", flat=True))
 
 
+def _profiling(nodes: Collection[UUID], replicas: Iterable[Replica]) -> frozenset[UUID]:
+    """Those whose agents have a profiler: an older one runs the job without. Nothing is asked for
+    jobs without one."""
+    if not any(row.attempt.job.request.get("profiler") for row in replicas):
+        return frozenset()
+    rows = Node.objects.filter(pk__in=nodes, facts__has_profiler=True)
+    return frozenset(rows.values_list("pk", flat=True))
+
+
 def _replica(
     row: Replica,
     devices: list[Allocation],
@@ -242,6 +254,7 @@ def _replica(
     network: GangNetwork | None,
     with_rdma: Collection[int],
     commit: str,
+    may_profile: bool,
 ) -> DesiredReplica:
     job, joined, is_check = row.attempt.job, row.attempt.joined_replicas, row.attempt.is_preflight
     request = attempt_request(row.attempt, request_of(job))
@@ -279,4 +292,5 @@ def _replica(
         gang_network=network,
         rdma=row.attempt_id in with_rdma,
         egress=EgressPolicy(row.attempt.egress),
+        profiler=request.profiler if may_profile else Profiler.NONE,
     )

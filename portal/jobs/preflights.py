@@ -10,6 +10,7 @@ from typing import Any
 
 from agents.contract.documents import CollectiveBackend
 from agents.contract.launcher_names import LauncherName
+from agents.contract.profilers import Profiler
 from portal.jobs.models import Attempt
 from scheduler.core.request import JobRequest
 
@@ -50,4 +51,5 @@ def attempt_request(attempt: Attempt, request: JobRequest) -> JobRequest:
         secrets=(),
         volumes=(),
         apps=(),
+        profiler=Profiler.NONE,
     )

@@ -58,6 +58,7 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int]] = {
     ("job-metrics", "get"): (200, 200, 404, 200, 200),
     ("job-telemetry", "get"): (200, 200, 404, 200, 200),
     ("job-rank-network", "get"): (200, 200, 404, 200, 200),
+    ("job-time-profile", "get"): (200, 200, 404, 200, 200),
     ("job-logs", "get"): (404, 404, 404, 404, 404),
     ("job-ranks", "get"): (200, 200, 404, 200, 200),
     ("job-refuse", "post"): (403, 403, 404, 409, 409),

@@ -27,6 +27,7 @@ EVERY_FIELD: dict[str, Any] = {
     "secrets": ["HF_TOKEN", "WANDB_API_KEY:env"],
     "volumes": [{"volume": "imagenet", "path": "/data", "read_only": True}],
     "apps": ["web:8080", "tensorboard:6006"],
+    "profiler": "pytorch",
     "preemptible": False,
     "idle_stop": False,
     "progress_limit": "30m:warn",

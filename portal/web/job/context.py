@@ -40,6 +40,7 @@ from portal.web.job.smaller_request import smaller_request
 from portal.web.job.start_progress import start_progress
 from portal.web.job.status_panel import status_panel
 from portal.web.job.time_gauge import time_gauge
+from portal.web.job.time_profile import profiling_address, shown_profile
 from portal.web.job.timeline import timeline
 from portal.web.job.utilisation import shown_utilisation
 from portal.web.logs.address import LogView
@@ -94,6 +95,7 @@ def job_context(user: User, job: Job) -> dict[str, Any]:
         "is_final": is_final,
         "output": job_output(job) if is_final else None,
         "smaller": smaller_request(job, attempt) if attempt and is_final else None,
+        "profiling_address": profiling_address(job) if may_request else "",
         "may_cancel": not is_final and may_cancel(user, job),
         "may_request": may_request,
         "may_retry": may_request and may_retry(user, job),
@@ -145,7 +147,10 @@ def tab_context(
             network = ranks_network(user, job, attempt) if attempt else []
             return {"spec": job_spec(user, job), "rank_networks": network}
         case "results":
-            result = job_result(job, page["attempts"])
-            return {"result": result, "bandwidth": shown_bandwidth(job, page["replicas"])}
+            return {
+                "result": job_result(job, page["attempts"]),
+                "bandwidth": shown_bandwidth(job, page["replicas"]),
+                "profile": shown_profile(job),
+            }
         case _:
             return {}

@@ -7,6 +7,7 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy
 
 from agents.contract.documents import CollectiveBackend
+from agents.contract.profilers import Profiler
 from agents.contract.rank_network import RdmaUse
 from agents.launchers.base import Launcher
 from agents.launchers.registry import LAUNCHERS
@@ -52,6 +53,10 @@ CHOICES: Mapping[str, Mapping[str, str | Promise]] = {
         GangPreflight.ALL_REDUCE: gettext_lazy(
             "all-reduce: before each start on nodes not measured lately"
         ),
+    },
+    "profiler": {
+        Profiler.NONE: gettext_lazy("none"),
+        Profiler.PYTORCH: gettext_lazy("PyTorch's profiler: for trainings"),
     },
     "device.isolation": {
         Isolation.HARDWARE: gettext_lazy("hardware: a slice or a whole GPU"),

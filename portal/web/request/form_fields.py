@@ -32,7 +32,7 @@ MAX_CHANGES_LENGTH = 65_536
 # What the suggestion of a refusal may change too: in the form, never of a submitted job.
 MENDABLE = CHANGEABLE | {"command", "launcher", "processes"}
 # What an address may change of a job that is asked for again, such as the remedy of a failed one.
-PREFILLABLE = MENDABLE | {"memory", "shm", "disk"}
+PREFILLABLE = MENDABLE | {"memory", "shm", "disk", "profiler"}
 # What an address may fill in of a new request, such as that of an advice.
 FILLABLE = PREFILLABLE | {"name", "image"}
 

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from agents.contract.documents import CollectiveBackend
 from agents.contract.launcher_names import LauncherName
+from agents.contract.profilers import Profiler
 from agents.contract.rank_network import RdmaUse
 from scheduler.core.model.snapshot import Isolation, Priority, Topology
 from scheduler.core.request.values import ContainerSharing, GangPreflight, JobKind
@@ -19,6 +20,7 @@ CHOICES: Mapping[str, type[StrEnum]] = {
     "rdma": RdmaUse,
     "containers": ContainerSharing,
     "preflight": GangPreflight,
+    "profiler": Profiler,
     "device.isolation": Isolation,
 }
 

@@ -17,6 +17,7 @@ from scheduler.core.request.conditions import read_begin, read_node_labels
 from scheduler.core.request.device import read_device
 from scheduler.core.request.notebooks import completed_notebook, refuse_notebook
 from scheduler.core.request.placeholders import refuse_placeholders
+from scheduler.core.request.profilers import refuse_profiler
 from scheduler.core.request.program import read_command, read_image_name, require_command
 from scheduler.core.request.progress_limits import read_progress_limit
 from scheduler.core.request.quantities import (
@@ -107,6 +108,7 @@ class RequestReader:
         if self.check_combinations:
             refuse_combinations(self.values, self.device, self.refuse)
         refuse_notebook(self.values, self.refuse)
+        refuse_profiler(self.values, self.refuse)
         refuse_placeholders(self.values, self.refuse)
         refuse_git_combination(self.values["code"], self.values["secrets"], self.refuse)
         self.values["begin_at"], self.values["begin_in"] = self._begin()

@@ -10,6 +10,7 @@ from agents.contract.documents import CollectiveBackend
 from agents.contract.git_source import GitSource, is_git_source, read_git_source
 from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
+from agents.contract.profilers import Profiler
 from agents.contract.rank_network import RdmaUse
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology
 
@@ -215,6 +216,7 @@ class JobRequest:
     volumes: tuple[VolumeRequest, ...] = ()
     apps: tuple[str, ...] = ()
     """Names and ports of rank 0 that the portal serves: "web:8080"."""
+    profiler: Profiler = Profiler.NONE
     array: str = ""
     """Indices of members and how many may run at once: "0-99%10". Empty for one job."""
     sweep: tuple[str, ...] = ()

@@ -264,6 +264,16 @@ FIELDS: tuple[RequestField, ...] = (
         is_optional_in_storage=True,
     ),
     RequestField(
+        *("profiler", _CHOICE, _WHAT, "Profiler"),
+        "Records some steps of rank 0, and shows how much of their time goes to computing, "
+        "communication, copies and nothing.",
+        default="none",
+        attribute="profiler",
+        choices=("none", "pytorch"),
+        flags=("--profiler",),
+        is_optional_in_storage=True,
+    ),
+    RequestField(
         *("preemptible", FieldKind.YES_NO, _WHEN, "Preemptible"),
         "A preempted job is stopped and queued again. It goes on from its last saved checkpoint.",
         default=DefaultRule.PRIORITY,

@@ -101,6 +101,7 @@ bodies = st.fixed_dictionaries(
         "rdma": st.sampled_from(["auto", "off"]),
         "containers": st.sampled_from(["per-node", "per-replica"]),
         "preflight": st.just("none"),
+        "profiler": st.sampled_from(["none", "pytorch"]),
         "retries": st.fixed_dictionaries({}, optional={"user": st.integers(0, 10)}),
         "grace": st.integers(1, 3_600).map(write_seconds),
         "env": st.dictionaries(env_names, texts, max_size=3),

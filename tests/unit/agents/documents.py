@@ -26,6 +26,7 @@ from agents.contract.git_source import DesiredGitCode
 from agents.contract.image_needs import ImageNeeds
 from agents.contract.job_secrets import DesiredSecret, SecretForm
 from agents.contract.notebooks import NotebookActivity
+from agents.contract.profilers import Profiler
 from agents.contract.pulls import ObservedPull
 from agents.contract.rank_network import RankNetwork
 from agents.contract.topology import (
@@ -96,7 +97,7 @@ def a_desired(**fields):
             a_replica(
                 id="r-2", rank=0, rendezvous=None, devices=(), secrets=SECRETS, volumes=VOLUMES
             ),
-            a_replica(id="r-3", secrets=SECRETS, code_git=CODE),
+            a_replica(id="r-3", secrets=SECRETS, code_git=CODE, profiler=Profiler.PYTORCH),
         ),
         "allow_mass_removal": True,
     }
@@ -123,6 +124,7 @@ def an_observed(**fields):
             address="192.0.2.2",
             overlay=NodeOverlay("wireguard", 14_789, KEY, 1_350),
             limits_egress=True,
+            has_profiler=True,
             rank_network=RankNetwork("bond0", "InfiniBand", peermem=True, gdr_level="PXB"),
         ),
         "gpus": (ObservedGpu(GPU, 0, "NVIDIA H200", "H200-141GB", 143_771, GpuMode.MIG),),
