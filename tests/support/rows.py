@@ -111,6 +111,7 @@ class HonestNode:
     # What branches mean here; a rank without a commit waits.
     commit: str = ""
     limits_egress: bool = False
+    has_profiler: bool = False
     simulated: bool = True
     topology: NodeTopology = field(default_factory=NodeTopology)
 
@@ -146,6 +147,7 @@ class HonestNode:
                 rank_network=self.rank_network,
                 git_hosts=self.git_hosts,
                 limits_egress=self.limits_egress,
+                has_profiler=self.has_profiler,
             ),
             gpus=tuple(
                 ObservedGpu(

@@ -27,7 +27,7 @@ from scheduler.core.request.values import JobKind
 LABELS: dict[TimeCategory, str | Promise] = {
     TimeCategory.COMPUTE: _("Computing"),
     TimeCategory.COMMUNICATION: _("Communication"),
-    TimeCategory.COPY: _("Copies"),
+    TimeCategory.COPY: _("Copying"),
     TimeCategory.IDLE: _("Idle"),
 }
 
