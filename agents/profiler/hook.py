@@ -393,6 +393,6 @@ def run_other_sitecustomize() -> None:
 
 
 if __name__ == "sitecustomize":
-    sys.meta_path.insert(0, OptimizerFinder())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, OptimizerFinder())
     add_paths_of_image()
     run_other_sitecustomize()

@@ -110,7 +110,7 @@ def job_profile(job: Job) -> JobProfile | None:
     rows = TreeEntry.objects.select_related("file", "tree__attempt").filter(tree__in=trees)
     entry = rows.filter(path=SUMMARY_PATH).order_by("-tree__attempt", "tree__rank").first()
     if entry is None:
-        return JobProfile(problem=Message(_MISSING if job.finished_at else _NOT_YET))
+        return JobProfile(problem=_missing(job))
     attempt = entry.tree.attempt.number if entry.tree.attempt else 0
     try:
         profile = read_profile(_content(entry.file))
@@ -120,11 +120,13 @@ def job_profile(job: Job) -> JobProfile | None:
     return JobProfile(attempt, entry.tree_id, profile, problem)
 
 
-_NOT_YET = "The profile is here when the job has ended: it is a part of its output"
-_MISSING = (
-    "The profiler wrote nothing. It needs Python without -I and -E, PyTorch 2.0 or newer, and more "
-    "than 5 steps of an optimizer; what kept it from its work is in the log"
-)
+def _missing(job: Job) -> Message:
+    if not job.finished_at:
+        return Message("The profile is here when the job has ended: it is a part of its output")
+    return Message(
+        "The profiler wrote nothing. It needs Python without -I and -E, PyTorch 2.0 or newer, and "
+        "more than 5 steps of an optimizer; what kept it from its work is in the log"
+    )
 
 
 def _content(file: StoredFile) -> bytes:
@@ -238,8 +240,12 @@ def profile_hints(profile: TimeProfile) -> list[Message]:
         )
     if not found:
         computing = percent_text(percent(times[TimeCategory.COMPUTE]))
-        sentence = "Nothing stands out: the GPU computes for %(percent)s of the time"
-        found.append(Message(sentence, percent=computing))
+        found.append(
+            Message(
+                "Nothing stands out: the GPU computes for %(percent)s of the time",
+                percent=computing,
+            )
+        )
     return found
 
 

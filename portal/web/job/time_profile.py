@@ -90,7 +90,9 @@ def _shown(found: JobProfile) -> ShownProfile:
     if found.tree:
         address = reverse("web:tree_file", args=[found.tree])
         trace = f"{address}?{urlencode({'path': TRACE_PATH})}"
-    parts, operators, hidden = [], [], 0
+    parts: list[ShownPart] = []
+    operators: list[ShownOperator] = []
+    hidden = 0
     if profile:
         for category, us in profile.times_us.items():
             share = profile.percent(us)
