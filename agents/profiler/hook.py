@@ -109,7 +109,7 @@ class StepCounter:
         try:
             if self.window:
                 self._close(self.window)
-            elif self.handle and self.steps and rank_here() == 0:
+            elif self.handle and self.steps and own_rank() == 0:
                 say(
                     f"not profiled: it ended after {self.steps} steps, {SKIPPED_STEPS} are left out"
                 )
@@ -133,7 +133,7 @@ class StepCounter:
             if self.window.is_over():
                 self._close(self.window)
         elif self.steps >= SKIPPED_STEPS:
-            folder = claimed_folder() if rank_here() == 0 else None
+            folder = claimed_folder() if own_rank() == 0 else None
             if folder:
                 self.window = Window(folder)
             else:
@@ -199,8 +199,8 @@ class Window:
         return {
             "version": VERSION,
             "steps": self.steps,
-            "rank": rank_here(),
-            "world": world_here(),
+            "rank": own_rank(),
+            "world": world_size(),
             "torch": str(self.torch.__version__)[:64],
             "device": str(cuda.get_device_name())[:128] if self.on_gpu else "",
         }
@@ -333,13 +333,13 @@ def span_of(event: dict[str, Any]) -> Span:
 
 
 def is_traced(torch: Any) -> bool:
-    compiler = getattr(torch, "compiler", None)
+    compiler: Any = getattr(torch, "compiler", None)
     if hasattr(compiler, "is_compiling") and compiler.is_compiling():
         return True
     return bool(torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
 
 
-def rank_here() -> int:
+def own_rank() -> int:
     """Of this process in its gang: as PyTorch says, or else its launcher."""
     torch: Any = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)
@@ -349,7 +349,7 @@ def rank_here() -> int:
     return next((int(text) for text in texts if text.isdigit()), 0)
 
 
-def world_here() -> int:
+def world_size() -> int:
     torch: Any = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)
     if distributed and distributed.is_available() and distributed.is_initialized():

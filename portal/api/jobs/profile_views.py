@@ -61,14 +61,14 @@ class JobProfileView(ApiView):
         return Response(profile_data(job_profile(job_visible(request.caller, job))))
 
 
-def profile_data(found: JobProfile | None) -> dict[str, Any]:
-    whole = found or JobProfile()
+def profile_data(result: JobProfile | None) -> dict[str, Any]:
+    whole = result or JobProfile()
     problem = whole.problem.text if whole.problem else ""
     return {
         "attempt": whole.attempt or None,
         "tree": str(whole.tree) if whole.tree else None,
         "profile": _time_profile(whole.profile) if whole.profile else None,
-        "problem": problem if found else "The job has no profiler",
+        "problem": problem if result else "The job has no profiler",
     }
 
 

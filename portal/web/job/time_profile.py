@@ -99,9 +99,9 @@ def _shown(found: JobProfile) -> ShownProfile:
             text = percent_text(share)
             parts.append(ShownPart(LABELS[category], text, round(share * 10), time_text(us)))
         for each in profile.operators:
-            share = percent_text(profile.percent(each.us))
+            text = percent_text(profile.percent(each.us))
             label = LABELS[each.category]
-            operators.append(ShownOperator(each.name, label, each.calls, share, time_text(each.us)))
+            operators.append(ShownOperator(each.name, label, each.calls, text, time_text(each.us)))
         exposed = profile.times_us[TimeCategory.COMMUNICATION]
         hidden = max(0, profile.communication_total_us - exposed)
     return ShownProfile(
