@@ -52,6 +52,7 @@ FULL = {
     "retries": {"infrastructure": 0, "user": 10},
     "grace": "1h",
     "env": {"BATCH": "64", "EMPTY": "", "YES": "no", "TEXT": "a: {b}\n"},
+    "profiler": "none",
     "preemptible": True,
     "begin_at": "2026-01-31T18:00:00+01:00",
     "after": ["J-12", "j-013", "12", "a-5:Ended"],
