@@ -238,7 +238,8 @@ def _pinning(nodes: Collection[UUID]) -> frozenset[UUID]:
 def _profiling(nodes: Collection[UUID], replicas: Iterable[Replica]) -> frozenset[UUID]:
     """Those whose agents have a profiler: an older one runs the job without. Nothing is asked for
     jobs without one."""
-    if not any(row.attempt.job.request.get("profiler") for row in replicas):
+    profilers = {row.attempt.job.request.get("profiler", Profiler.NONE) for row in replicas}
+    if profilers <= {Profiler.NONE}:
         return frozenset()
     rows = Node.objects.filter(pk__in=nodes, facts__has_profiler=True)
     return frozenset(rows.values_list("pk", flat=True))

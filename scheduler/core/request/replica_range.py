@@ -56,7 +56,7 @@ def replica_sizes(request: JobRequest) -> tuple[int, ...]:
     """The allowed sizes, the least first; empty for a request of one size."""
     if not request.max_replicas:
         return ()
-    names = ("processes", "launcher", "backend", "topology", "command", "env")
+    names = ("processes", "launcher", "backend", "topology", "command", "env", "profiler")
     values = {name: getattr(request, name) for name in names}
     return _allowed(values, request.device, range(request.replicas, request.max_replicas + 1))
 
