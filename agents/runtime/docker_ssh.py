@@ -4,12 +4,15 @@ limits, which ends as terminals end."""
 import contextlib
 import socket
 import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from docker import APIClient
 from docker.models.containers import Container
 
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_errors import engine_errors
+from agents.runtime.docker_recipe import VAR_TMP
 from agents.runtime.docker_terminal import (
     MARK,
     end_marked,
@@ -23,8 +26,8 @@ from agents.runtime.terminal import TerminalDescriptor, in_terminal_thread
 # Of the engine's frames: which output, three empty bytes, and the length of what follows.
 FRAME_HEAD_BYTES = 8
 OUTPUT = 1
-# Of the container: the files of a server have the job's variables, its secrets too.
-MEMORY = "/dev/shm"  # noqa: S108 - of the container, and only its user is there
+# Where the files of a server lie, which have the job's variables, its secrets too.
+MEMORY = "/dev/shm"  # noqa: S108 - of the container, unless something is mounted there
 
 
 class ExecFrames:
@@ -106,7 +109,7 @@ def open_docker_ssh(
     """Raises OSError if the engine is on another machine, and what engine_errors raises."""
     with engine_errors("open SSH"):
         value = uuid.uuid4().hex
-        folder = f"{MEMORY}/tessera-ssh.{value}"
+        folder = f"{files_place(container.attrs['Mounts'])}/tessera-ssh.{value}"
         command = exec_command(container, server_command(client_key, folder))
         created = runtime.client.api.exec_create(
             container.id, command, stdin=True, environment={MARK: value}
@@ -114,3 +117,10 @@ def open_docker_ssh(
         exec_id = str(created["Id"])
         connection = exec_connection(runtime, exec_id, tty=False)
     return DockerSshServer(runtime.client.api, container, exec_id, f"{MARK}={value}", connection)
+
+
+def files_place(mounts: Sequence[Mapping[str, Any]]) -> str:
+    """A folder of the container that no other job reaches. `mounts`: as the engine describes them.
+    Shares of MPS have one /dev/shm for all jobs of a project on a device, under one user."""
+    is_shared = any(mount["Destination"] == MEMORY for mount in mounts)
+    return str(VAR_TMP) if is_shared else MEMORY

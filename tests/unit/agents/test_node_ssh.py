@@ -18,7 +18,7 @@ from agents.contract.ssh import (
     write_greeting,
 )
 from agents.contract.tunnel import StreamRefusal, read_target, write_target
-from agents.runtime.docker_ssh import ExecFrames
+from agents.runtime.docker_ssh import ExecFrames, files_place
 from agents.terminals import node_ssh
 from agents.terminals.node_ssh import NodeSsh
 from agents.tunnel.link import OpenRefused, StreamReset
@@ -202,3 +202,10 @@ def test_the_outputs_of_an_exec_are_told_apart_however_they_were_cut():
         for at in range(0, len(frames), size):
             output += reader.feed(frames[at : at + size])
         assert (output, reader.messages) == (b"onetwo", b"trouble")
+
+
+def test_the_files_of_a_server_lie_where_no_other_job_reaches():
+    own = {"Type": "bind", "Source": "/var/lib/tessera/replicas/1/tmp", "Destination": "/var/tmp"}
+    shared = {"Type": "bind", "Source": "/dev/shm/tessera-mps-1", "Destination": "/dev/shm"}
+    assert files_place([own]) == "/dev/shm"
+    assert files_place([own, shared]) == "/var/tmp"
