@@ -108,12 +108,13 @@ def open_docker_terminal(
 
 
 def end_leftover_terminals(runtime: DockerRuntime) -> None:
-    """Of an agent that was killed: they have no client and nobody else ends them."""
+    """And what SSH has left, of an agent that was killed: they have no client and nobody else ends
+    them."""
     ours: dict[str, Any] = {"label": f"{LABEL}node={runtime.node}", "status": "running"}
     with engine_errors("list"):
         for container in runtime.client.containers.list(filters=ours, ignore_removed=True):
-            if container.attrs.get("ExecIDs"):
-                end_marked(container, f"{MARK}=")
+            # Also where no exec runs: an SSH server ends with its agent, what it started does not.
+            end_marked(container, f"{MARK}=")
 
 
 def end_marked(container: Container, mark: str) -> None:

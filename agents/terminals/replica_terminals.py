@@ -42,7 +42,7 @@ def replica_terminals(runtime: Runtime) -> OpenTerminal:
 
 
 def end_leftovers(runtime: Runtime) -> None:
-    """What terminals of an earlier agent have left. Raises what the runtime does."""
+    """What terminals and SSH of an earlier agent have left. Raises what the runtime does."""
     if isinstance(runtime, DockerRuntime):
         end_leftover_terminals(runtime)
 

@@ -131,6 +131,16 @@ def test_an_agent_that_starts_ends_what_a_killed_one_left(docker_node, runtime, 
     connection.close()
 
 
+def test_an_agent_that_starts_ends_what_an_exec_left_that_has_ended(docker_node, runtime, replica):
+    """As what a session of SSH started: its server ends with the agent's connection."""
+    container = docker_node.container(replica)
+    leave = "setsid sleep 4321 >/dev/null 2>&1 </dev/null &"
+    container.exec_run(["sh", "-c", leave], environment={MARK: "0"})
+    Watch(runtime).until(lambda: "sleep 4321" in commands(container), "what is left")
+    end_leftovers(docker_node.runtime())
+    assert "sleep 4321" not in commands(container)
+
+
 def test_the_end_of_the_job_ends_it(docker_node, runtime, replica):
     async def test(attach):
         client = await attach(a_terminal())
