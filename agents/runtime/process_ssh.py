@@ -71,6 +71,8 @@ class ServerPipes:
         self.server_input, self.input = os.pipe()
         self.output, self.server_output = os.pipe()
         self._messages, self.server_messages = os.pipe()
+        # Only the first are read: a server with many, as of forwards that fail, waits for nobody.
+        os.set_blocking(self.server_messages, False)
 
     def close_server(self) -> None:
         for descriptor in (self.server_input, self.server_output, self.server_messages):

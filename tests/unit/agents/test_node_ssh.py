@@ -1,6 +1,7 @@
 """What a node tells clients of SSH, and what it refuses, whatever the replica's server says."""
 
 import asyncio
+import os
 
 import pytest
 from cryptography.hazmat.primitives.serialization import (
@@ -19,6 +20,7 @@ from agents.contract.ssh import (
 )
 from agents.contract.tunnel import StreamRefusal, read_target, write_target
 from agents.runtime.docker_ssh import ExecFrames, files_place
+from agents.runtime.process_ssh import ServerPipes
 from agents.terminals import node_ssh
 from agents.terminals.node_ssh import NodeSsh
 from agents.tunnel.link import OpenRefused, StreamReset
@@ -209,3 +211,16 @@ def test_the_files_of_a_server_lie_where_no_other_job_reaches():
     shared = {"Type": "bind", "Source": "/dev/shm/tessera-mps-1", "Destination": "/dev/shm"}
     assert files_place([own]) == "/dev/shm"
     assert files_place([own, shared]) == "/var/tmp"
+
+
+def test_a_server_with_many_messages_waits_for_nobody_to_read_them():
+    pipes = ServerPipes()
+    try:
+        assert not os.get_blocking(pipes.server_messages)
+        with pytest.raises(BlockingIOError):
+            while True:
+                os.write(pipes.server_messages, b"connect_to: failed." * 100)
+        assert pipes.messages().startswith(b"connect_to")
+    finally:
+        pipes.close_server()
+        pipes.close()
