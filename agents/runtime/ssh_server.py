@@ -14,21 +14,23 @@ SSHD_MISSING_CODES = (126, 127)
 MAX_MESSAGE_BYTES = 1_000
 
 # $1: the only key that is let in, as a line of authorized_keys. $2: the folder. The variables of
-# the job are those of its sessions, too, though sshd gives them none; a session starts where the
-# job started. Connections go from the client to the job alone: what listens for the job on the
-# client's machine would be a way around the egress of its project. A server that is root, as a
-# plain process of an agent that is root, wants a folder of the machine.
+# the job and its umask are those of its sessions, too, though sshd gives them none; a session
+# starts where the job started. Connections go from the client to the job alone: what listens for
+# the job on the client's machine would be a way around the egress of its project. A server that is
+# root, as a plain process of an agent that is root, wants a folder of the machine.
 SCRIPT = r"""
-umask 077
 export PWD
-folder=$2 server= variables=$(export -p)
+variables=$(export -p)
+mask=$(umask)
+umask 077
+folder=$2 server=
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin
 program=$(command -v sshd)
 case $program in /*) ;; *) exit 127 ;; esac
 mkdir "$folder" || exit 1
 trap '[ -n "$server" ] && kill "$server" 2>/dev/null; rm -rf "$folder"' EXIT
 trap 'exit 129' HUP INT TERM
-printf '%s\n' "$variables" >"$folder/variables"
+printf '%s\n' "$variables" "umask $mask" >"$folder/variables"
 near=${program%/*/*}
 for sftp in "$near/libexec/sftp-server" "$near/lib/openssh/sftp-server" \
   /usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server /usr/lib/ssh/sftp-server

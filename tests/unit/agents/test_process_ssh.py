@@ -67,10 +67,12 @@ def test_a_command_a_file_and_a_screen_as_the_job_has_them(runtime, server, tmp_
 
     async def test(ssh):
         await ssh.log_in()
-        command = 'printf "%s|" "$EPOCHS" "$(pwd -P)" "$(id -u)" "$HOME"; exit 7'
+        command = 'printf "%s|" "$EPOCHS" "$(pwd -P)" "$(id -u)" "$HOME" "$(umask)"; exit 7'
         code, output = await ssh.run("ssh", "{}", command)
         work = runtime.workspaces.folders(replica.id).scratch.resolve()
-        assert output.decode() == f"it's 3\n|{work}|{os.geteuid()}|{work}|"
+        mask = os.umask(0o077)
+        os.umask(mask)
+        assert output.decode() == f"it's 3\n|{work}|{os.geteuid()}|{work}|{mask:04o}|"
         assert code == 7
         # A screen, and the keys of it.
         screen = await ssh.run("ssh", "-tt", "{}", stdin=b"stty size; tty; exit 5\n")
