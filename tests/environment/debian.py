@@ -12,6 +12,8 @@ from pathlib import Path
 POSTGRES_HOME = Path("/usr/lib/postgresql")
 FONTS = Path("/usr/share/fonts")
 CAP_SYS_ADMIN = 21
+# Of some small packages. Tests that need them wait no longer.
+DOWNLOAD_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +129,32 @@ def install(tools: Iterable[Tool]) -> None:
         raise InstallFailed(f"apt-get install {' '.join(packages)} failed:\n{trouble}")
 
 
-def _apt_get(*arguments: str) -> str:
-    """Its last words if it failed, else the empty string."""
+def download(packages: Iterable[str], folder: Path) -> str:
+    """Bring the files of packages that are not to be installed into the folder. The last words of
+    apt-get if it failed, also where no mirror answers in time, else the empty string."""
+    wanted = ("download", *packages)
+    try:
+        trouble = _apt_get(*wanted, folder=folder, seconds=DOWNLOAD_SECONDS)
+        if trouble and can_install():
+            # The mirror keeps no file that newer lists do not name.
+            _apt_get("update", seconds=DOWNLOAD_SECONDS)
+            trouble = _apt_get(*wanted, folder=folder, seconds=DOWNLOAD_SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"no Debian mirror has answered within {DOWNLOAD_SECONDS:.0f} s"
+    return trouble
+
+
+def _apt_get(*arguments: str, folder: Path | None = None, seconds: float | None = None) -> str:
+    """Its last words if it failed, else the empty string. Raises TimeoutExpired."""
     options = ("-qq", "-o", "DPkg::Lock::Timeout=120", "-o", "Acquire::Retries=2")
     done = subprocess.run(
         ["apt-get", *options, *arguments],
         env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
+        cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
+        timeout=seconds,
     )
     return "" if done.returncode == 0 else (done.stdout + done.stderr)[-2000:]

@@ -69,11 +69,8 @@ def unpack_server(folder: Path) -> UnpackedServer:
     for name in (*CLIENTS, "dpkg-deb", "apt-get"):
         if shutil.which(name) is None:
             pytest.skip(f"{name} is not installed")
-    done = subprocess.run(
-        ["apt-get", "-qq", "download", *PACKAGES], cwd=folder, capture_output=True, text=True
-    )
-    if done.returncode:
-        pytest.skip(f"OpenSSH's server cannot be had: {done.stderr[-300:]}")
+    if trouble := debian.download(PACKAGES, folder):
+        pytest.skip(f"OpenSSH's server cannot be had: {trouble[-300:]}")
     root = folder / "root"
     for package in folder.glob("*.deb"):
         subprocess.run(["dpkg-deb", "-x", package, root], check=True)
