@@ -54,7 +54,8 @@ class SshFolder:
         return key
 
     def know(self, name: str, greeting: SshGreeting) -> None:
-        """Have ssh take the server with this key, and no other one, for this name."""
+        """Have ssh take the server with this key for this name, as it takes those before it: each
+        has ended, or is another connection of the same client."""
         line = f"{known_name(name)} {KEY_KIND} {greeting.host_key}"
         with (self.path / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -80,7 +81,8 @@ def known_name(name: str) -> str:
 
 
 def ssh_options(folder: SshFolder, job: str, rank: int, login: str) -> list[tuple[str, str]]:
-    """As `ssh_config` has them. No key and no agent of the user's own is offered to the job."""
+    """As `ssh_config` has them. No key, agent or display of the user's own is offered to the job,
+    whose image may have any server."""
     name = host_name(job, rank)
     proxy = [*own_command(), "ssh-proxy", job, "--rank", str(rank), "--keys", str(folder.path)]
     return [
@@ -98,6 +100,7 @@ def ssh_options(folder: SshFolder, job: str, rank: int, login: str) -> list[tupl
         ("UpdateHostKeys", "no"),
         ("CheckHostIP", "no"),
         ("ForwardAgent", "no"),
+        ("ForwardX11", "no"),
     ]
 
 

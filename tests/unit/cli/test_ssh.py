@@ -55,11 +55,8 @@ def test_ssh_takes_the_options_and_the_configuration_alike(folder, tmp_path):
     seen = read[0]
     assert (seen["user"], seen["hostkeyalias"]) == ("olga", "j-12.3")
     assert seen["stricthostkeychecking"] in ("true", "yes")
-    assert (seen["identitiesonly"], seen["identityagent"], seen["forwardagent"]) == (
-        "yes",
-        "none",
-        "no",
-    )
+    assert (seen["identitiesonly"], seen["identityagent"]) == ("yes", "none")
+    assert (seen["forwardagent"], seen["forwardx11"]) == ("no", "no")
     assert "ssh-proxy J-12 --rank 3 --keys" in seen["proxycommand"]
 
 
