@@ -5,6 +5,7 @@ for whoever has the user's token.
 """
 
 import fcntl
+import re
 import shlex
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from agents.contract.ssh import KEY_KIND, SshGreeting
 from portal.cli.config import config_path
 from portal.cli.exit_codes import CommandFailed
 
+HOST_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 # Each server has another key. Those of the connections that are being made at once are enough.
 KNOWN_HOSTS = 64
 
@@ -71,8 +73,12 @@ def kept_folder(env: Mapping[str, str]) -> SshFolder:
 
 
 def host_name(job: str, rank: int) -> str:
-    """By which ssh knows a replica: J-12, and J-12.3 for rank 3."""
-    return f"{job}.{rank}" if rank else job
+    """By which ssh knows a replica: J-12, and J-12.3 for rank 3. Raises CommandFailed for what ssh
+    would take as an option, or as a pattern of hosts."""
+    name = f"{job}.{rank}" if rank else job
+    if not re.fullmatch(HOST_NAME, name):
+        raise CommandFailed("ssh_name", f"{name} is no name of a job for ssh", "tessera ps")
+    return name
 
 
 def known_name(name: str) -> str:

@@ -107,5 +107,8 @@ def test_only_options_behind_the_job_are_ours():
 
 def test_names_and_places():
     assert (host_name("J-12", 0), host_name("J-12", 3)) == ("J-12", "J-12.3")
+    for name in ("-oKnownHostsCommand=/bin/sh", "*", "J-12 *", ""):
+        with pytest.raises(CommandFailed):
+            host_name(name, 0)
     assert kept_folder({"TESSERA_CONFIG": "/x/config.yaml"}).path == Path("/x/ssh")
     assert Path(own_command()[0]).is_absolute()
