@@ -85,14 +85,14 @@ class StepCounter:
         self.torch: Any = None
 
     def attach(self, module: Any) -> None:
-        register = getattr(module, "register_optimizer_step_post_hook", None)
-        if register is None:
-            say(
-                "this PyTorch tells nobody of its steps: 2.0 or newer does. The job is not profiled"
-            )
-        else:
+        try:
+            register = module.register_optimizer_step_post_hook
             self.torch, self.handle = sys.modules["torch"], register(self.stepped)
             atexit.register(self.finish)
+        except AttributeError:
+            say("this PyTorch tells nobody of its steps: 2.0 or newer does. Not profiled")
+        except Exception as error:
+            self.give_up(error)
 
     def stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Called by PyTorch after each step of any optimizer. One that is being compiled, or
@@ -158,7 +158,8 @@ class Window:
         self.torch: Any = sys.modules["torch"]
         profiler: Any = importlib.import_module("torch.profiler")
         activity = profiler.ProfilerActivity
-        self.on_gpu = bool(self.torch.cuda.is_available())
+        # To ask whether there is one would begin to use it, in a program that stays on the CPU.
+        self.on_gpu = bool(self.torch.cuda.is_initialized())
         self._wait_for_gpu()
         self.profiler: Any = profiler.profile(
             activities=[activity.CPU, *([activity.CUDA] if self.on_gpu else [])]
@@ -206,7 +207,7 @@ class Window:
         }
 
     def _wait_for_gpu(self) -> None:
-        if self.on_gpu and self.torch.cuda.is_initialized():
+        if self.on_gpu:
             self.torch.cuda.synchronize()
 
 
@@ -336,7 +337,7 @@ def is_traced(torch: Any) -> bool:
     compiler: Any = getattr(torch, "compiler", None)
     if hasattr(compiler, "is_compiling") and compiler.is_compiling():
         return True
-    return bool(torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
 
 def own_rank() -> int:

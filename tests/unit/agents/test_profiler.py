@@ -113,7 +113,7 @@ def run(folder, program, **env):
     return done
 
 
-def a_torch(folder, optimizer, init="class cuda:\n    is_available = staticmethod(bool)\n"):
+def a_torch(folder, optimizer, init="class cuda:\n    is_initialized = staticmethod(bool)\n"):
     optim = folder / "torch" / "optim"
     optim.mkdir(parents=True)
     (folder / "torch" / "__init__.py").write_text(init)
@@ -138,6 +138,10 @@ def test_a_program_without_pytorch_never_notices_and_other_paths_and_modules_sta
         ("", "this PyTorch tells nobody of its steps: 2.0 or newer does"),
         # It has no profiler at all.
         (OPTIMIZER, "not profiled: "),
+        (
+            "hooks = []\ndef register_optimizer_step_post_hook(hook): 1 / 0\n",
+            "not profiled: ZeroDiv",
+        ),
     ],
 )
 def test_what_goes_wrong_is_one_line_and_the_program_goes_on(tmp_path, optimizer, said):
