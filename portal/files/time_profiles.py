@@ -22,7 +22,7 @@ from agents.profiler.hook import (
     TRACE_FILE,
     VERSION,
 )
-from portal.files.models import StoredFile, TreeEntry
+from portal.files.models import StoredFile, Tree, TreeEntry
 from portal.files.receiving import OBJECT_BYTES
 from portal.files.selectors import job_trees
 from portal.jobs.models import Job
@@ -103,15 +103,23 @@ class JobProfile:
 
 
 def job_profile(job: Job) -> JobProfile | None:
-    """None for a job without a profiler. One query, and one of the store."""
+    """None for a job without a profiler. Two queries, and a summary is read from the store."""
     if job.request.get("profiler", Profiler.NONE) == Profiler.NONE:
         return None
-    trees = job_trees(job).with_files().filter(kind=TreeKind.OUTPUT)
-    rows = TreeEntry.objects.select_related("file", "tree__attempt").filter(tree__in=trees)
-    entry = rows.filter(path=SUMMARY_PATH).order_by("-tree__attempt", "tree__rank").first()
+    outputs = job_trees(job).filter(kind=TreeKind.OUTPUT)
+    rows = TreeEntry.objects.select_related("file", "tree__attempt")
+    found = rows.filter(tree__in=outputs.with_files(), path__in=(SUMMARY_PATH, TRACE_PATH))
+    # The summary comes before the trace that it is of.
+    entry = found.order_by("-tree__attempt", "tree__rank", "path").first()
     if entry is None:
-        return JobProfile(problem=_missing(job))
+        return JobProfile(problem=_missing(job, outputs.first()))
     attempt = entry.tree.attempt.number if entry.tree.attempt else 0
+    if entry.path == TRACE_PATH:
+        problem = Message(
+            "There is a trace without a summary: it was too long to be read in the job, or the job "
+            "ended meanwhile. Open the trace itself"
+        )
+        return JobProfile(attempt, entry.tree_id, problem=problem)
     try:
         profile = read_profile(_content(entry.file))
     except StoreError as error:
@@ -120,19 +128,24 @@ def job_profile(job: Job) -> JobProfile | None:
     return JobProfile(attempt, entry.tree_id, profile, problem)
 
 
-def _missing(job: Job) -> Message:
+def _missing(job: Job, output: Tree | None) -> Message:
+    """`output`: its newest."""
     if not job.finished_at:
-        return Message("The profile is here when the job has ended: it is a part of its output")
+        return Message("The profile appears here when the job has ended, as a part of its output")
+    if output is not None and output.removed_at is not None:
+        return Message("The output of the job was removed, and any profile with it")
     return Message(
-        "The profiler wrote nothing. It needs Python without -I and -E, PyTorch 2.0 or newer, and "
-        "more than 5 steps of an optimizer; what kept it from its work is in the log"
+        "The profiler wrote nothing. It needs an agent as new as the portal, Python that keeps "
+        "PYTHONPATH and has no -I or -E, PyTorch 2.0 or newer, and more than 5 steps of an "
+        "optimizer. The log may say more"
     )
 
 
 def _content(file: StoredFile) -> bytes:
-    """Raises StoreError. One byte more than is allowed of a long one."""
-    end = min(file.size, MAX_BYTES + 1)
-    return b"".join(range_pieces(file.stream, 0, end, OBJECT_BYTES))
+    """Empty for what is longer than any summary: not a byte of it is read. Raises StoreError."""
+    if file.size > MAX_BYTES:
+        return b""
+    return b"".join(range_pieces(file.stream, 0, file.size, OBJECT_BYTES))
 
 
 def read_profile(content: bytes) -> TimeProfile | None:

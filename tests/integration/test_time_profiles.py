@@ -7,8 +7,9 @@ from django.test import Client
 from django.utils import timezone
 
 from agents.contract.profilers import Profiler
+from portal.files import time_profiles
 from portal.files.services import trees_remove
-from portal.files.time_profiles import SUMMARY_PATH, TRACE_PATH
+from portal.files.time_profiles import MAX_BYTES, SUMMARY_PATH, TRACE_PATH
 from portal.jobs.models import Job, Replica
 from tests.support.file_rows import a_tree
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
@@ -98,15 +99,27 @@ def test_without_a_profile_it_says_why(client, olga, team, contents, said):
     assert answer["problem"].startswith(said) and answer["profile"] is None
 
 
+def test_a_trace_without_a_summary_can_be_had(client, olga, team):
+    text = results(client, ended(olga, team, {TRACE_PATH: b"trace"}))
+    assert "There is a trace without a summary" in text
+    assert re.search(r'class="btn small" download href="[^"]*trace.json.gz"', text)
+
+
+def test_not_a_byte_is_read_of_what_is_too_long_for_a_summary(client, olga, team, monkeypatch):
+    job = ended(olga, team, {SUMMARY_PATH: b" " * (MAX_BYTES + 1)})
+    monkeypatch.setattr(time_profiles, "range_pieces", None)
+    assert UNREADABLE in results(client, job)
+
+
 def test_a_profile_that_was_removed_is_gone(client, olga, team):
     job = ended(olga, team, {SUMMARY_PATH: a_summary()})
     trees_remove(trees=list(job.trees.all()), now=timezone.now())
-    assert "The profiler wrote nothing" in results(client, job)
+    assert "The output of the job was removed, and any profile with it" in results(client, job)
 
 
 def test_a_job_that_has_not_ended_has_none_yet(client, olga, team):
     job = a_job(olga, team, profiler="pytorch")
-    assert "The profile is here when the job has ended" in results(client, job)
+    assert "The profile appears here when the job has ended" in results(client, job)
 
 
 def test_a_job_without_a_profiler_can_be_asked_for_again_with_one(client, olga, team):
