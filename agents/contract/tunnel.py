@@ -90,8 +90,8 @@ REFUSAL_SENTENCES = {
     StreamRefusal.FILE_MISSING: "The volume has no such file",
     StreamRefusal.FILE_FORBIDDEN: "Jobs of the project may not read this file: change its mode, "
     "such as chmod a+r, and that of its folders",
-    StreamRefusal.NOT_A_FILE: "It is no regular file of the volume. Links are followed only as far "
-    "as they stay in the volume",
+    StreamRefusal.NOT_A_FILE: "This is not a regular file of the volume. Links are followed only "
+    "as far as they stay in the volume",
     StreamRefusal.FILE_TOO_LARGE: "It is larger than 256 KB: choose the model's config.json alone",
     StreamRefusal.SSHD_MISSING: (
         "The job has no SSH server. Add the package openssh-server to its image, or use tessera "

@@ -212,8 +212,8 @@ def profile_hints(profile: TimeProfile) -> list[Message]:
     if not profile.by_device:
         found.append(
             Message(
-                "No GPU worked: all was computed on the CPU. Look whether the program moves its "
-                "model and its data to the GPU"
+                "No GPU was used: everything was computed on the CPU. Check that the program moves "
+                "its model and its data to the GPU"
             )
         )
     if percent(profile.loading_us) >= LOADING_PERCENT:

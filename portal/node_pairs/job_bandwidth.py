@@ -78,7 +78,7 @@ def _between(replicas: Sequence[Replica]) -> tuple[int, Message]:
     if not rate:
         return 0, Message("Its nodes do not all offer RDMA of one kind: no line rate is known")
     return rate, Message(
-        "the line rate of the network cards of the slowest node, its part for these GPUs"
+        "the line rate of the network cards of the slowest node, in proportion to these GPUs"
     )
 
 
@@ -90,7 +90,7 @@ def _within(replicas: Sequence[Replica]) -> tuple[int, Message]:
     board = next(iter(boards)) if len(boards) == 1 else ""
     if not is_known or board not in GPUS:
         return 0, Message("No source says what these devices should reach")
-    basis = "what eight %(board)s with NVLink and NVSwitch reach, or their PCIe without"
+    basis = "what eight %(board)s reach over NVLink and NVSwitch, or over PCIe without them"
     return round(GPUS[board].bus_bandwidth / 1e6), Message(basis, board=board)
 
 

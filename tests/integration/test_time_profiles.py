@@ -72,7 +72,7 @@ def test_the_page_and_rest_say_where_the_time_went(client, olga, team):
     assert shares == ["500", "300", "50", "150"]
     assert "Communication that no computing hides takes 30 % of the time" in text
     assert "Attempt 1: 10 steps of the optimizer in 2.00 s, with PyTorch 2.7.1." in text
-    assert "Computing hides more communication: 10 % of the time." in text
+    assert "For another 10 % of the time, communication is hidden by computing." in text
     assert "nccl &lt;b&gt;" in text and "nccl <b>" not in text
     (trace,) = re.findall(r'class="btn small" download href="([^"]*)"', text)
     assert b"".join(client.get(trace.replace("&amp;", "&"))) == b"trace"

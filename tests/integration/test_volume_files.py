@@ -185,7 +185,7 @@ def test_only_who_works_in_a_project_of_the_volume_reaches_it(olga, team, models
         ("llama/list.json", "not a JSON object"),
         ("llama/foo.json", "FooForCausalLM"),
         ("llama/binary.json", "not a JSON object"),
-        ("out.json", "no regular file of the volume"),
+        ("out.json", "not a regular file of the volume"),
         ("../secret.json", "no '..'"),
         ("llama/config.yaml", "ends in .json"),
         ("", "ends in .json"),

@@ -76,7 +76,7 @@ def test_letters_that_control_a_terminal_become_blanks():
             {"idle_us": 900_000, "compute_us": 400_000, "loading_us": 800_000},
             ["The program waited for its data loader for 40\u00a0%", "Communication"],
         ),
-        ({"by_device": False}, ["No GPU worked", "Communication"]),
+        ({"by_device": False}, ["No GPU was used", "Communication"]),
     ],
 )
 def test_hints_name_the_causes(times, said):
