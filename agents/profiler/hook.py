@@ -35,7 +35,7 @@ SKIPPED_STEPS, RECORDED_STEPS = 5, 10
 # Of steps that take long; asked at the end of each.
 RECORDED_SECONDS = 60.0
 # A longer trace is kept, but not read: that would take too much of the job's memory.
-MAX_READ_BYTES = 256 << 20
+MAX_READ_BYTES = 64 << 20
 MAX_OPERATORS, MAX_NAME = 15, 160
 # Ranks by the variable of their launcher; the last one is that of the replica.
 RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "NODE_RANK")
