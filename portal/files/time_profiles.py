@@ -124,8 +124,10 @@ def job_profile(job: Job) -> JobProfile | None:
         profile = read_profile(_content(entry.file))
     except StoreError as error:
         return JobProfile(attempt, entry.tree_id, problem=error.message)
-    problem = None if profile else Message("The profile cannot be read: the job has changed it")
-    return JobProfile(attempt, entry.tree_id, profile, problem)
+    if profile is None:
+        problem = Message("The profile cannot be read: the job has changed it")
+        return JobProfile(attempt, entry.tree_id, problem=problem)
+    return JobProfile(attempt, entry.tree_id, profile)
 
 
 def _missing(job: Job, output: Tree | None) -> Message:

@@ -67,7 +67,7 @@ def test_it_asks_for_the_next_smaller_size_with_a_quarter_to_spare(client, olga,
     said = advice(client, job)
     assert said == "It used at most 11 GiB of the 35 GiB of its device. Ask for 16 GB next time."
     text = client.get(f"/jobs/{job.label}/").content.decode()
-    found = re.search(r'href="(/request/\?like=[^"]*change=[^"]*)"', text)
+    found = re.search(r'<h3>Next time</h3>.*?href="(/request/\?like=[^"]*change=[^"]*)"', text)
     assert found
     form = client.get(found[1].replace("&amp;", "&")).content.decode()
     assert re.search(r'name="amount" value="memory:16GiB" checked', form)
