@@ -170,6 +170,9 @@ class DockerRuntime:
         container is created again first. One that ever ran is not started a second time."""
         with engine_errors("start"):
             found = self._containers(replica.id)
+            if not found and self._summaries(replica.id):
+                # The engine lists a container a moment before it knows all of it.
+                raise EngineUnreachable(f"Docker is still creating the container of {replica.id}")
             if not found:
                 raise RuntimeFailure("vanished", "its container is gone from the node")
             container = next((c for c in found if c.status != "created"), None)

@@ -5,12 +5,13 @@ import os
 from unittest.mock import patch
 
 import pytest
+from docker.errors import NotFound
 from docker.models.containers import Container
 
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import Rendezvous
 from agents.drill.kill_points import Killed
-from agents.runtime.base import ContainerPhase, RuntimeFailure
+from agents.runtime.base import ContainerPhase, EngineUnreachable, RuntimeFailure
 from agents.runtime.docker import DockerRuntime
 from tests.contract.replicas import (
     DEVICE,
@@ -56,6 +57,21 @@ def test_a_replica_fails_if_its_image_was_removed_before_it_was_carved_anew(
     docker_node.client.images.remove(name, force=True)
     with pytest.raises(RuntimeFailure) as failure:
         runtime.start(replica, [CARVED_ANEW], meeting_of(runtime, [replica]))
+    assert failure.value.code == "vanished"
+
+
+def test_a_container_that_is_listed_before_the_engine_knows_it_is_not_gone(docker_node):
+    """As a busy engine does when its answer to the call that creates it was lost."""
+    replica = a_replica(SHOW_DEVICES)
+    runtime = docker_node.runtime()
+    runtime.prepare(replica, [DEVICE])
+    meeting = meeting_of(runtime, [replica])
+    unknown = patch.object(runtime.client.api, "inspect_container", side_effect=NotFound("no"))
+    with unknown, pytest.raises(EngineUnreachable):
+        runtime.start(replica, [DEVICE], meeting)
+    docker_node.container(replica).remove()
+    with pytest.raises(RuntimeFailure) as failure:
+        runtime.start(replica, [DEVICE], meeting)
     assert failure.value.code == "vanished"
 
 
