@@ -241,6 +241,11 @@ def _add_doctor(doctor: argparse.ArgumentParser) -> None:
     doctor.add_argument(
         "--smoke-image", default=SMOKE_IMAGE, help="their image, which needs sh and glibc"
     )
+    doctor.add_argument(
+        "--smoke-bandwidth",
+        action="store_true",
+        help="with --smoke: each also copies memory, which jobs on that GPU notice",
+    )
     _add_policy(doctor)
     _add_address(doctor)
     _add_place(doctor)

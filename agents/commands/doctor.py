@@ -43,7 +43,10 @@ def main(options: argparse.Namespace) -> int:
             address=options.address,
         )
         findings = examine(machine)
-        smoke = smoke_test(machine, options.smoke_image) if options.smoke else ()
+        smoke: tuple[SmokeResult, ...] = ()
+        if options.smoke:
+            measures = options.smoke_bandwidth
+            smoke = smoke_test(machine, options.smoke_image, measures=measures)
     finally:
         if nvml is not None:
             nvml.close()

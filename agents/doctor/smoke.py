@@ -9,7 +9,7 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -34,19 +34,12 @@ echo "devices=$TESSERA_DEVICES"
 for file in /dev/nvidia* /dev/nvidia-caps/*; do [ ! -c "$file" ] || echo "file=$file"; done
 if command -v nvidia-smi > /dev/null; then nvidia-smi -L 2>&1; echo "smi=$?"
 else echo "smi=absent"; fi
-if command -v python3 > /dev/null; then python3 -c "$1"; else echo "cuda=untried"; fi
+if command -v python3 > /dev/null; then python3 -c "$1" "$2"; else echo "cuda=untried"; fi
 """
-CUDA_PROGRAM = """
-import ctypes
-try:
-    cuda = ctypes.CDLL("libcuda.so.1")
-except OSError:
-    print("cuda=absent")
-else:
-    count = ctypes.c_int()
-    code = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
-    print(f"cuda=error {code}" if code else f"cuda={count.value}")
-"""
+CUDA_PROGRAM = Path(__file__).with_name("cuda_program.py").read_text("utf-8")
+MEMORY_MIB = 512
+# A context of CUDA, and memory of the host that is copied from.
+BANDWIDTH_MEMORY_MIB = 2_048
 _UUID = re.compile(r"UUID: ((?:GPU|MIG)-[0-9a-zA-Z/-]+)\)")
 
 
@@ -81,8 +74,9 @@ class _Trial:
     uuid: str = ""
 
 
-def smoke_test(machine: Machine, image: str) -> tuple[SmokeResult, ...]:
-    """Run all containers, one after the other."""
+def smoke_test(machine: Machine, image: str, *, measures: bool = False) -> tuple[SmokeResult, ...]:
+    """Run all containers, one after the other. `measures`: each with a device copies some memory,
+    which jobs on that device notice."""
     info = machine.engine
     if info is None:
         why = f"the agent cannot use the Docker Engine: {machine.engine_failure}"
@@ -90,14 +84,14 @@ def smoke_test(machine: Machine, image: str) -> tuple[SmokeResult, ...]:
     toolkit = read_container_toolkit(machine, machine.policy.nvidia_ctk)
     chosen = choose_injection(machine.policy, info, toolkit).path
     refusals = path_refusals(machine.policy, info, toolkit)
-    results = [_run(machine.policy, _Trial(chosen, "no device"), image)]
+    results = [_run(machine.policy, _Trial(chosen, "no device"), image, measures=False)]
     results[0] = replace(results[0], path="", is_chosen=True)
     for path in InjectionPath:
         for trial, missing in _trials(machine, path):
             if why := refusals[path] or missing:
                 result = SmokeResult(path, trial.device, SmokeVerdict.NOT_TRIED, why)
             else:
-                result = _run(machine.policy, trial, image)
+                result = _run(machine.policy, trial, image, measures=measures)
             results.append(replace(result, is_chosen=path is chosen))
     return tuple(results)
 
@@ -111,7 +105,7 @@ def container_problem(lines: Iterable[str], uuid: str, user: int) -> str:
     """What is wrong with what a container saw; empty if all is well. `uuid`: of its device; empty
     for one that has none. `user`: the uid that it should have. Pure."""
     lines = list(lines)
-    named = [line for line in lines if re.match(r"(uid|devices|smi|cuda)=", line)]
+    named = [line for line in lines if re.match(r"(uid|devices|smi|cuda|bandwidth)=", line)]
     printed = dict(line.split("=", 1) for line in named)
     files = [line for line in lines if line.startswith("file=")]
     listed = set(_UUID.findall("\n".join(lines)))
@@ -129,7 +123,10 @@ def container_problem(lines: Iterable[str], uuid: str, user: int) -> str:
     visible = slices if uuid.startswith("MIG-") else listed
     if visible != {uuid}:
         return f"it sees {', '.join(sorted(visible)) or 'no device'}, and was given {uuid}"
-    return _cuda_problem(printed.get("cuda", "no answer"))
+    problem = _cuda_problem(printed.get("cuda", "no answer"))
+    if not problem and printed.get("bandwidth", "").startswith("error"):
+        return f"its memory could not be copied: {printed['bandwidth']}"
+    return problem
 
 
 def _cuda_problem(cuda: str) -> str:
@@ -152,15 +149,15 @@ def _trials(machine: Machine, path: InjectionPath) -> Iterator[tuple[_Trial, str
     yield _Trial(path, "slice", mig_slice), "" if mig_slice else nothing or "no slice is carved"
 
 
-def _run(policy: NodePolicy, trial: _Trial, image: str) -> SmokeResult:
+def _run(policy: NodePolicy, trial: _Trial, image: str, *, measures: bool) -> SmokeResult:
     """One container, as the agent runs it for a job."""
     name = f"doctor-{secrets.token_hex(4)}"
     replica = DesiredReplica(
         id=name,
         job=name,
         image=image,
-        command=("sh", "-c", SHELL_PROGRAM, "sh", CUDA_PROGRAM),
-        memory_mib=512,
+        command=("sh", "-c", SHELL_PROGRAM, "sh", CUDA_PROGRAM, "bandwidth" if measures else ""),
+        memory_mib=BANDWIDTH_MEMORY_MIB if measures else MEMORY_MIB,
     )
     untried = SmokeResult(trial.path, trial.device, SmokeVerdict.NOT_TRIED, "")
     if why := policy.refusal(replica, RuntimeKind.DOCKER):
@@ -182,14 +179,21 @@ def _run(policy: NodePolicy, trial: _Trial, image: str) -> SmokeResult:
             runtime.close()
     problem = container_problem(lines, trial.uuid, policy.user)
     verdict = SmokeVerdict.FAILED if problem else SmokeVerdict.OK
-    return replace(untried, verdict=verdict, why=problem or _success(lines, trial), saw=lines)
+    return replace(
+        untried, verdict=verdict, why=problem or success_sentence(lines, trial.uuid), saw=lines
+    )
 
 
-def _success(lines: tuple[str, ...], trial: _Trial) -> str:
-    if not trial.uuid:
+def success_sentence(lines: Sequence[str], uuid: str) -> str:
+    """Of a container that saw what it should. `uuid`: of its device, empty for none. Pure."""
+    if not uuid:
         return "it ran as a job does, and saw no GPU"
-    cuda = "" if "cuda=1" in lines else "; CUDA was not tried, since the image has no python3"
-    return f"it saw {trial.uuid} alone{cuda}"
+    if "cuda=1" not in lines:
+        return f"it saw {uuid} alone; CUDA was not tried, since the image has no python3"
+    rates = next((line for line in lines if line.startswith("bandwidth=")), "")
+    inside, _, host = rates.removeprefix("bandwidth=").partition(" ")
+    copies = f"; copies at {inside} GB/s in its memory, {host} GB/s from the host" if host else ""
+    return f"it saw {uuid} alone{copies}"
 
 
 def _lines_of(

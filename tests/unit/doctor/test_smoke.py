@@ -11,6 +11,7 @@ from agents.doctor.smoke import (
     container_problem,
     has_failed,
     smoke_test,
+    success_sentence,
 )
 from agents.settings import parser
 from tests.unit.doctor.machines import GPU, SLICE, a_driver, a_gpu, a_machine
@@ -56,11 +57,20 @@ def test_the_device_alone_is_well_with_or_without_python(text, uuid):
         ("cuda=1", "cuda=8", "CUDA sees 8 devices"),
         ("cuda=1", "cuda=error 802", "CUDA does not start: error 802"),
         ("cuda=1", "cuda=absent", "no libcuda.so.1"),
+        ("cuda=1", "cuda=1\nbandwidth=error 2 of cuMemAlloc_v2", "error 2 of cuMemAlloc_v2"),
     ],
 )
 def test_anything_else_is_named(before, after, words):
     assert before in WHOLE
     assert words in problem(WHOLE.replace(before, after), GPU)
+
+
+def test_the_bandwidth_is_told_with_what_it_saw():
+    lines = (*WHOLE.splitlines(), "bandwidth=4020 55.2")
+    assert container_problem(lines, GPU, 65_534) == ""
+    said = success_sentence(lines, GPU)
+    assert said == f"it saw {GPU} alone; copies at 4020 GB/s in its memory, 55.2 GB/s from the host"
+    assert success_sentence(lines[:-1], GPU) == f"it saw {GPU} alone"
 
 
 def test_a_container_on_the_gpu_around_its_slice_is_not_well():
