@@ -69,10 +69,11 @@ def joined(way, more):
     return way | (more | {"isolation": "any"} if "mps" in way else more)
 
 
-def in_one_replica(body):
-    """As a notebook runs."""
+def as_its_kind_may(body):
+    """A notebook has one replica and no profiler."""
     if body.get("kind") == JobKind.NOTEBOOK:
         body.pop("replicas", None)
+        body.pop("profiler", None)
     return body
 
 
@@ -135,7 +136,7 @@ bodies = st.fixed_dictionaries(
         "needs": node_words,
         "tolerates": node_words,
     },
-).map(in_one_replica)
+).map(as_its_kind_may)
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
