@@ -27,6 +27,7 @@ COPY agents/configuration agents/configuration
 COPY agents/contract agents/contract
 COPY agents/host agents/host
 COPY agents/launchers agents/launchers
+COPY agents/profiler agents/profiler
 COPY agents/tunnel agents/tunnel
 COPY agents/workspace agents/workspace
 COPY scheduler scheduler

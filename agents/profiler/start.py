@@ -9,7 +9,6 @@ from agents.contract.profilers import Profiler
 # Python imports a module of this name at its start.
 HOOK_FILE = "sitecustomize.py"
 HOOK_TEXT = Path(__file__).with_name("hook.py").read_text("utf-8")
-PROFILER = "TESSERA_PROFILER"
 PYTHON_PATH = "PYTHONPATH"
 # The value that a container's own variable replaces; the hook adds it again.
 IMAGE_PYTHON_PATH = "TESSERA_IMAGE_PYTHONPATH"
@@ -25,7 +24,7 @@ def profiler_variables(replica: DesiredReplica, folder: Path) -> dict[str, str]:
     if replica.profiler is Profiler.NONE:
         return {}
     paths = [str(folder), *filter(None, [replica.env.get(PYTHON_PATH)])]
-    return {PROFILER: str(replica.profiler), PYTHON_PATH: ":".join(paths)}
+    return {PYTHON_PATH: ":".join(paths)}
 
 
 def image_paths(replica: DesiredReplica, env: Mapping[str, str]) -> dict[str, str]:

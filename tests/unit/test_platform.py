@@ -21,6 +21,8 @@ OF_JOBS = {
         *("ARRAY_INDEX", "ARRAY_SIZE"),
         # In what runs in a terminal; in the example of how a service is called.
         *("TERMINAL", "APP_TOKEN"),
+        # For the hook of the profiler.
+        "IMAGE_PYTHONPATH",
         # Between the processes of launcher openmpi.
         *("GANG_KEY", "GANG_SOCKET_DIR"),
         # The beginnings of names.
