@@ -115,7 +115,7 @@ TABLE: dict[str, Row] = {
     "web:array": Row({"heading Progress": ALL, "link Cancel all": ALL}),
     "web:array_cancel": Row({"button Cancel all members": ALL, "link Keep array": ALL}),
     "web:services": Row({"heading No services yet": ALL, "link New service": ALL}),
-    "web:service_new": Row({"button Create the service": TEAM, "link vLLM": ALL}),
+    "web:service_new": Row({"button Create the service": TEAM, "link vLLM": TEAM}),
     "web:cancel": Row({"button Cancel job": ALL, "link Keep job": ALL}),
     "web:cluster": Row({"link Table": ALL, "button Filter": ALL, "another project": TEAM}),
     "web:cluster_node": Row(
@@ -135,7 +135,7 @@ TABLE: dict[str, Row] = {
     "web:registries": Row({"button Set the credential": LEADERS}),
     "web:project_secrets": Row({"button Set the secret": LEADERS}),
     "web:webhooks": Row({"button Add the webhook": ALL, "link Pager": {ALICE}}),
-    "web:apps": Row({"button Create token": ALL}),
+    "web:apps": Row({"button Create token": TEAM}),
     "account_change_password": Row({"button Change password": ALL}),
     "web:console": console(),
     "web:approvals": Row(
