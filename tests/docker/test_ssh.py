@@ -15,7 +15,8 @@ from tests.contract.replicas import UNTIL_TOLD, Watch, a_replica, go
 from tests.environment.openssh import UnpackedServer, unpack_server
 from tests.unit.agents.ssh_replicas import ssh_replica
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow]
+# On demand: a machine without a Debian mirror cannot have its server.
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.on_demand]
 MIB = 1 << 20
 SIZE_MIB = 16
 # Where a job that brought its own server has it.

@@ -12,7 +12,8 @@ from tests.environment.openssh import as_installed, unpack_server
 from tests.services.stack import ROOT, Stack
 from tests.services.test_tunnel import NEW_TOKEN, cli_environment
 
-pytestmark = [pytest.mark.services, pytest.mark.slow]
+# On demand: a machine without a Debian mirror cannot have its server.
+pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.on_demand]
 MIB = 1 << 20
 SIZE_MIB = 32
 SECONDS = 300  # a bound for what never comes
