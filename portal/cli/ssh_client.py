@@ -67,7 +67,7 @@ class SshFolder:
             part.replace(self.known_hosts)
 
 
-def kept_folder(env: Mapping[str, str]) -> SshFolder:
+def keys_folder(env: Mapping[str, str]) -> SshFolder:
     """For what is not called by `tessera` itself."""
     return SshFolder(config_path(env).parent / "ssh")
 

@@ -6,7 +6,7 @@ It is read as what a user wrote: of bounded size, and with no other fields and a
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -97,7 +97,7 @@ class JobProfile:
     """That wrote it; 0 without one."""
     tree: UUID | None = None
     """That has the trace."""
-    profile: TimeProfile | None = field(default=None)
+    profile: TimeProfile | None = None
     problem: Message | None = None
     """Why there is no profile."""
 

@@ -43,7 +43,7 @@ def ssh(
         SshFolder,
         config_block,
         host_name,
-        kept_folder,
+        keys_folder,
         ssh_command,
         ssh_options,
     )
@@ -53,7 +53,7 @@ def ssh(
     label = single_line(fetch_job(cli.client, job)["id"])
     name = host_name(label, rank)
     with tempfile.TemporaryDirectory(prefix="tessera-ssh-") as path:
-        folder = kept_folder(cli.env) if config else SshFolder(Path(path))
+        folder = keys_folder(cli.env) if config else SshFolder(Path(path))
         folder.make_key()
         login = asyncio.run(JobSsh(cli.access, label, rank, folder).login())
         options = ssh_options(folder, label, rank, login)

@@ -16,7 +16,7 @@ from portal.cli.ssh_client import (
     SshFolder,
     config_block,
     host_name,
-    kept_folder,
+    keys_folder,
     own_command,
     ssh_command,
     ssh_options,
@@ -110,5 +110,5 @@ def test_names_and_places():
     for name in ("-oKnownHostsCommand=/bin/sh", "*", "J-12 *", ""):
         with pytest.raises(CommandFailed):
             host_name(name, 0)
-    assert kept_folder({"TESSERA_CONFIG": "/x/config.yaml"}).path == Path("/x/ssh")
+    assert keys_folder({"TESSERA_CONFIG": "/x/config.yaml"}).path == Path("/x/ssh")
     assert Path(own_command()[0]).is_absolute()
