@@ -142,6 +142,11 @@ class Launcher(ABC):
         there are any does not depend on the rendezvous. Programs can read and execute them."""
         return {}
 
+    def home(self, replica: DesiredReplica) -> str:
+        """The folder in its container that /etc/passwd names as the home of its user; empty for
+        that of every replica."""
+        return ""
+
     def request_refusal(self, request: LaunchRequest) -> LaunchRefusal | None:
         """Why it cannot start this request, asked before the job is queued and again by the node;
         None if it can. `processes` fits the GPUs already."""

@@ -1,6 +1,8 @@
 """code-server: VS Code in the browser, by its openly licensed server.
 
-Source of the options: `code-server --help`. It compares `Origin` with the host that the portal
+Sources of the options: `code-server --help`, and its `src/node/cli.ts`, which reads `--host` and
+`--port` last: its variables `CODE_SERVER_HOST` and `PORT`, which an image or a request may set, win
+against `--bind-addr` and lose against these. It compares `Origin` with the host that the portal
 hands on.
 """
 
@@ -13,6 +15,12 @@ class CodeServerLauncher(NotebookServer):
     summary = "VS Code by code-server, which its owner opens from the page of the job"
     title = "code-server"
     default_command = ("code-server", ".")
+    listen_options = (
+        f"--host={LOOPBACK}",
+        "--auth=none",
+        "--disable-telemetry",
+        "--disable-update-check",
+    )
     app = "code"
     port = 8080
     port_options = frozenset(("--port",))
@@ -24,18 +32,13 @@ class CodeServerLauncher(NotebookServer):
             "--password",
             "--hashed-password",
             "--socket",
+            "--socket-fd",
+            "--cert",
+            "--cert-key",
             "--config",
         )
     )
     programs = frozenset(("code-server",))
-
-    def listen_options(self, port: int) -> list[str]:
-        address = f"--bind-addr={LOOPBACK}:{port}"
-        return [address, "--auth=none", "--disable-telemetry", "--disable-update-check"]
-
-    def port_option(self, port: int) -> list[str]:
-        """It stands in the address already."""
-        return []
 
 
 LAUNCHER = CodeServerLauncher()

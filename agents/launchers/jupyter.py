@@ -6,9 +6,14 @@ hosts would refuse that host. `port_retries`: at another port the portal would n
 """
 
 from agents.contract.launcher_names import LauncherName
+from agents.launchers.base import Launch
 from agents.launchers.notebook_servers import LOOPBACK, NotebookServer
 
 _DOORS = ("ip", "token", "password", "base-url", "certfile", "keyfile", "sock", "port-retries")
+
+# jupyter-rsession-proxy starts RStudio Server without a password: before version 2.4 at all
+# addresses, unless it is told (since 2.3) to use a socket, which only this user can open.
+_RSTUDIO_BY_SOCKET = {"JUPYTER_RSESSION_PROXY_USE_SOCKET": "true"}
 
 
 class JupyterLauncher(NotebookServer):
@@ -16,6 +21,15 @@ class JupyterLauncher(NotebookServer):
     summary = "JupyterLab, which its owner opens from the page of the job"
     title = "Jupyter"
     default_command = ("jupyter", "lab")
+    listen_options = (
+        "--no-browser",
+        "--allow-root",
+        f"--ServerApp.ip={LOOPBACK}",
+        "--ServerApp.port_retries=0",
+        "--ServerApp.allow_remote_access=True",
+        "--ServerApp.token=",
+        "--ServerApp.password=",
+    )
     app = "lab"
     port = 8888
     port_options = frozenset(("--port", "--ServerApp.port"))
@@ -40,16 +54,10 @@ class JupyterLauncher(NotebookServer):
         )
     )
 
-    def listen_options(self, port: int) -> list[str]:
-        return [
-            "--no-browser",
-            "--allow-root",
-            f"--ServerApp.ip={LOOPBACK}",
-            "--ServerApp.port_retries=0",
-            "--ServerApp.allow_remote_access=True",
-            "--ServerApp.token=",
-            "--ServerApp.password=",
-        ]
+    variables = frozenset(_RSTUDIO_BY_SOCKET)
+
+    def environment(self, launch: Launch) -> dict[str, str]:
+        return super().environment(launch) | _RSTUDIO_BY_SOCKET
 
 
 LAUNCHER = JupyterLauncher()

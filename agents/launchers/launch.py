@@ -4,6 +4,7 @@ The agent's variables are set last, so that neither an image nor a user can chan
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from agents.contract.collectives import resolved_backend
 from agents.contract.documents import DesiredReplica, Rendezvous
@@ -11,7 +12,7 @@ from agents.launchers.base import Launch
 from agents.launchers.registry import LAUNCHERS
 from agents.profiler.start import profiler_files, profiler_variables
 from agents.workspace.environment import folder_variables, usual_variables
-from agents.workspace.folders import ReplicaFolders
+from agents.workspace.folders import IN_CONTAINER, ReplicaFolders
 
 BACKEND = "TESSERA_BACKEND"
 # The UUIDs of the replica's devices, in every runtime; empty without devices. NVIDIA's own variable
@@ -56,6 +57,11 @@ def launch_files(
     none for most."""
     own = LAUNCHERS[replica.launcher].files(_launch(replica, rendezvous, folders))
     return {**own, **profiler_files(replica)}
+
+
+def home_in_container(replica: DesiredReplica) -> Path:
+    """What /etc/passwd of its container names as the home of its user."""
+    return Path(LAUNCHERS[replica.launcher].home(replica) or IN_CONTAINER.scratch)
 
 
 def _launch(replica: DesiredReplica, meeting: Rendezvous, folders: ReplicaFolders) -> Launch:

@@ -1,13 +1,14 @@
 """What the servers of notebooks have in common: a person works in them through the portal.
 
 They start in the person's own folder of the volume at HOMES, and have it as HOME, if there is one.
+In a container it is the home of /etc/passwd as well: RStudio Server clears the environment of its
+sessions, and takes HOME from there.
 
 Such a server listens on the loopback address of its replica alone, and asks nobody for a password:
 the portal lets its owner through, and whom they share it with (`portal/apps/access.py`). So where
 it listens and whom it lets in is set here, and the command says nothing about it.
 """
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -48,6 +49,8 @@ class NotebookServer(Launcher):
     """Its name in sentences."""
     default_command: ClassVar[tuple[str, ...]]
     """Of a request that has none."""
+    listen_options: ClassVar[tuple[str, ...]]
+    """By which it listens at the loopback address, without a password."""
     app: ClassVar[str]
     """Its name among the apps of its job."""
     port: ClassVar[int]
@@ -62,14 +65,6 @@ class NotebookServer(Launcher):
         port = option_count(command, self.port_options)
         return port if port and port <= MOST_PORT else self.port
 
-    @abstractmethod
-    def listen_options(self, port: int) -> list[str]:
-        """By which it listens at the loopback address, without a password."""
-
-    def port_option(self, port: int) -> list[str]:
-        """By which it listens at this port, where its command does not say so."""
-        return [f"--port={port}"]
-
     def environment(self, launch: Launch) -> dict[str, str]:
         return NO_LAUNCHER.environment(launch)
 
@@ -81,11 +76,13 @@ class NotebookServer(Launcher):
         if own is None:
             return words
         given = own.arguments
-        port = self.port_of(given)
         has_port = option_value(given, self.port_options) is not None
-        added = [*self.listen_options(port), *([] if has_port else self.port_option(port))]
+        added = [*self.listen_options, *(() if has_port else (f"--port={self.port}",))]
         started = [*words[: len(words) - len(given)], *added, *given]
         return ["sh", str(launch.folder / PROGRAM), *started] if self.files(launch) else started
+
+    def home(self, replica: DesiredReplica) -> str:
+        return f"{HOMES}/{home_name(replica.user)}" if _home_variable(replica) else ""
 
     def files(self, launch: Launch) -> Mapping[str, str]:
         """What leads it home."""

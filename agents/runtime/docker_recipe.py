@@ -14,7 +14,12 @@ from docker.types import DriverConfig, LogConfig, Mount, Ulimit
 from agents.admission.policy import NodePolicy
 from agents.contract.container_names import container_name
 from agents.contract.documents import DesiredReplica, Rendezvous
-from agents.launchers.launch import launch_command, launch_files, replica_environment
+from agents.launchers.launch import (
+    home_in_container,
+    launch_command,
+    launch_files,
+    replica_environment,
+)
 from agents.launchers.registry import LAUNCHERS
 from agents.profiler.start import image_paths
 from agents.runtime.docker_images import ChosenImage
@@ -118,7 +123,8 @@ class ContainerRecipe:
 
     def make_workspace(self, replica: DesiredReplica) -> ReplicaFolders:
         """What the options mount. Raises RuntimeFailure."""
-        return make_workspace(self.workspaces, replica, self.policy.user_of(replica))
+        user, home = self.policy.user_of(replica), home_in_container(replica)
+        return make_workspace(self.workspaces, replica, user, home)
 
     def write_launcher_files(self, replica: DesiredReplica, rendezvous: Rendezvous) -> None:
         """Raises RuntimeFailure."""

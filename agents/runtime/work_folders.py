@@ -1,10 +1,11 @@
 """Makes the folders in which a replica works, for both runtimes."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from agents.contract.documents import DesiredReplica
 from agents.runtime.base import RuntimeFailure
-from agents.workspace.folders import ReplicaFolders
+from agents.workspace.folders import IN_CONTAINER, ReplicaFolders
 from agents.workspace.workspaces import Workspaces
 
 # The name of the folder of all workspaces.
@@ -12,11 +13,14 @@ WORK = "work"
 
 
 def make_workspace(
-    workspaces: Workspaces, replica: DesiredReplica, user: int | None = None
+    workspaces: Workspaces,
+    replica: DesiredReplica,
+    user: int | None = None,
+    home: Path = IN_CONTAINER.scratch,
 ) -> ReplicaFolders:
     """As `Workspaces.make`. Raises RuntimeFailure if the node's disk does not take them."""
     try:
-        return workspaces.make(replica, user)
+        return workspaces.make(replica, user, home)
     except OSError as error:
         sentence = f"its node cannot make its folders: {error.strerror or error}"
         raise RuntimeFailure("workspace", sentence) from error

@@ -4,6 +4,7 @@ Without an entry for the uid, `getpass.getuser`, ssh and many libraries fail. Pu
 
 import hashlib
 import re
+from pathlib import Path
 
 from agents.workspace.folders import IN_CONTAINER
 
@@ -33,11 +34,11 @@ def home_name(user: str) -> str:
     return f"{name}.{hashlib.sha256(user.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
-def passwd_entries(uid: int, name: str) -> str:
-    """The content of /etc/passwd."""
+def passwd_entries(uid: int, name: str, home: Path = IN_CONTAINER.scratch) -> str:
+    """The content of /etc/passwd. `home`: of the user, in the container."""
     entries = [
         "root:x:0:0:root:/root:/bin/sh",
-        f"{name}:x:{uid}:{uid}::{IN_CONTAINER.scratch}:/bin/sh",
+        f"{name}:x:{uid}:{uid}::{home}:/bin/sh",
     ]
     # The first entry of a uid counts.
     entries.append(f"nobody:x:{OVERFLOW_UID}:{OVERFLOW_UID}:nobody:/nonexistent:/bin/false")

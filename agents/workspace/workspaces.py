@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agents.contract.documents import DesiredReplica
 from agents.host.private_files import PRIVATE_FOLDER, make_private_folder
-from agents.workspace.folders import ReplicaFolders, folders_below
+from agents.workspace.folders import IN_CONTAINER, ReplicaFolders, folders_below
 from agents.workspace.job_user import group_entries, login_name, passwd_entries
 from agents.workspace.removal import empty_bin, remove_folder
 
@@ -46,10 +46,16 @@ class Workspaces:
         """For /etc/passwd and /etc/group of a container."""
         return self.home(replica) / PASSWD, self.home(replica) / GROUP
 
-    def make(self, replica: DesiredReplica, user: int | None = None) -> ReplicaFolders:
-        """`user`: the uid and gid of its program; None for those of the agent. Raises OSError."""
-        home, folders = self.home(replica.id), self.folders(replica.id)
-        make_private_folder(home)
+    def make(
+        self,
+        replica: DesiredReplica,
+        user: int | None = None,
+        home: Path = IN_CONTAINER.scratch,
+    ) -> ReplicaFolders:
+        """`user`: the uid and gid of its program; None for those of the agent. `home`: that user's
+        in the container. Raises OSError."""
+        folders = self.folders(replica.id)
+        make_private_folder(self.home(replica.id))
         folders.code.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         folders.code.chmod(READABLE_FOLDER)
         for folder in folders.writable:
@@ -59,7 +65,7 @@ class Workspaces:
         if user is not None:
             folders.temporary.chmod(OPEN_TEMPORARY)
             name, (passwd, group) = login_name(replica.user), self.account_files(replica.id)
-            _write(passwd, passwd_entries(user, name))
+            _write(passwd, passwd_entries(user, name, home))
             _write(group, group_entries(user, name))
         return folders
 
