@@ -54,6 +54,7 @@ from scheduler.core.model.decisions import Continuation
 from scheduler.core.plan import plan_and_places
 from scheduler.estimates import EstimatePace, estimates_refresh
 from scheduler.jit_warmup import before_fork
+from scheduler.sites.own_nodes import unheard_nodes_ring
 from scheduler.sites.reconcile import site_lease, site_reconcile
 from scheduler.sites.registry import own_nodes
 
@@ -69,8 +70,11 @@ COMMIT_WITHIN_SECONDS = 7.0
 NEXT_ROUND_WITHIN_SECONDS = 1.5
 # A worker whose clock is wrong passes the ring of a pass on, and takes no message for this long.
 PASS_ON_SECONDS = 1.0
-# A sweep that begins sooner after another one has nothing to find.
-SWEEP_PAUSE_SECONDS = 2.0
+# A sweep that is rung sooner after the last one has nothing to find. Well below SWEEP_SECONDS:
+# where one comes late, the next one is not left out.
+SWEEP_PAUSE_SECONDS = 1.0
+# Those between the steps of long work leave it more of the time.
+PAUSE_BETWEEN_STEPS_SECONDS = 2.0
 # Work that takes longer than this sweeps between its steps: a worker of one process would else
 # leave the sweep, which is rung every SWEEP_SECONDS, until a pass or estimates are done.
 WITHOUT_SWEEP_SECONDS = 1.0
@@ -137,14 +141,14 @@ def plan_once() -> None:
 def sweeps_between_steps() -> Callable[[], None]:
     """For work that begins now: what it calls between two steps, outside of transactions. It sweeps
     where that is due, once the work has taken WITHOUT_SWEEP_SECONDS; whether it is, it asks at most
-    every SWEEP_PAUSE_SECONDS, as steps may be many and short."""
+    every PAUSE_BETWEEN_STEPS_SECONDS, as steps may be many and short."""
     is_time = deadline(WITHOUT_SWEEP_SECONDS)
 
     def sweep_if_long() -> None:
         nonlocal is_time
         if is_time():
-            sweep_unless_recent()
-            is_time = deadline(SWEEP_PAUSE_SECONDS)
+            sweep_unless_recent(PAUSE_BETWEEN_STEPS_SECONDS)
+            is_time = deadline(PAUSE_BETWEEN_STEPS_SECONDS)
 
     return sweep_if_long
 
@@ -202,8 +206,10 @@ def plan(self: Task) -> bool:
     """A pass, if one was rung since the last one began: many rings are one pass. One that is rung
     during a pass follows at once, ahead of other kinds of work, for NEXT_ROUND_WITHIN_SECONDS."""
     if (self.request.delivery_info or {}).get("redelivered"):
-        # The process that took its ring was killed, perhaps in the middle of the pass.
+        # The process that took its ring was killed, perhaps in the middle of the pass, or between
+        # a commit and its bells.
         renew_plan()
+        unheard_nodes_ring()
     return run_exclusively(
         name="plan",
         is_due=answer_plan,
@@ -255,15 +261,15 @@ def site(name: str) -> bool:
 
 @app.task(name="scheduler.tasks.sweep")
 def sweep() -> bool:
-    return sweep_unless_recent()
+    return sweep_unless_recent(SWEEP_PAUSE_SECONDS)
 
 
-def sweep_unless_recent() -> bool:
-    """A sweep, unless one was completed within SWEEP_PAUSE_SECONDS. False if another worker is at
-    it. Not within a transaction."""
+def sweep_unless_recent(pause_seconds: float) -> bool:
+    """A sweep, unless one was completed within `pause_seconds`. False if another worker is at it.
+    Not within a transaction."""
     return run_exclusively(
         name="sweep",
-        is_due=lambda: not done_within("sweep", SWEEP_PAUSE_SECONDS),
+        is_due=lambda: not done_within("sweep", pause_seconds),
         work=sweeper.sweep,
         rounds=1,
     )

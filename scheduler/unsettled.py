@@ -1,5 +1,5 @@
 """Which nodes a sweep looks at: those whose desired document may lag behind the rows because a bell
-was lost, and a few others in turn."""
+was lost, and a few others in turn; and those that may not have heard of their document."""
 
 from uuid import UUID
 
@@ -42,6 +42,13 @@ def unsettled_nodes() -> set[UUID]:
         | Q(pk__in=slices.values("gpu__node_id"))
         | Q(pk__in=gpus.values("node_id"))
     )
+    return set(rows.order_by().values_list("pk", flat=True))
+
+
+def unheard_nodes() -> set[UUID]:
+    """Active nodes that have not applied their document yet. Most are at it; of the others, the
+    bell was lost: that of a worker which died between the commit and the ring, for example."""
+    rows = Node.objects.active().filter(applied_revision__lt=F("revision"))
     return set(rows.order_by().values_list("pk", flat=True))
 
 

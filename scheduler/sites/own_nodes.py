@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import Q
 
 from agents.contract.documents import SliceKind
@@ -28,7 +29,7 @@ from scheduler.core.model.decisions import JobPlacement
 from scheduler.core.model.states import NodeStatus, ReplicaStatus
 from scheduler.core.request import parse_stored_request
 from scheduler.sites.base import SiteCapabilities, SiteReport
-from scheduler.unsettled import nodes_in_turn, unsettled_nodes
+from scheduler.unsettled import nodes_in_turn, unheard_nodes, unsettled_nodes
 
 # Requests limit the size of a gang, not the site.
 MAX_REPLICAS = 10_000
@@ -51,6 +52,7 @@ class OwnNodes:
         if attempts is None:
             lagging = lagging_nodes(unsettled_nodes() | nodes_in_turn())
             ring_drive(sorted(lagging), repeat=True)
+            unheard_nodes_ring()
             return
         rows = Replica.objects.filter(attempt__in=attempts, node__isnull=False).order_by("node_id")
         self.drive_nodes(frozenset(rows.values_list("node_id", flat=True)))
@@ -71,6 +73,14 @@ class OwnNodes:
     def release(self) -> bool:
         """Each node's report marks the devices of what is gone there."""
         return False
+
+
+def unheard_nodes_ring() -> None:
+    """Ring again each node that may not have heard of its document: at an open call, it would else
+    learn of it when that ends."""
+    with transaction.atomic():
+        for pk in sorted(unheard_nodes()):
+            ring(f"node:{pk}")
 
 
 def _nodes_judge(now: datetime) -> None:

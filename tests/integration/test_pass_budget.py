@@ -132,7 +132,7 @@ def test_a_long_pass_sweeps_between_its_placements(
     placed, sweeps = Job.objects.filter(status=JobStatus.PLACED), []
     monkeypatch.setattr(sweeper, "sweep", lambda: sweeps.append(placed.count()))
     monkeypatch.setattr(tasks, "WITHOUT_SWEEP_SECONDS", seconds)
-    monkeypatch.setattr(tasks, "SWEEP_PAUSE_SECONDS", pause)
+    monkeypatch.setattr(tasks, "PAUSE_BETWEEN_STEPS_SECONDS", pause)
     plan_once()
     assert (sweeps, placed.count()) == (swept, 4)
 
@@ -140,12 +140,12 @@ def test_a_long_pass_sweeps_between_its_placements(
 def test_many_short_steps_ask_seldom_whether_a_sweep_is_due(monkeypatch):
     asked = []
     monkeypatch.setattr(tasks, "WITHOUT_SWEEP_SECONDS", 0.0)
-    monkeypatch.setattr(tasks, "SWEEP_PAUSE_SECONDS", 60.0)
-    monkeypatch.setattr(tasks, "sweep_unless_recent", lambda: asked.append("sweep"))
+    monkeypatch.setattr(tasks, "PAUSE_BETWEEN_STEPS_SECONDS", 60.0)
+    monkeypatch.setattr(tasks, "sweep_unless_recent", asked.append)
     between_steps = tasks.sweeps_between_steps()
     for _ in range(3):
         between_steps()
-    assert asked == ["sweep"]
+    assert asked == [60.0]
 
 
 def test_what_a_commit_has_no_time_for_is_counted(queue):

@@ -14,11 +14,11 @@ Stretch = tuple[float, float]
 def idle_stretches(
     lives: Iterable[JobLife], gpus: Iterable[str], begun: float, without: Iterable[Stretch]
 ) -> list[Stretch]:
-    """Of each GPU, all the time that it was free while a job waited, the longest stretch first.
+    """Of each GPU, all the time that it was idle while a job waited, the longest stretch first.
 
     `lives`: of jobs of one GPU each, that all were queued at `begun`, when all GPUs were free, and
-    have all ended. A quota of all GPUs lets each of them start on any GPU. A GPU is free from the
-    moment that the portal knew the end of its job until it is reserved for another one. Of a
+    have all ended. A quota of all GPUs lets each of them start on any GPU. A GPU is idle from the
+    moment that the portal knew the end of its job until it knows that another one runs on it. Of a
     stretch, what lies in `without` does not count, and what comes after it is another stretch.
     """
     by_gpu: dict[str, list[JobLife]] = defaultdict(list)
@@ -30,7 +30,7 @@ def idle_stretches(
     for gpu in gpus:
         free_since = begun
         for life in sorted(by_gpu[gpu], key=lambda life: _seconds(life.reserved_at)):
-            stretches += _outside(free_since, _seconds(life.reserved_at), cuts)
+            stretches += _outside(free_since, _seconds(life.known_started_at), cuts)
             free_since = _seconds(life.known_ended_at)
         stretches += _outside(free_since, waited_until, cuts)
     return sorted(stretches, key=lambda stretch: stretch[0] - stretch[1])

@@ -1,5 +1,5 @@
-"""The worker is killed again and again, at random moments of a burst: no free GPU stays idle for
-long, no job is lost or started twice, and every row is exact."""
+"""The worker is killed again and again during a burst, at random moments and at work:
+no free GPU stays idle for long, no job is lost or started twice, and every row is exact."""
 
 import json
 import os
@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from scheduler.tasks import SWEEP_PAUSE_SECONDS
 from tests.benchmarks.control_plane.cluster import Cluster, Servers
 from tests.benchmarks.control_plane.database import SERVER_SETTINGS
 from tests.environment.debian import POSTGRES, REDIS
@@ -26,11 +27,12 @@ pytestmark = [pytest.mark.services, pytest.mark.slow]
 NODES, GPUS, JOBS, RUN_SECONDS = 4, 8, 500, 1.0
 # The worker is killed so long after it has placed something again, at most so often.
 MOST_SECONDS, KILLS = 2.5, 8
-# A free GPU for which a job waits is given away within this, by a machine that nobody else uses:
-# one sweep (3 s, and what the worker is at) brings back whatever ring was lost.
-IDLE_SECONDS = 5.0
-# What the stack adds to the load of a machine by itself.
-OWN_LOAD = 5
+# A worker's own connections, on which it holds the leases of what it is at.
+AT_WORK = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+# While a GPU is idle for which a job waits, at most so many sweeps are completed: the first one
+# brings back whatever ring was lost, and what that sets off may take until after another one. The
+# seconds that this took are printed; they are 5 at most on a machine that nobody else uses.
+SWEEPS = 3
 # Whole rows that each job leaves, once.
 ONCE = {
     "attempts": "SELECT count(*) FROM jobs_attempt WHERE job_id > %s",
@@ -71,6 +73,7 @@ class Worker:
 
     def __init__(self, cluster: Cluster) -> None:
         self.stack, self.postgres = cluster.stack, cluster.servers.postgres
+        self.reader = cluster.reader
         self.absences: list[Stretch] = []
 
     def kill(self) -> None:
@@ -82,8 +85,11 @@ class Worker:
         self.absences.append((gone, self._ready_times()[-1]))
 
     def kill_planner(self) -> None:
-        """The one process of it that works; the worker starts another one by itself."""
+        """The one process of it that works, at a pass or a sweep; the worker starts another one by
+        itself, and gives that what the first one was at."""
         old = self._processes()
+        is_at_work = lambda: self.reader.number(AT_WORK) > 0  # noqa: E731
+        until(is_at_work, seconds=300, what="the process to be at work", every=0.001)
         for pid in old:
             os.kill(pid, signal.SIGKILL)
         gone = time.time()
@@ -94,7 +100,18 @@ class Worker:
         return working_processes(self.stack.running["worker"].pid, self.postgres.port)
 
     def _ready_times(self) -> list[float]:
-        lines = [line for line in self.stack.log("worker").splitlines() if " ready." in line]
+        return self._times(" ready.")
+
+    def sweep_times(self) -> list[float]:
+        """Without those that were left out, as another one had just been completed."""
+        times = list[float]()
+        for at in self._times('"scheduler.tasks.sweep"'):
+            if not times or at - times[-1] > SWEEP_PAUSE_SECONDS:
+                times.append(at)
+        return times
+
+    def _times(self, words: str) -> list[float]:
+        lines = [line for line in self.stack.log("worker").splitlines() if words in line]
         return [datetime.fromisoformat(json.loads(line)["at"]).timestamp() for line in lines]
 
 
@@ -131,14 +148,17 @@ def test_a_burst_goes_on_whenever_the_worker_is_killed(cluster, capsys):
     gpus = {str(life.gpu) for life in lives}
     assert len(gpus) == NODES * GPUS
     idle = idle_stretches(lives, gpus, begun, worker.absences)
+    sweeps = worker.sweep_times()
+    assert sweeps
     found = {
         "kills": kills,
         "absent_s": [round(end - begin, 1) for begin, end in worker.absences],
         "idle_s": [round(end - begin, 2) for begin, end in idle[:10]],
+        "sweeps": max(sum(begin < at < end for at in sweeps) for begin, end in idle),
         "load": max(loads),
     }
     with capsys.disabled():
         print(json.dumps(found))
     assert len(kills) == 2, found
-    slower = max(1.0, (max(loads) - OWN_LOAD) / (os.cpu_count() or 1))
-    assert idle[0][1] - idle[0][0] < IDLE_SECONDS * slower, found
+    assert "WorkerLostError" in cluster.stack.log("worker"), "killed in the middle of a task"
+    assert found["sweeps"] <= SWEEPS, found
