@@ -19,7 +19,8 @@ from agents.route.websocket import websocket_options, websocket_url
 from agents.terminals.node_ssh import NodeSsh
 from agents.terminals.node_terminals import NodeTerminals
 from agents.tunnel.client_socket import ClientSocket, Dial
-from agents.tunnel.link import IncomingStream, OpenRefused, SocketClosed, TunnelLink
+from agents.tunnel.link import IncomingStream, SocketClosed, TunnelLink
+from agents.tunnel.opening import open_or_refuse
 from agents.tunnel.splice import SocketStream, splice
 from agents.volumes.volume_files import VolumeFiles
 
@@ -119,16 +120,11 @@ class AgentTunnel:
             with suppress(OSError):
                 await self._volume_files.serve(incoming, target)
             return
-        try:
-            reader, writer = await connect_target(target, self._connect, self._threads)
-        except OpenRefused as refused:
-            incoming.refuse(refused.why)
+        connecting = connect_target(target, self._connect, self._threads)
+        connected = await open_or_refuse(incoming, connecting, log, "port_failed")
+        if connected is None:
             return
-        except Exception as error:
-            log.warning("port_failed", extra={"why": str(error)})
-            incoming.refuse(StreamRefusal.FAILED)
-            return
-        local = SocketStream(reader, writer)
+        local = SocketStream(*connected)
         incoming.accept()
         try:
             await splice(incoming, local)

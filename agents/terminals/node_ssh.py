@@ -27,6 +27,7 @@ from agents.contract.tunnel import StreamRefusal
 from agents.runtime.ssh_server import SSHD_MISSING_CODES, SshServer
 from agents.terminals.replica_terminals import OpenSsh
 from agents.tunnel.link import IncomingStream, OpenRefused
+from agents.tunnel.opening import open_or_refuse
 from agents.tunnel.splice import copy_stream
 
 # Of one replica, and of the node.
@@ -109,14 +110,8 @@ class NodeSsh:
 
     async def _run(self, incoming: IncomingStream, target: SshTarget) -> None:
         """From the opening to the end."""
-        try:
-            server = await self._opened(target)
-        except OpenRefused as refused:
-            incoming.refuse(refused.why)
-            return
-        except Exception as error:
-            log.warning("ssh_failed", extra={"why": str(error)})
-            incoming.refuse(StreamRefusal.FAILED)
+        server = await open_or_refuse(incoming, self._opened(target), log, "ssh_failed")
+        if server is None:
             return
         try:
             await _converse(incoming, server, target.idle_seconds)

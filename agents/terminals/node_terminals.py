@@ -10,6 +10,7 @@ from agents.contract.tunnel import StreamRefusal
 from agents.terminals.replica_terminals import OpenTerminal
 from agents.terminals.session import TerminalSession
 from agents.tunnel.link import IncomingStream, OpenRefused
+from agents.tunnel.opening import open_or_refuse
 
 # Of one replica, and of the node: a session keeps up to RING_BYTES.
 MAX_OF_REPLICA, MAX_OF_NODE = 8, 64
@@ -49,14 +50,8 @@ class NodeTerminals:
 
     async def serve(self, incoming: IncomingStream, target: TerminalTarget) -> None:
         """One client of a terminal, until it goes. Raises OSError if its stream is cut."""
-        try:
-            session = await self._session(target)
-        except OpenRefused as refused:
-            incoming.refuse(refused.why)
-            return
-        except Exception as error:
-            log.warning("terminal_failed", extra={"why": str(error)})
-            incoming.refuse(StreamRefusal.FAILED)
+        session = await open_or_refuse(incoming, self._session(target), log, "terminal_failed")
+        if session is None:
             return
         incoming.accept()
         try:

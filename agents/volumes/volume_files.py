@@ -11,6 +11,7 @@ from agents.contract.tunnel import StreamRefusal
 from agents.contract.volume_files import VolumeFileTarget, volume_file_problem
 from agents.contract.volumes import subpath_problem
 from agents.tunnel.link import IncomingStream, OpenRefused
+from agents.tunnel.opening import open_or_refuse
 from agents.volumes.file_reading import FileRefused, read_volume_file
 from agents.volumes.folders import FolderRefused
 from agents.volumes.roots import VolumeRoots
@@ -39,14 +40,9 @@ class VolumeFiles:
     async def serve(self, incoming: IncomingStream, target: VolumeFileTarget) -> None:
         """Send the whole file, or refuse. Raises OSError if the stream is cut."""
         loop = asyncio.get_running_loop()
-        try:
-            content = await loop.run_in_executor(self._threads, self.read, target)
-        except OpenRefused as refused:
-            incoming.refuse(refused.why)
-            return
-        except Exception as error:
-            log.warning("volume_file_failed", extra={"why": str(error)})
-            incoming.refuse(StreamRefusal.FAILED)
+        reading = loop.run_in_executor(self._threads, self.read, target)
+        content = await open_or_refuse(incoming, reading, log, "volume_file_failed")
+        if content is None:
             return
         incoming.accept()
         await incoming.write(content)
