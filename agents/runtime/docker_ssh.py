@@ -1,5 +1,4 @@
-"""SSH servers in containers: an exec without a screen, as the container's own user, within its
-limits, which ends as terminals end."""
+"""SSH servers in containers: an exec without a screen."""
 
 import contextlib
 import socket
@@ -7,21 +6,13 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from docker import APIClient
 from docker.models.containers import Container
 
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_errors import engine_errors
+from agents.runtime.docker_exec import DockerExec
 from agents.runtime.docker_recipe import VAR_TMP
-from agents.runtime.docker_terminal import (
-    MARK,
-    end_marked,
-    exec_command,
-    exec_connection,
-    exec_exit_code,
-)
 from agents.runtime.ssh_server import MAX_MESSAGE_BYTES, server_command
-from agents.runtime.terminal import TerminalDescriptor, in_terminal_thread
 
 # Of the engine's frames: which output, three empty bytes, and the length of what follows.
 FRAME_HEAD_BYTES = 8
@@ -54,34 +45,21 @@ class ExecFrames:
         return bytes(output)
 
 
-class DockerSshServer:
-    """The connection to an exec, which is the server's input and output."""
+class DockerSshServer(DockerExec):
+    """The exec of `sshd`, whose connection carries the server's input and output."""
 
-    def __init__(
-        self,
-        api: APIClient,
-        container: Container,
-        exec_id: str,
-        mark: str,
-        connection: socket.socket,
-    ) -> None:
-        self._api = api
-        self._container = container
-        self._exec = exec_id
-        self._mark = mark
-        self._connection = connection
-        self._bytes = TerminalDescriptor(connection.fileno())
+    def __init__(self, runtime: DockerRuntime, container: Container, client_key: str) -> None:
+        mark = uuid.uuid4().hex
+        folder = f"{files_place(container.attrs['Mounts'])}/tessera-ssh.{mark}"
+        command = server_command(client_key, folder)
+        super().__init__(runtime, container, command, mark, {}, tty=False)
         self._frames = ExecFrames()
-        self._is_closed = False
 
     async def read(self) -> bytes:
-        while data := await self._bytes.read():
+        while data := await super().read():
             if output := self._frames.feed(data):
                 return output
         return b""
-
-    async def write(self, data: bytes) -> None:
-        await self._bytes.write(data)
 
     async def end(self) -> None:
         with contextlib.suppress(OSError):
@@ -91,16 +69,8 @@ class DockerSshServer:
         """`close` follows."""
 
     async def failure(self) -> tuple[int, str]:
-        code = await in_terminal_thread(exec_exit_code, self._api, self._exec)
+        code = await self.exit_code()
         return code, self._frames.messages.decode("utf-8", "replace")
-
-    async def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            try:
-                await in_terminal_thread(end_marked, self._container, self._mark)
-            finally:
-                self._connection.close()
 
 
 def open_docker_ssh(
@@ -108,15 +78,7 @@ def open_docker_ssh(
 ) -> DockerSshServer:
     """Raises OSError if the engine is on another machine, and what engine_errors raises."""
     with engine_errors("open SSH"):
-        value = uuid.uuid4().hex
-        folder = f"{files_place(container.attrs['Mounts'])}/tessera-ssh.{value}"
-        command = exec_command(container, server_command(client_key, folder))
-        created = runtime.client.api.exec_create(
-            container.id, command, stdin=True, environment={MARK: value}
-        )
-        exec_id = str(created["Id"])
-        connection = exec_connection(runtime, exec_id, tty=False)
-    return DockerSshServer(runtime.client.api, container, exec_id, f"{MARK}={value}", connection)
+        return DockerSshServer(runtime, container, client_key)
 
 
 def files_place(mounts: Sequence[Mapping[str, Any]]) -> str:

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from agents.contract.tunnel import StreamRefusal
-from agents.runtime.docker_terminal import MARK
+from agents.runtime.docker_exec import MARK
 from agents.terminals.node_ssh import NodeSsh
 from agents.terminals.replica_terminals import replica_ssh
 from agents.tunnel.link import OpenRefused

@@ -6,7 +6,7 @@ import pytest
 
 from agents.contract.terminal import TerminalEnd
 from agents.contract.tunnel import StreamRefusal
-from agents.runtime.docker_terminal import MARK
+from agents.runtime.docker_exec import MARK
 from agents.runtime.grants import Grant
 from agents.terminals.node_terminals import NodeTerminals
 from agents.terminals.replica_terminals import end_leftovers, replica_terminals
