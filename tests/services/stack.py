@@ -137,6 +137,19 @@ class Stack:
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()[-1]
 
+    def python(self, code: str) -> str:
+        """What it prints, with the portal's models."""
+        done = subprocess.run(
+            [sys.executable, "-c", f"import django; django.setup()\n{code}"],
+            cwd=ROOT,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
     def start_web(self) -> None:
         self._start(
             "web",

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from tests.environment.openssh import as_installed, unpack_server
+from tests.services.cli_terminal import NEW_TOKEN, cli_environment
 from tests.services.stack import ROOT, Stack
-from tests.services.test_tunnel import NEW_TOKEN, cli_environment
 
 # On demand: a machine without a Debian mirror cannot have its server.
 pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.on_demand]
@@ -94,15 +94,7 @@ def test_a_command_its_input_and_its_exit_code(stack, job, run):
 
 
 def test_it_ends_with_the_right_to_it(stack, job, tmp_path):
-    code = "import django; django.setup()\n"
-
-    def python(text: str) -> str:
-        words = [sys.executable, "-c", code + text]
-        done = subprocess.run(words, cwd=ROOT, env=stack.env, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-    token = python(NEW_TOKEN.format(name="alice", project=""))
+    token = stack.python(NEW_TOKEN.format(name="alice", project=""))
     with subprocess.Popen(
         tessera("ssh", job, "echo begun; exec sleep 1000"),
         cwd=ROOT,
@@ -112,7 +104,7 @@ def test_it_ends_with_the_right_to_it(stack, job, tmp_path):
     ) as process:
         try:
             assert process.stdout.readline() == b"begun\n", process.stderr.read()
-            python(
+            stack.python(
                 "from portal.accounts.models import ApiToken\n"
                 f"ApiToken.objects.filter(token_key={token[:15]!r}).delete()"
             )

@@ -1,88 +1,24 @@
 """Ports of jobs through two web processes, Redis and a real agent: bytes, restarts and rights."""
 
-import fcntl
 import hashlib
 import os
 import re
-import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import termios
 import time
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from tests.environment.programs import free_port
+from tests.services.cli_terminal import NEW_TOKEN, cli_environment, shell
 from tests.services.stack import ROOT, Stack, until
+from tests.services.two_webs import SERVER, TwoWebs, asks, connect, forwarded
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 MIB = 1 << 20
-# `take N`: gives N MiB; `give`: the SHA-256 of what arrives until its end; `echo`: what arrives.
-SERVER = """
-import hashlib, socket, sys, threading
-
-def serve(connection):
-    file = connection.makefile("rwb")
-    words = file.readline().split()
-    if words[0] == b"take":
-        for number in range(int(words[1])):
-            file.write(bytes([number % 251]) * (1 << 20))
-    elif words[0] == b"give":
-        digest = hashlib.sha256()
-        while piece := file.read(1 << 16):
-            digest.update(piece)
-        file.write(digest.hexdigest().encode())
-    else:
-        while line := file.readline():
-            file.write(line)
-            file.flush()
-    file.flush()
-    connection.close()
-
-server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-print("listening", flush=True)
-while True:
-    threading.Thread(target=serve, args=(server.accept()[0],)).start()
-"""
-
-
-@dataclass
-class TwoWebs(Stack):
-    """A second web process, which the agent does not call first."""
-
-    second_port: int = field(default_factory=free_port)
-
-    @property
-    def second_url(self) -> str:
-        return f"http://127.0.0.1:{self.second_port}"
-
-    def start_second(self) -> None:
-        words = ("--host", "127.0.0.1", "--no-proxy-headers", "--log-level", "warning")
-        port = ("--port", str(self.second_port), "--timeout-graceful-shutdown", "3")
-        self._start("web-b", "uvicorn", "portal.asgi:application", *words, *port)
-        until(self._second_answers, seconds=120, what="the second web process")
-
-    def _second_answers(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.second_port)) == 0
-
-    def python(self, code: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", f"import django; django.setup()\n{code}"],
-            cwd=ROOT,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
 
 
 @pytest.fixture(scope="module")
@@ -105,48 +41,6 @@ def job(stack):
     yield job, port
     stack.call("POST", f"/jobs/{job}/cancel")
     stack.until_status(job, "cancelled")
-
-
-def cli_environment(url: str, token: str, folder: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TESSERA_")}
-    own = {"TESSERA_URL": url, "TESSERA_TOKEN": token, "TESSERA_CONFIG": str(folder / "none")}
-    return kept | own
-
-
-@contextmanager
-def forwarded(url: str, token: str, job: str, port: int, folder: Path):
-    """The local port at which `tessera port` serves, and its process."""
-    words = ("port", job, str(port), "--local", "0")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "portal.cli", *words],
-        cwd=ROOT,
-        env=cli_environment(url, token, folder),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        line = process.stderr.readline()
-        match = re.search(r"http://127\.0\.0\.1:(\d+) here", line)
-        assert match, line + (process.stderr.read() if process.poll() is not None else "")
-        yield int(match[1]), process
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
-
-
-def connect(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=60)
-
-
-def asks(port: int, text: bytes) -> bytes:
-    """What an echo answers; empty if the connection ends."""
-    with connect(port) as connection:
-        try:
-            connection.sendall(b"echo\n" + text)
-            return connection.recv(1_000)
-        except OSError:
-            return b""
 
 
 def resident_bytes(stack: Stack, name: str) -> int:
@@ -210,16 +104,6 @@ def test_a_web_process_that_is_killed_costs_its_connections_and_no_more(stack, j
     stack.start_web()
     with forwarded(stack.url, stack.seeded["token"], *job, tmp_path) as (here, _):
         assert asks(here, b"through the first\n") == b"through the first\n"
-
-
-NEW_TOKEN = """
-from portal.accounts.models import ApiToken, Membership, Project, Role, TokenScope, User
-user, made = User.objects.get_or_create(username={name!r})
-if made and {project!r}:
-    project = Project.objects.get(slug={project!r})
-    Membership.objects.create(project=project, user=user, role=Role.ADMIN)
-print(ApiToken.objects.create(user=user, name="port", scope=TokenScope.WRITE)[1])
-"""
 
 
 @pytest.mark.parametrize(
@@ -301,66 +185,6 @@ def test_who_opened_which_port_is_in_the_audit_trail(stack, job, tmp_path):
     assert found == f"alice job {name.removeprefix('J-')} {{'rank': 0, 'port': {port}}}"
 
 
-class PtyCommand:
-    """A command of `tessera` in a terminal of its own."""
-
-    def __init__(self, words: list[str], environment: dict[str, str]) -> None:
-        self.master, slave = os.openpty()
-        self.resize(80, 24)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "portal.cli", *words],
-            cwd=ROOT,
-            env=environment,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-        )
-        os.close(slave)
-        self.shown = b""
-
-    def resize(self, columns: int, rows: int) -> None:
-        size = struct.pack("HHHH", rows, columns, 0, 0)
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
-
-    def type(self, text: str) -> None:
-        os.write(self.master, text.encode())
-
-    def until(self, words: bytes) -> bytes:
-        """What was shown up to these words."""
-        deadline = time.monotonic() + 60
-        while words not in self.shown:
-            ready, _, _ = select.select([self.master], [], [], deadline - time.monotonic())
-            assert ready, self.shown
-            self.shown += os.read(self.master, 65_536)
-        at = self.shown.index(words) + len(words)
-        before, self.shown = self.shown[:at], self.shown[at:]
-        return before
-
-    def exit_code(self) -> int:
-        """Reads on, as a terminal does."""
-        deadline = time.monotonic() + 60
-        while self.process.poll() is None and time.monotonic() < deadline:
-            if select.select([self.master], [], [], 0.05)[0]:
-                with suppress(OSError):
-                    self.shown += os.read(self.master, 65_536)
-        return self.process.wait(0)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self.master)
-
-
-@contextmanager
-def shell(url: str, token: str, words: list[str], folder: Path):
-    command = PtyCommand(["shell", *words], cli_environment(url, token, folder))
-    try:
-        yield command
-    finally:
-        command.close()
-
-
 def move_tunnel_to_first(stack: TwoWebs, job: tuple[str, int], folder: Path) -> None:
     """Wherever the tests before have left it."""
     stack.kill("web-b")
@@ -389,7 +213,7 @@ def test_a_terminal_goes_on_after_the_web_process_that_held_its_tunnel(stack, jo
         stack.kill("web")
         terminal.until(b"Attaching again")
         # What was typed while it was away may be lost: this is typed until it has an answer.
-        until(lambda: answered(terminal, b"second"), what="the terminal again")
+        until(lambda: terminal.answers(b"second"), what="the terminal again")
         terminal.type("exit 7\n")
         assert terminal.exit_code() == 7
     stack.start_web()
@@ -399,16 +223,6 @@ def test_a_terminal_goes_on_after_the_web_process_that_held_its_tunnel(stack, jo
         "print(set((row.actor, row.noun_id, str(row.after)) for row in rows))"
     )
     assert found == f"{{('alice', '{name.removeprefix('J-')}', \"{{'rank': 0}}\")}}"
-
-
-def answered(terminal: PtyCommand, word: bytes) -> bool:
-    half = len(word) // 2
-    terminal.type(f'echo {word[:half].decode()}""{word[half:].decode()}\n')
-    deadline = time.monotonic() + 1
-    while word not in terminal.shown and time.monotonic() < deadline:
-        if select.select([terminal.master], [], [], 0.1)[0]:
-            terminal.shown += os.read(terminal.master, 65_536)
-    return word in terminal.shown
 
 
 def test_a_terminal_says_why_there_is_none_or_why_it_ends(stack, job, tmp_path):
