@@ -4,43 +4,47 @@ import asyncio
 
 import pytest
 from django.contrib.sessions.models import Session
-from django.db import connection
 from django.test import Client, override_settings
 from django.utils import timezone
-from websockets.utils import accept_key
 
 from portal.accounts.models import Membership, Project, Role, User
 from portal.accounts.sessions import is_session_live
-from portal.apps.application import AppsApplication
 from portal.apps.models import AppVisit
 from portal.jobs.models import Job
 from portal.jobs.services import job_cancel
 from portal.live.listener import listener
-from portal.settings.configured import PLATFORM
 from tests.support.app_calls import (
     body_of,
     header_of,
     http_call,
-    listening,
     saying,
     status_of,
-    stream_to,
     websocket_call,
+)
+from tests.support.app_visits import (
+    ANSWER,
+    DOMAIN,
+    answers_of,
+    apps_before,
+    cookie_of,
+    entering,
+    handshake_answer,
+    host_of,
+    served_apps,
+    signed_in,
+    statuses,
+    statuses_after,
+    ticket_of,
 )
 from tests.support.examples import first_quick
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
-DOMAIN = "apps.test"
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-BROWSER = ("accept", "text/html")
-ORIGIN = "http://testserver"
 
 
 @pytest.fixture(autouse=True)
 def served():
-    platform = type(PLATFORM)(**{**vars(PLATFORM), "apps_domain": DOMAIN})
-    with override_settings(PLATFORM=platform, ALLOWED_HOSTS=["testserver"]):
+    with served_apps():
         yield
 
 
@@ -72,67 +76,6 @@ def running(user, project, node, **fields) -> Job:
     return row
 
 
-def signed_in(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
-
-
-def ticket_of(client: Client, job: Job, app: str = "web") -> str:
-    page = client.post(f"/jobs/{job.label}/apps/{app}/open")
-    assert page.status_code == 200, page.content.decode()
-    address = f"http://{app}--j{job.pk}.{DOMAIN}"
-    assert page.context["address"] == f"{address}/_tessera/enter"
-    # The form goes there and nowhere else, and tells from where.
-    assert page["Referrer-Policy"] == "strict-origin"
-    assert f"form-action 'self' {address}" in page["Content-Security-Policy"]
-    return page.context["ticket"]
-
-
-def host_of(job: Job, app: str = "web") -> tuple[str, str]:
-    return "host", f"{app}--j{job.pk}.{DOMAIN}"
-
-
-class Portal:
-    """One web process, whose way to every port is the same local server."""
-
-    def __init__(self, handler=None, seconds: float = 0.0) -> None:
-        self.handler = handler or saying(ANSWER)
-        self.seconds = seconds
-
-    def answers(self, *calls) -> list[int]:
-        """The statuses of these calls, one after another."""
-        return [status_of(said) for said in self.said(*calls)]
-
-    def said(self, *calls):
-        async def whole():
-            async with listening(self.handler) as port:
-                apps = AppsApplication(lambda target: stream_to(port), look_seconds=self.seconds)
-                try:
-                    return [await call.run(apps) for call in calls]
-                finally:
-                    await listener().close()
-
-        return asyncio.run(whole())
-
-
-def entering(job: Job, ticket: str, app: str = "web", origin: str = ORIGIN):
-    headers = [host_of(job, app), BROWSER, ("origin", origin)]
-    body = f"ticket={ticket}".encode()
-    return http_call("/_tessera/enter", method="POST", headers=headers, body=body)
-
-
-def cookie_of(job: Job, client: Client) -> tuple[str, str]:
-    """From Open to the cookie of the app's host."""
-    said = Portal().said(entering(job, ticket_of(client, job)))[0]
-    assert status_of(said) == 303
-    assert header_of(said, "location") == ["/"]
-    (cookie,) = header_of(said, "set-cookie")
-    pair, *attributes = cookie.split("; ")
-    assert attributes == ["Path=/", "HttpOnly", "SameSite=Lax"]
-    return "cookie", pair
-
-
 def test_from_open_to_the_app_and_only_its_members(olga, team, job):
     vera, ott, root = a_user("vera"), a_user("ott"), a_user("root", is_superuser=True)
     Membership.objects.create(project=team, user=vera, role=Role.VIEWER)
@@ -148,7 +91,7 @@ def test_from_open_to_the_app_and_only_its_members(olga, team, job):
     heard: list[bytes] = []
     cookie = cookie_of(job, signed_in(mia))
     call = http_call("/x?y", headers=[host_of(job), cookie, ("cookie", "a=1; sessionid=s")])
-    (said,) = Portal(saying(ANSWER, hears=heard)).said(call)
+    (said,) = answers_of(saying(ANSWER, hears=heard), call)
     assert (status_of(said), body_of(said)) == (200, b"ok")
     head = heard[0].decode().lower()
     assert "cookie: a=1\r\n" in head
@@ -175,23 +118,22 @@ def test_a_ticket_works_once_in_time_and_for_its_app(olga, team, node, job):
     AppVisit.objects.filter(pk=AppVisit.objects.order_by("pk")[1].pk).update(
         ticket_expires_at=timezone.now()
     )
-    portal = Portal()
     calls = (entering(job, used), entering(job, used), entering(job, late))
-    assert portal.answers(*calls) == [303, 401, 401]
-    assert portal.answers(entering(other, elsewhere), entering(job, "forged")) == [401, 401]
+    assert statuses(*calls) == [303, 401, 401]
+    assert statuses(entering(other, elsewhere), entering(job, "forged")) == [401, 401]
     enter = http_call("/_tessera/enter", headers=[host_of(job)], query=f"ticket={elsewhere}")
-    assert portal.answers(enter, entering(job, "")) == [405, 401]
+    assert statuses(enter, entering(job, "")) == [405, 401]
     # A ticket and a digest are no cookies.
     row = AppVisit.objects.latest("pk")
     for value in (elsewhere, row.ticket_digest, row.cookie_digest or "x"):
         call = http_call(headers=[host_of(job), ("cookie", f"tessera-app={value}")])
-        assert portal.answers(call) == [401]
+        assert statuses(call) == [401]
 
 
 def test_a_cookie_opens_one_app_of_one_job(olga, team, node, job):
     other = running(olga, team, node)
     cookie = cookie_of(job, signed_in(olga))
-    found = Portal().answers(
+    found = statuses(
         http_call(headers=[host_of(job), cookie]),
         http_call(headers=[host_of(other), cookie]),
         http_call(headers=[host_of(job, "lab"), cookie]),
@@ -231,61 +173,10 @@ def _end(olga, team, job):
     "change", first_quick(_membership, _viewer, _sign_out, _password, _deactivation, _end)
 )
 def test_what_is_open_ends_with_each_right_and_nothing_new_begins(change, olga, team, job):
-    """The stream and the WebSocket are open while the right is taken away."""
     client = signed_in(olga)
-    cookie = cookie_of(job, client)
+    headers = [host_of(job), cookie_of(job, client)]
     assert is_session_live(olga.pk, client.session.session_key)
-
-    async def endless(reader, writer):
-        head = await reader.readuntil(b"\r\n\r\n")
-        if b"upgrade: websocket" in head.lower():
-            writer.write(accepted(head))
-        else:
-            writer.write(b"HTTP/1.1 200 OK\r\n\r\nfirst")
-        await reader.read()
-        writer.close()
-
-    def change_rows():
-        try:
-            change(olga, team, job)
-        finally:
-            connection.close()
-
-    async def whole():
-        async with listening(endless) as port:
-            apps = AppsApplication(lambda target: stream_to(port), look_seconds=0.05)
-            headers = [host_of(job), cookie]
-            page, socket = http_call(headers=headers), websocket_call(headers=headers)
-            calls = [
-                asyncio.ensure_future(apps(call.scope, call.sent.get, call.said.put))
-                for call in (page, socket)
-            ]
-            assert (await page.next())["status"] == 200
-            assert (await page.next())["body"] == b"first"
-            assert (await socket.next())["type"] == "websocket.accept"
-            await asyncio.to_thread(change_rows)
-            async with asyncio.timeout(5):
-                await asyncio.gather(*calls)
-            assert (await socket.next())["code"] == 1008
-            again = [http_call(headers=headers), websocket_call(headers=headers)]
-            statuses = [status_of(await call.run(apps)) for call in again]
-            await listener().close()
-            return statuses
-
-    assert asyncio.run(whole()) == [401, 401]
-
-
-def accepted(head: bytes) -> bytes:
-    """The answer of a WebSocket server to this handshake."""
-    key = next(
-        line.partition(":")[2].strip()
-        for line in head.decode().split("\r\n")
-        if line.lower().startswith("sec-websocket-key:")
-    )
-    return (
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        f"Sec-WebSocket-Accept: {accept_key(key)}\r\n\r\n"
-    ).encode()
+    assert statuses_after(headers, lambda: change(olga, team, job)) == [401, 401]
 
 
 def test_a_ticket_that_a_page_of_another_origin_plants_signs_nobody_in(olga, job):
@@ -293,15 +184,15 @@ def test_a_ticket_that_a_page_of_another_origin_plants_signs_nobody_in(olga, job
     ticket = ticket_of(signed_in(olga), job)
     own_page = f"http://web--j{job.pk}.{DOMAIN}"
     origins = ("http://evil--j9.apps.test", own_page, "null", "https://testserver", "")
-    found = Portal().answers(*[entering(job, ticket, origin=each) for each in origins])
+    found = statuses(*[entering(job, ticket, origin=each) for each in origins])
     assert found == [401] * len(origins)
-    assert Portal().answers(entering(job, ticket)) == [303]
+    assert statuses(entering(job, ticket)) == [303]
 
 
 def test_pages_of_other_origins_do_not_use_the_cookie(olga, job):
     name, cookie = host_of(job), cookie_of(job, signed_in(olga))
     own, other = f"http://{name[1]}", f"http://evil--j9.{DOMAIN}"
-    found = Portal().answers(
+    found = statuses(
         http_call(headers=[name, cookie, ("origin", own)]),
         http_call(headers=[name, cookie, ("origin", other)], method="POST"),
         http_call(headers=[name, cookie, ("origin", "null")], method="POST"),
@@ -329,7 +220,8 @@ def test_a_call_that_waits_while_the_portal_restarts_is_told_to_come_again(olga,
         await reader.read()
         writer.close()
 
-    assert Portal(restart, seconds=2).answers(http_call(headers=headers)) == [503]
+    (said,) = answers_of(restart, http_call(headers=headers), look_seconds=2)
+    assert status_of(said) == 503
 
 
 def test_before_a_restart_requests_end_sockets_close_and_new_calls_come_again(olga, job):
@@ -339,7 +231,7 @@ def test_before_a_restart_requests_end_sockets_close_and_new_calls_come_again(ol
     async def slow(reader, writer):
         head = await reader.readuntil(b"\r\n\r\n")
         if b"upgrade: websocket" in head.lower():
-            writer.write(accepted(head))
+            writer.write(handshake_answer(head))
             await reader.read()
         else:
             asked.set()
@@ -347,9 +239,8 @@ def test_before_a_restart_requests_end_sockets_close_and_new_calls_come_again(ol
             writer.write(ANSWER)
         writer.close()
 
-    async def whole():
-        async with listening(slow) as port:
-            apps = AppsApplication(lambda target: stream_to(port))
+    async def scenario():
+        async with apps_before(slow) as apps:
             page, socket = http_call(headers=headers), websocket_call(headers=headers)
             running = [
                 asyncio.ensure_future(apps(call.scope, call.sent.get, call.said.put))
@@ -366,15 +257,14 @@ def test_before_a_restart_requests_end_sockets_close_and_new_calls_come_again(ol
             await finishing
             await asyncio.gather(*running)
             assert (await page.next())["status"] == 200
-            await listener().close()
 
-    asyncio.run(whole())
+    asyncio.run(scenario())
 
 
 def test_a_request_with_two_ends_or_two_hosts_is_refused(olga, job):
     name, cookie = host_of(job), cookie_of(job, signed_in(olga))
     two = [("content-length", "4"), ("transfer-encoding", "chunked")]
-    found = Portal().answers(
+    found = statuses(
         http_call(headers=[name, cookie, *two], method="POST"),
         http_call(headers=[name, ("host", "testserver"), cookie]),
         http_call(headers=[name, cookie], method="TRACE"),
@@ -389,11 +279,12 @@ def test_production_sends_browsers_to_https_and_binds_the_cookie_to_it(olga, job
     proxy = ("HTTP_X_FORWARDED_PROTO", "https")
     with override_settings(SECURE_SSL_REDIRECT=True, SECURE_PROXY_SSL_HEADER=proxy):
         call = entering(job, ticket)
-        plain = Portal().said(http_call("/a", headers=[host_of(job)], query="b=c"))[0]
+        redirected = http_call("/a", headers=[host_of(job)], query="b=c")
+        (plain,) = answers_of(saying(ANSWER), redirected)
         assert status_of(plain) == 308
         assert header_of(plain, "location") == [f"https://web--j{job.pk}.{DOMAIN}/a?b=c"]
         call.scope["headers"].append((b"x-forwarded-proto", b"https"))
-        said = Portal().said(call)[0]
+        (said,) = answers_of(saying(ANSWER), call)
     (cookie,) = header_of(said, "set-cookie")
     assert cookie.startswith("__Host-tessera-app=")
     assert cookie.endswith("; Secure")
@@ -404,7 +295,7 @@ def test_without_a_domain_nothing_opens_and_the_page_says_what_to_set(olga, job)
     page = client.get(f"/jobs/{job.label}/").content.decode()
     assert f"web--j{job.pk}.{DOMAIN}" in page
     assert f"/jobs/{job.label}/apps/web/open" in page
-    with override_settings(PLATFORM=type(PLATFORM)(**{**vars(PLATFORM), "apps_domain": ""})):
+    with served_apps(domain=""):
         page = client.get(f"/jobs/{job.label}/").content.decode()
         assert "TESSERA_APPS_DOMAIN" in page
         assert client.post(f"/jobs/{job.label}/apps/web/open").status_code == 404

@@ -7,14 +7,13 @@ from functools import partial
 
 import pytest
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
-from django.test import Client, override_settings
+from django.db import InterfaceError, OperationalError
+from django.test import Client
 from django.utils import timezone
 
 from portal.accounts.models import Membership, Project, Role, TokenScope, User
 from portal.accounts.people import user_activate, user_deactivate
 from portal.accounts.services import token_create
-from portal.apps.application import AppsApplication
 from portal.apps.guests import app_guest_add, app_guest_remove, guest_apps
 from portal.apps.models import AppToken
 from portal.apps.token_usage import TokenUsage, token_usage_write
@@ -22,32 +21,28 @@ from portal.apps.tokens import app_token_create, app_token_revoke, token_access
 from portal.audit.models import AuditEntry
 from portal.errors import Refused
 from portal.jobs.models import Job
-from portal.live.listener import listener
-from portal.settings.configured import PLATFORM
 from portal.token_buckets import TokenBuckets
-from tests.support.app_calls import (
-    Call,
-    body_of,
-    header_of,
-    http_call,
-    listening,
-    saying,
-    status_of,
-    stream_to,
-    websocket_call,
+from tests.support.app_calls import Call, body_of, header_of, http_call, saying, status_of
+from tests.support.app_visits import (
+    ANSWER,
+    DOMAIN,
+    answers_of,
+    cookie_of,
+    host_of,
+    served_apps,
+    signed_in,
+    statuses,
+    statuses_after,
 )
 from tests.support.rows import a_job, a_node, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
-DOMAIN = "apps.test"
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 DAY = timedelta(days=1)
 
 
 @pytest.fixture(autouse=True)
 def served():
-    platform = type(PLATFORM)(**{**vars(PLATFORM), "apps_domain": DOMAIN})
-    with override_settings(PLATFORM=platform, ALLOWED_HOSTS=["testserver"]):
+    with served_apps():
         yield
 
 
@@ -83,46 +78,8 @@ def running(user, project, **fields) -> Job:
     return row
 
 
-def signed_in(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
-
-
-def said_by(handler, *calls: Call, look_seconds: float = 0.0) -> list:
-    """What one web process says to these calls, one after another."""
-
-    async def whole():
-        async with listening(handler) as port:
-            apps = AppsApplication(lambda target: stream_to(port), look_seconds=look_seconds)
-            try:
-                return [await call.run(apps) for call in calls]
-            finally:
-                await apps.close()
-                await listener().close()
-
-    return asyncio.run(whole())
-
-
-def statuses(*calls: Call) -> list[int]:
-    return [status_of(said) for said in said_by(saying(ANSWER), *calls)]
-
-
 def with_token(job: Job, text: str, app: str = "web", **options) -> Call:
-    host = ("host", f"{app}--j{job.pk}.{DOMAIN}")
-    return http_call(headers=[host, ("authorization", f"Bearer {text}")], **options)
-
-
-def cookie_of(user: User, job: Job) -> tuple[str, str]:
-    page = signed_in(user).post(f"/jobs/{job.label}/apps/web/open")
-    assert page.status_code == 200, page.content.decode()
-    host = ("host", f"web--j{job.pk}.{DOMAIN}")
-    body = f"ticket={page.context['ticket']}".encode()
-    headers = [host, ("origin", "http://testserver")]
-    enter = http_call("/_tessera/enter", method="POST", headers=headers, body=body)
-    (said,) = said_by(saying(ANSWER), enter)
-    cookie = dict(said[0]["headers"])[b"set-cookie"].decode()
-    return "cookie", cookie.partition(";")[0]
+    return http_call(headers=[host_of(job, app), ("authorization", f"Bearer {text}")], **options)
 
 
 def test_a_guest_opens_one_app_and_sees_nothing_else_of_the_job(olga, gus, job):
@@ -132,8 +89,8 @@ def test_a_guest_opens_one_app_and_sees_nothing_else_of_the_job(olga, gus, job):
     app_guest_add(job=job, app="web", username="gus", actor=olga)
     assert [guest.app for guest in guest_apps(gus)] == ["web"]
     assert f"web--j{job.pk}.{DOMAIN}" in browser.get("/apps/").content.decode()
-    cookie, host = cookie_of(gus, job), ("host", f"web--j{job.pk}.{DOMAIN}")
-    assert statuses(http_call(headers=[host, cookie])) == [200]
+    cookie = cookie_of(job, browser)
+    assert statuses(http_call(headers=[host_of(job), cookie])) == [200]
     assert browser.post(f"/jobs/{job.label}/apps/board/open").status_code == 404
     assert browser.get(f"/jobs/{job.label}/").status_code == 404
     lines = AuditEntry.objects.filter(action="app_guest_add")
@@ -142,45 +99,11 @@ def test_a_guest_opens_one_app_and_sees_nothing_else_of_the_job(olga, gus, job):
 
 def test_what_a_guest_has_open_ends_when_the_app_is_taken_back(olga, gus, job):
     app_guest_add(job=job, app="web", username="gus", actor=olga)
-    headers = [("host", f"web--j{job.pk}.{DOMAIN}"), cookie_of(gus, job)]
-    assert ends_open_calls(
+    headers = [host_of(job), cookie_of(job, signed_in(gus))]
+    assert statuses_after(
         headers, lambda: app_guest_remove(job=job, app="web", username="gus", actor=olga)
     ) == [401, 401]
     assert guest_apps(gus) == []
-
-
-def ends_open_calls(headers, change) -> list[int]:
-    """A stream and a WebSocket are open while `change` runs; the statuses of both afterwards."""
-
-    async def endless(reader, writer):
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\nfirst")
-        await reader.read()
-        writer.close()
-
-    def change_rows():
-        try:
-            change()
-        finally:
-            connection.close()
-
-    async def whole():
-        async with listening(endless) as port:
-            apps = AppsApplication(lambda target: stream_to(port), look_seconds=0.05)
-            page = http_call(headers=headers)
-            running = asyncio.ensure_future(apps(page.scope, page.sent.get, page.said.put))
-            assert (await page.next())["status"] == 200
-            assert (await page.next())["body"] == b"first"
-            await asyncio.to_thread(change_rows)
-            async with asyncio.timeout(5):
-                await running
-            again = [http_call(headers=headers), websocket_call(headers=headers)]
-            found = [status_of(await call.run(apps)) for call in again]
-            await apps.close()
-            await listener().close()
-            return found
-
-    return asyncio.run(whole())
 
 
 def test_only_a_working_owner_shares_and_a_share_ends_with_their_place(olga, team, gus, job):
@@ -274,7 +197,7 @@ def test_an_address_with_many_wrong_tokens_has_to_wait_and_a_right_one_beside_th
     wrong = [old, *(f"tsa_{n}" for n in range(most - 1))]
     elsewhere = with_token(job, fresh)
     elsewhere.scope["client"] = ("192.0.2.8", 5)
-    said = said_by(
+    said = answers_of(
         saying(ANSWER),
         with_token(job, right),
         # What is no token's fault does not count.
@@ -305,7 +228,7 @@ def test_tokens_for_rest_open_no_app_and_those_for_apps_no_rest(olga, team, job)
 def test_the_app_learns_whose_token_it_is_and_never_the_token(olga, team, job):
     row, text = a_token(olga, team, job, "web")
     heard: list[bytes] = []
-    (said,) = said_by(saying(ANSWER, hears=heard), with_token(job, text))
+    (said,) = answers_of(saying(ANSWER, hears=heard), with_token(job, text))
     assert body_of(said) == b"ok"
     assert b"tsa_" not in heard[0].replace(row.key.encode(), b"")
     assert b"authorization" not in heard[0].lower()
@@ -318,15 +241,15 @@ def test_while_the_database_is_away_a_program_is_told_to_try_again(
 ):
     _, text = a_token(olga, team, job, "web")
     monkeypatch.setattr("portal.apps.application.token_access", away(error))
-    (said,) = said_by(saying(ANSWER), with_token(job, text))
+    (said,) = answers_of(saying(ANSWER), with_token(job, text))
     assert status_of(said) == 503
     assert json.loads(body_of(said))["code"] == "database_unavailable"
 
 
 def test_what_is_open_with_a_token_ends_when_it_is_revoked(olga, team, job):
     row, text = a_token(olga, team, job, "web")
-    headers = [("host", f"web--j{job.pk}.{DOMAIN}"), ("authorization", f"Bearer {text}")]
-    revoke = ends_open_calls(headers, lambda: app_token_revoke(token=row, actor=olga))
+    headers = [host_of(job), ("authorization", f"Bearer {text}")]
+    revoke = statuses_after(headers, lambda: app_token_revoke(token=row, actor=olga))
     assert revoke == [401, 401]
 
 
@@ -343,7 +266,7 @@ def test_usage_is_counted_and_written_once_for_many_calls(olga, team, job, monke
         token_usage_write(counts)
 
     monkeypatch.setattr("portal.apps.token_usage.token_usage_write", counted)
-    assert [status_of(said) for said in said_by(saying(ANSWER), *calls)] == [200] * 20
+    assert [status_of(said) for said in answers_of(saying(ANSWER), *calls)] == [200] * 20
     row.refresh_from_db()
     assert (row.requests, row.bytes_in, row.bytes_out) == (20, 100, 40)
     assert row.last_used_at is not None
@@ -356,7 +279,7 @@ def test_usage_that_cannot_be_written_is_kept_and_that_of_a_deleted_token_droppe
 ):
     row, _ = a_token(olga, team, job, "web")
 
-    async def whole():
+    async def scenario():
         usage = TokenUsage(seconds=3_600)
         for pk in (row.pk, row.pk + 1):
             receive, _ = usage.count_call(pk, passing, passing_on)
@@ -366,7 +289,7 @@ def test_usage_that_cannot_be_written_is_kept_and_that_of_a_deleted_token_droppe
             await usage.flush()
         await usage.close()
 
-    asyncio.run(whole())
+    asyncio.run(scenario())
     row.refresh_from_db()
     assert (row.requests, row.bytes_in) == (1, 3)
 
