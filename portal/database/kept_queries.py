@@ -80,7 +80,7 @@ class _Text:
     parameters: tuple[Any, ...]
 
     @contextmanager
-    def asked(self, values: Row) -> Iterator[Any]:
+    def execute(self, values: Row) -> Iterator[Any]:
         """The cursor, with the answer for these values."""
         given = [p.value(values) if isinstance(p, Slot) else p for p in self.parameters]
         with prepared_cursor() as cursor:
@@ -160,7 +160,7 @@ class KeptSelect(_Kept, Generic[SelectedRow]):
             kept = self._made[key] = _select(self._make(*self._slots(key)))
         if kept.is_locking and not connection.in_atomic_block:
             raise TransactionManagementError("rows are locked within a transaction")
-        with kept.text.asked(values) as cursor:
+        with kept.text.execute(values) as cursor:
             return kept.read(cursor.fetchall())
 
 
@@ -187,7 +187,7 @@ class KeptUpdate(_Kept):
         if text is None:
             slots = self._slots(key)
             text = self._made[key] = _update(self._make(*slots), self._columns(*slots))
-        with text.asked(values) as cursor:
+        with text.execute(values) as cursor:
             return int(cursor.rowcount)
 
 

@@ -52,7 +52,7 @@ def as_(user) -> Client:
     return client
 
 
-def whole(project) -> Quota:
+def quota_of(project) -> Quota:
     return Quota.objects.get(project=project, user=None, model="")
 
 
@@ -66,7 +66,7 @@ def test_who_would_be_over_is_named_before_anything_is_saved(alice, vision, root
     named = [job.label for job in jobs if f"{job.label} {job.name}" in page]
     assert len(named) == 2
     assert "runs to its end, over the limit" in page
-    assert whole(vision).limit_units == 4 * GPU
+    assert quota_of(vision).limit_units == 4 * GPU
     assert not AuditEntry.objects.exists()
 
 
@@ -95,7 +95,7 @@ def test_borrowed_work_that_may_be_stopped_is_told_apart(alice, vision):
 def test_a_limit_is_saved_through_the_service_and_stands_in_the_history(vision, root):
     body = {"limit": "2/7", "borrow": "1", "lend": "0.5", "version": "1", "step": "save"}
     assert root.post("/projects/vision/quota", body).status_code == 302
-    row = whole(vision)
+    row = quota_of(vision)
     assert (row.limit_units, row.borrow_units, row.lend_units) == (16_000, GPU, GPU // 2)
     line = AuditEntry.objects.get(action="quota_set")
     assert (line.actor, line.before["limit_units"]) == ("root", 4 * GPU)
@@ -110,18 +110,18 @@ def test_the_guard_of_a_lowered_limit_falls_as_the_work_above_it_ends(alice, vis
         a_job(alice, vision, name=f"run{index}", device={"gpus": 1})
     settle(node)
     quota_set(project=vision, limit_units=GPU, borrow_units=GPU, actor="root")
-    assert (whole(vision).used_units, whole(vision).guard_units) == (3 * GPU, 3 * GPU)
+    assert (quota_of(vision).used_units, quota_of(vision).guard_units) == (3 * GPU, 3 * GPU)
     first, *_ = node.replicas
     ended = replace(node.replicas[first], state=ReplicaState.EXITED, exit_code=0)
     node.replicas[first] = ended
     node.report()
     settle(node)
-    assert (whole(vision).used_units, whole(vision).guard_units) == (2 * GPU, 2 * GPU)
+    assert (quota_of(vision).used_units, quota_of(vision).guard_units) == (2 * GPU, 2 * GPU)
     node.finish()
     settle(node)
-    assert (whole(vision).used_units, whole(vision).guard_units) == (0, 2 * GPU)
+    assert (quota_of(vision).used_units, quota_of(vision).guard_units) == (0, 2 * GPU)
     with pytest.raises(IntegrityError), transaction.atomic():
-        quotas_take({whole(vision).pk: 2 * GPU + 1})
+        quotas_take({quota_of(vision).pk: 2 * GPU + 1})
 
 
 def test_a_stale_edit_shows_both_versions_and_saves_nothing(vision, root):
@@ -133,9 +133,9 @@ def test_a_stale_edit_shows_both_versions_and_saves_nothing(vision, root):
     assert "This has changed since you opened it" in page
     assert "<td>2 GPU</td><td>3 GPU</td>" in page and "olga" in page
     assert 'name="version" value="2"' in page, "saving again is against what was shown"
-    assert whole(vision).limit_units == 3 * GPU
+    assert quota_of(vision).limit_units == 3 * GPU
     assert root.post("/projects/vision/quota", body | {"version": "2"}).status_code == 302
-    assert whole(vision).limit_units == 2 * GPU
+    assert quota_of(vision).limit_units == 2 * GPU
 
 
 @pytest.mark.parametrize("typed", ["", "many", "-1", "1e9", "0.0000001", "1/3000001", "99999999"])
@@ -145,7 +145,7 @@ def test_what_cannot_be_a_limit_is_kept_and_explained(vision, root, typed):
     assert answer.status_code == 400
     assert 'id="limit-error"' in answer.content.decode()
     assert f'value="{typed}"' in answer.content.decode()
-    assert whole(vision).version == 1
+    assert quota_of(vision).version == 1
 
 
 @pytest.mark.parametrize("units", [0, 1, 16_000, 28_000, 56_000, 56_056, 5_600_000_000])

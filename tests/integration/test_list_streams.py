@@ -38,14 +38,14 @@ def job(olga, team) -> Job:
 
 
 def run(scenario):
-    async def whole():
+    async def run_scenario():
         try:
             async with asyncio.timeout(500):
                 return await scenario()
         finally:
             await listener().close()
 
-    return asyncio.run(whole())
+    return asyncio.run(run_scenario())
 
 
 def address(path: str, job: Job) -> str:

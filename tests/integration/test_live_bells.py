@@ -28,14 +28,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def run(scenario):
-    async def whole():
+    async def run_scenario():
         try:
             async with asyncio.timeout(500):
                 await scenario()
         finally:
             await listener().close()
 
-    asyncio.run(whole())
+    asyncio.run(run_scenario())
 
 
 def test_a_ring_between_registering_and_waiting_is_heard():

@@ -45,10 +45,10 @@ def test_rings_pass_through_redis_and_its_return_wakes_everybody(settings, redis
             assert await one.wait(300)
             assert await other.wait(300)
 
-    async def whole():
+    async def run_scenario():
         try:
             await scenario()
         finally:
             await listener().close()
 
-    asyncio.run(whole())
+    asyncio.run(run_scenario())

@@ -51,14 +51,14 @@ def paths(olga, team) -> list[str]:
 
 
 def run(scenario: Callable[[], Any]) -> Any:
-    async def whole() -> Any:
+    async def run_scenario() -> Any:
         try:
             async with asyncio.timeout(240):
                 return await scenario()
         finally:
             await listener().close()
 
-    return asyncio.run(whole())
+    return asyncio.run(run_scenario())
 
 
 def signed_in() -> Client:

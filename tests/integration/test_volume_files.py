@@ -96,14 +96,14 @@ class Refusing(Agent):
 def with_tunnels(call, *nodes):
     """What `call` returns, as a view in a thread of the process that holds these nodes' tunnels."""
 
-    async def whole():
+    async def scenario():
         async with asyncio.timeout(LONG_SECONDS), AsyncExitStack() as stack:
             for node, agent in nodes:
                 portal, _, _ = await stack.enter_async_context(tunnel(agent.serve))
                 stack.enter_context(hold_tunnel(node.pk, portal))
             return await sync_to_async(call, thread_sensitive=False)()
 
-    return asyncio.run(whole())
+    return asyncio.run(scenario())
 
 
 def asking(user, place=PLACE, status=200, **fields):

@@ -179,14 +179,14 @@ def test_names_and_commands_of_users_are_never_markup(page, olga, team):
 def test_a_raw_log_downloads_as_plain_text_under_a_safe_name(client, running, olga):
     logged(running, "<b>raw</b>\x1b[0m\n")
 
-    async def whole() -> tuple[Any, bytes]:
+    async def scenario() -> tuple[Any, bytes]:
         reader = AsyncClient()
         await reader.aforce_login(olga)
         assert (await reader.get(f"/jobs/{running.label}/log?rank=7")).status_code == 404
         answer = await reader.get(f"/jobs/{running.label}/log")
         return answer, b"".join([piece async for piece in answer.streaming_content])
 
-    answer, data = asyncio.run(whole())
+    answer, data = asyncio.run(scenario())
     assert data == b"<b>raw</b>\x1b[0m\n"
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"

@@ -163,12 +163,12 @@ def test_a_store_that_dies_and_comes_back_loses_nothing_and_is_reported_meanwhil
     first.until_status(job, "succeeded")
     object_store.start()
 
-    def whole() -> list[str]:
+    def whole_log() -> list[str]:
         answer = log_call(second, job)
         lines = answer.text.splitlines() if answer.status_code == 200 else []
         return lines if lines and lines[-1].startswith("lines:") else []
 
-    lines = until(whole, what="the whole log", every=0.5)
+    lines = until(whole_log, what="the whole log", every=0.5)
     number = int(lines[-1].split()[1])
     assert lines == [f"line {n}" for n in range(number)] + [f"lines: {number}"]
     assert b"".join(log_pieces(first, job)) == b"".join(log_pieces(second, job))

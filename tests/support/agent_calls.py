@@ -49,7 +49,7 @@ CALLS_WITH_A_TOKEN = (
 def run(scenario: Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]]) -> None:
     """Run the scenario in an event loop with one client, and close the loop's listener after it."""
 
-    async def whole() -> None:
+    async def run_scenario() -> None:
         transport = httpx.ASGITransport(app=application)
         async with httpx.AsyncClient(transport=transport, base_url="http://portal") as client:
             try:
@@ -60,7 +60,7 @@ def run(scenario: Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]]) -> N
                 await listener().close()
                 door.cache_clear()
 
-    asyncio.run(whole())
+    asyncio.run(run_scenario())
 
 
 def from_address(address: str) -> httpx.AsyncClient:

@@ -11,13 +11,13 @@ from tests.unit.advice.test_device_fits import a_cluster, fits
 PRICE = HourPrice(Decimal("2.5"), PriceSource.ADMIN)
 
 
-def whole(found):
+def whole_gpu_fit(found):
     return next(each for each in found if each.device.profile is None)
 
 
 def test_a_run_is_its_steps_and_costs_its_device_hours():
     question, found = fits(a_cluster(n1=8), task="finetuning", batch=16, tokens=10**9)
-    fit = whole(found)
+    fit = whole_gpu_fit(found)
     run = training_run(question, fit, PRICE)
     assert run.steps == -(-(10**9) // (16 * question.sequence))
     assert run.seconds == pytest.approx(run.steps * run.parts.seconds)
@@ -29,19 +29,19 @@ def test_a_run_is_its_steps_and_costs_its_device_hours():
 
 def test_steps_are_taken_as_they_are():
     question, found = fits(a_cluster(n1=8), steps=1_000)
-    assert training_run(question, whole(found), PRICE).steps == 1_000
+    assert training_run(question, whole_gpu_fit(found), PRICE).steps == 1_000
 
 
 def test_without_an_end_there_is_a_step_and_no_cost():
     question, found = fits(a_cluster(n1=8))
-    run = training_run(question, whole(found), PRICE)
+    run = training_run(question, whole_gpu_fit(found), PRICE)
     assert run.parts.seconds > 0
     assert (run.steps, run.seconds, run.device_hours, run.cost) == (0, 0, 0, None)
 
 
 def test_without_a_price_there_are_hours_and_no_cost():
     question, found = fits(a_cluster(n1=8), steps=10)
-    run = training_run(question, whole(found))
+    run = training_run(question, whole_gpu_fit(found))
     assert run.device_hours > 0 and run.cost is None
 
 
@@ -68,7 +68,7 @@ def test_what_does_not_fit_and_what_is_served_have_no_run():
 
 def test_ways_are_the_fastest_divisions_and_more_of_the_same_device():
     question, found = fits(a_cluster(n1=8), task="finetuning", batch=16, steps=100)
-    fit = whole(found)
+    fit = whole_gpu_fit(found)
     ways = training_ways(question, fit, PRICE)
     same = [way for way in ways if way.fit.gpus == fit.gpus]
     larger = [way for way in ways if way.fit.gpus > fit.gpus]
@@ -80,4 +80,4 @@ def test_ways_are_the_fastest_divisions_and_more_of_the_same_device():
 
 def test_adapters_have_no_searched_ways():
     question, found = fits(a_cluster(n1=8), batch=8)
-    assert [way.fit.gpus for way in training_ways(question, whole(found))] == [2, 4, 8]
+    assert [way.fit.gpus for way in training_ways(question, whole_gpu_fit(found))] == [2, 4, 8]

@@ -117,7 +117,7 @@ def talk(machine, scenario, refused=(), *, is_older=False, on_shipped=None):
     the node."""
     wakes = []
 
-    async def whole():
+    async def run_scenario():
         portal = Portal(machine.runtime, refused, is_older=is_older)
         node = machine.agent()
         client = PortalClient(PortalRoute(("http://portal",)), httpx.MockTransport(portal.answer))
@@ -136,7 +136,7 @@ def talk(machine, scenario, refused=(), *, is_older=False, on_shipped=None):
         await client.close()
         wakes.append(portal.wakes)
 
-    asyncio.run(whole())
+    asyncio.run(run_scenario())
     return wakes[0]
 
 

@@ -191,14 +191,14 @@ def a_front(folder, certificate, plain_port):
 def call(route: PortalRoute) -> str:
     """The node's id from one enrolment on the real wire."""
 
-    async def whole():
+    async def scenario():
         client = PortalClient(route)
         try:
             return (await client.enrol(REQUEST)).node_id
         finally:
             await client.close()
 
-    return asyncio.run(whole())
+    return asyncio.run(scenario())
 
 
 def test_a_private_authority_is_trusted_by_its_file(tmp_path, authority, ca_file, plain_port):
@@ -230,7 +230,7 @@ def test_a_certificate_that_is_not_trusted_is_an_error_in_the_log(
     """The address beside it that is trusted is used."""
     monkeypatch.setattr("agents.portal.sync.MIN_PAUSE_SECONDS", 0.0)
 
-    async def whole(url):
+    async def scenario(url):
         client = PortalClient(PortalRoute((url, f"http://127.0.0.1:{plain_port}")))
         await enrol(client, AgentIdentity(tmp_path / "node"), "gpu01", "ticket")
         await client.close()
@@ -240,7 +240,7 @@ def test_a_certificate_that_is_not_trusted_is_an_error_in_the_log(
         caplog.at_level(logging.INFO),
         a_front(tmp_path, pair("127.0.0.1", authority), plain_port) as url,
     ):
-        asyncio.run(whole(url))
+        asyncio.run(scenario(url))
     (record,) = [r for r in caplog.records if r.name == "agents.portal.sync"]
     assert (record.levelname, record.getMessage()) == ("ERROR", "portal_barred")
     assert f"the certificate of {url} is not trusted" in record.why and "--ca-file" in record.why

@@ -68,7 +68,7 @@ class Portal:
 def talk(machine, scenario, *, skew_ms=0):
     """Run the scenario beside a session of a node with a portal."""
 
-    async def whole():
+    async def run_scenario():
         portal, node = Portal(), machine.agent()
         portal.skew_ms = skew_ms
         client = PortalClient(PortalRoute(("http://portal",)), httpx.MockTransport(portal.answer))
@@ -84,7 +84,7 @@ def talk(machine, scenario, *, skew_ms=0):
         await asyncio.gather(talking, return_exceptions=True)
         await client.close()
 
-    asyncio.run(whole())
+    asyncio.run(run_scenario())
 
 
 def test_an_answer_that_was_overtaken_does_not_take_the_node_back(machine):

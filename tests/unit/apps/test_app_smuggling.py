@@ -67,7 +67,7 @@ def test_an_app_sees_at_most_the_one_request_that_the_portal_admitted(kind, monk
         await writer.drain()
         heard.append(head + await reader.read())
 
-    async def whole():
+    async def scenario():
         async with listening(record) as app_port, served(app_port, monkeypatch) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"POST /first HTTP/1.1\r\n" + REQUESTS[kind])
@@ -79,7 +79,7 @@ def test_an_app_sees_at_most_the_one_request_that_the_portal_admitted(kind, monk
 
     platform = type(PLATFORM)(**{**vars(PLATFORM), "apps_domain": "apps.test"})
     with override_settings(PLATFORM=platform, SECURE_SSL_REDIRECT=False):
-        asyncio.run(whole())
+        asyncio.run(scenario())
     for request in heard:
         head, _, body = request.partition(b"\r\n\r\n")
         lines = head.lower().split(b"\r\n")

@@ -26,7 +26,7 @@ def row(path: str, data: bytes, executable: bool = False) -> dict:
     return {"path": path, "sha256": digest, "size": len(data), "executable": executable}
 
 
-def whole(request: httpx.Request) -> httpx.Response:
+def content_answer(request: httpx.Request) -> httpx.Response:
     data = CONTENTS[request.url.params["path"]]
     if "Range" not in request.headers:
         return httpx.Response(200, content=data)
@@ -34,7 +34,7 @@ def whole(request: httpx.Request) -> httpx.Response:
     return httpx.Response(206, content=data[start:])
 
 
-def a_rest(*trees: dict, rows: list | None = None, content=whole) -> Rest:
+def a_rest(*trees: dict, rows: list | None = None, content=content_answer) -> Rest:
     files = rows or [row(p, d, p.endswith(".sh")) for p, d in sorted(CONTENTS.items())]
     rest = Rest().on("GET", "jobs/J-12/trees", {"results": list(trees or (TREE,))})
     rest.on("GET", "trees/t-1/files", {"results": files, "next_after": None})
@@ -80,7 +80,7 @@ class CutStream(httpx.SyncByteStream):
 
 def cut_after(size: int):
     def answer(request: httpx.Request) -> httpx.Response:
-        response = whole(request)
+        response = content_answer(request)
         stream = CutStream(response.content[:size])
         return httpx.Response(response.status_code, stream=stream)
 
@@ -89,7 +89,7 @@ def cut_after(size: int):
 
 def test_a_cut_download_goes_on_where_it_was_cut(tmp_path):
     rest = a_rest()
-    rest.on("GET", "trees/t-1/content", cut_after(1000), cut_after(700), whole)
+    rest.on("GET", "trees/t-1/content", cut_after(1000), cut_after(700), content_answer)
     assert rest.run("cp", "J-12:model.bin", str(tmp_path)).exit_code == 0
     assert (tmp_path / "model.bin").read_bytes() == CONTENTS["model.bin"]
     asked = [call.headers.get("Range") for call in rest.sent("GET", "trees/t-1/content")]
@@ -101,7 +101,7 @@ def test_a_command_that_was_ended_leaves_what_it_has_for_the_next(tmp_path):
     rest.on("GET", "trees/t-1/content", cut_after(1000), problem(404, "not_found"))
     assert rest.run("cp", "J-12:model.bin", str(tmp_path)).exit_code == 3
     assert not (tmp_path / "model.bin").exists()
-    rest.on("GET", "trees/t-1/content", whole)
+    rest.on("GET", "trees/t-1/content", content_answer)
     assert rest.run("cp", "J-12:model.bin", str(tmp_path)).exit_code == 0
     assert rest.calls[-1].headers["Range"] == "bytes=1000-"
     assert [p.name for p in tmp_path.iterdir()] == ["model.bin"]
@@ -111,7 +111,7 @@ def test_a_busy_portal_is_waited_for(tmp_path):
     rest = a_rest()
     busy = problem(503, "store_unavailable")
     busy.headers["Retry-After"] = "5"
-    rest.on("GET", "trees/t-1/content", busy, whole)
+    rest.on("GET", "trees/t-1/content", busy, content_answer)
     assert rest.run("cp", "J-12:model.bin", str(tmp_path)).exit_code == 0
     assert rest.pauses == [5]
 

@@ -45,7 +45,7 @@ def nodes_of(found):
     return [replica.node for place in found.placements for replica in place.replicas]
 
 
-def whole(node):
+def whole_gpu(node):
     return DevicePlacement(f"{node}/0", SliceKind.GPU, "", 0, 8, 56_000, 0)
 
 
@@ -128,7 +128,7 @@ def test_a_job_that_waits_for_disk_is_told_so_filter_by_filter():
 
 def test_a_place_is_refused_once_its_disk_is_taken():
     job = a_job(gpus=1, disk_mib=50 * GIB)
-    place = JobPlacement("1", (ReplicaPlacement(0, "n1", (whole("n1"),)),))
+    place = JobPlacement("1", (ReplicaPlacement(0, "n1", (whole_gpu("n1"),)),))
     assert illegal_reason(place, job, a_cluster(with_disk(a_gpu(), free=50 * GIB))) is None
     said = illegal_reason(place, job, a_cluster(with_disk(a_gpu(), free=50 * GIB - 1)))
     assert said is not None and said.sentence == "n1 lacks CPU, memory or disk"

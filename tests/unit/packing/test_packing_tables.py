@@ -20,7 +20,7 @@ def a_share(milli, cpu=1_000, memory=1_024, models=None):
     return RequestKind(cpu, memory, 1, milli / 1_000, milli, models)
 
 
-def whole(gpus=1, cpu=1_000, models=None):
+def whole_gpus(gpus=1, cpu=1_000, models=None):
     return RequestKind(cpu, 1_024, gpus, float(gpus), 1_000, models)
 
 
@@ -54,7 +54,7 @@ def test_nothing_that_fits_on_a_gpu_together_is_worth_more_than_the_gpu(demand):
 
 def test_without_shares_only_a_whole_gpu_is_worth_something():
     assert list(np.flatnonzero(hole_values({}))) == [100]
-    assert list(np.flatnonzero(hole_values_of_mix({whole(): 5.0}))) == [100]
+    assert list(np.flatnonzero(hole_values_of_mix({whole_gpus(): 5.0}))) == [100]
 
 
 def test_one_kind_of_work_fills_as_many_gpus_as_its_cpu_allows():
@@ -80,7 +80,7 @@ def test_more_cpu_or_more_idle_gpus_never_fill_less():
 
 
 def test_fragmentation_counts_what_typical_work_cannot_use():
-    kinds = ((a_share(500), 0.5), (whole(2), 0.25), (RequestKind(1_000, 0, 0, 0.0), 0.25))
+    kinds = ((a_share(500), 0.5), (whole_gpus(2), 0.25), (RequestKind(1_000, 0, 0, 0.0), 0.25))
     states = (300, 600, 1_000)
 
     # 0.3 for the share; all 1.9 for two whole GPUs, of which there is one; all for CPU-only work.
@@ -97,7 +97,12 @@ def test_without_cpu_or_with_the_wrong_model_all_idle_gpu_is_fragmented():
 
 
 def test_the_typical_kinds_are_the_commonest_ones_whatever_their_memory():
-    mix = {a_share(500): 50.0, a_share(500, memory=4_096): 40.0, whole(): 9.0, whole(8): 1.0}
+    mix = {
+        a_share(500): 50.0,
+        a_share(500, memory=4_096): 40.0,
+        whole_gpus(): 9.0,
+        whole_gpus(8): 1.0,
+    }
 
     kinds = typical_kinds(mix)
 
@@ -106,7 +111,7 @@ def test_the_typical_kinds_are_the_commonest_ones_whatever_their_memory():
 
 
 def test_a_model_is_scarce_where_its_idle_gpus_are_fewer_than_what_is_to_come():
-    mix = {whole(models=frozenset({0})): 1.0, whole(): 3.0}
+    mix = {whole_gpus(models=frozenset({0})): 1.0, whole_gpus(): 3.0}
     shares = model_shares(mix, (10, 30))
 
     assert list(shares) == [0.25, 0.0]
@@ -117,15 +122,15 @@ def test_a_model_is_scarce_where_its_idle_gpus_are_fewer_than_what_is_to_come():
 
 
 def test_work_for_several_models_is_split_by_their_gpus():
-    shares = model_shares({whole(models=frozenset({0, 1})): 2.0}, (10, 30))
+    shares = model_shares({whole_gpus(models=frozenset({0, 1})): 2.0}, (10, 30))
 
     assert list(shares) == [0.25, 0.75]
 
 
 def test_tables_of_a_model_come_from_the_work_that_may_run_there():
     mix = {
-        whole(cpu=1_000, models=frozenset({0})): 1.0,
-        whole(cpu=8_000, models=frozenset({1})): 1.0,
+        whole_gpus(cpu=1_000, models=frozenset({0})): 1.0,
+        whole_gpus(cpu=8_000, models=frozenset({1})): 1.0,
     }
     tables = score_tables(
         mix,
@@ -149,9 +154,9 @@ def test_the_prior_fades_as_requests_come_and_old_requests_are_forgotten():
     first = recent.mix()
     assert sum(first.values()) == pytest.approx(256.0)
 
-    asked = [recent.add(whole(4)) for _ in range(WINDOW)]
-    assert recent.mix() == {whole(4): float(WINDOW)}
+    asked = [recent.add(whole_gpus(4)) for _ in range(WINDOW)]
+    assert recent.mix() == {whole_gpus(4): float(WINDOW)}
     assert [i + 1 for i, due in enumerate(asked) if due][:4] == list(LEARN_AT)
 
-    recent.add(whole(2))
-    assert recent.mix() == {whole(4): float(WINDOW - 1), whole(2): 1.0}
+    recent.add(whole_gpus(2))
+    assert recent.mix() == {whole_gpus(4): float(WINDOW - 1), whole_gpus(2): 1.0}
