@@ -8,10 +8,11 @@ from concurrent.futures import Executor
 
 from agents.contract.tunnel import StreamRefusal, StreamTarget
 from agents.host.listening import listening_address
-from agents.runtime.base import ContainerPhase, Runtime
+from agents.runtime.base import Runtime
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_network import HOST
-from agents.runtime.docker_ports import connect_to_container, running_container
+from agents.runtime.docker_ports import connect_to_container
+from agents.runtime.running_replica import running_container, running_replica
 from agents.tunnel.link import OpenRefused
 
 CONNECT_SECONDS = 5.0
@@ -41,20 +42,15 @@ def replica_ports(runtime: Runtime) -> Connect:
 
 
 def _connect_inside(runtime: DockerRuntime, target: StreamTarget) -> socket.socket:
-    found = running_container(runtime.client, runtime.node, target.attempt, target.rank)
-    if found is None:
-        raise OpenRefused(StreamRefusal.REPLICA_UNKNOWN)
-    return connect_to_container(found, target.port, CONNECT_SECONDS)
+    container = running_container(runtime, target)
+    return connect_to_container(container, target.port, CONNECT_SECONDS)
 
 
 def _connect_own_socket(runtime: Runtime, target: StreamTarget) -> socket.socket:
     """Where replicas share the machine's network: only if one of the replica's own processes
     listens there."""
-    for status in runtime.containers().values():
-        is_target = (status.fence, status.rank) == (target.attempt, target.rank)
-        if is_target and status.phase is ContainerPhase.RUNNING:
-            address = listening_address(runtime.processes(status.replica), target.port)
-            if not address:
-                raise OpenRefused(StreamRefusal.PORT_CLOSED)
-            return socket.create_connection((address, target.port), CONNECT_SECONDS)
-    raise OpenRefused(StreamRefusal.REPLICA_UNKNOWN)
+    replica = running_replica(runtime, target).replica
+    address = listening_address(runtime.processes(replica), target.port)
+    if not address:
+        raise OpenRefused(StreamRefusal.PORT_CLOSED)
+    return socket.create_connection((address, target.port), CONNECT_SECONDS)

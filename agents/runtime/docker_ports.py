@@ -9,26 +9,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from docker import DockerClient
 from docker.models.containers import Container
-
-from agents.runtime.docker_errors import engine_errors
-from agents.runtime.docker_recipe import LABEL
 
 # Of <sched.h>.
 CLONE_NEWNET = 0x40000000
 LOOPBACK = ("127.0.0.1", "::1")
-
-
-def running_container(client: DockerClient, node: str, attempt: int, rank: int) -> Container | None:
-    """The container of this replica of the node, if it runs. `attempt`: the replica's fence."""
-    labels = {"node": node, "fence": attempt, "rank": rank}
-    filters: dict[str, str | list[str] | bool] = {
-        "label": [f"{LABEL}{key}={value}" for key, value in labels.items()],
-        "status": "running",
-    }
-    with engine_errors("list"):
-        return next(iter(client.containers.list(filters=filters, ignore_removed=True)), None)
 
 
 def connect_to_container(container: Container, port: int, seconds: float) -> socket.socket:
