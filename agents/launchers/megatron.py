@@ -1,6 +1,8 @@
 """Megatron-LM: torchrun, and a check that its arguments divide the world, the model and the batch.
 
-Source: `megatron/training/arguments.py`, `validate_args`; Narayanan et al. (SC21), section 3.
+Source: `validate_args` in `megatron/training/arguments.py`; of Megatron Core,
+`initialize_model_parallel` and the interleaved schedule in `pipeline_parallel/schedules.py`;
+Narayanan et al. (SC21), section 3.
 """
 
 from collections.abc import Sequence
@@ -14,24 +16,30 @@ from agents.launchers.torchrun import TorchrunLauncher
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 # With these, communication must be able to overtake computation.
 MANY_CONNECTIONS = frozenset(("--use-megatron-fsdp", "--use-custom-fsdp", "--use-torch-fsdp2"))
+# So must the all-to-all of experts; Megatron names the number.
+OVERLAPPED_EXPERTS, EXPERT_CONNECTIONS = "--overlap-moe-expert-parallel-comm", "32"
 TP, PP, CP = (
     "--tensor-model-parallel-size",
     "--pipeline-model-parallel-size",
     "--context-parallel-size",
 )
+EP, ETP = "--expert-model-parallel-size", "--expert-tensor-parallel-size"
 # Stages need not have as many layers each.
 UNEVEN = frozenset(
     (
-        "--account-for-embedding-in-pipeline-split",
-        "--account-for-loss-in-pipeline-split",
         "--decoder-first-pipeline-num-layers",
         "--decoder-last-pipeline-num-layers",
+        "--hybrid-layer-pattern",
         "--pipeline-model-parallel-layout",
     )
 )
-INTERLEAVED = frozenset(
-    ("--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank")
+# Each counts as one more layer.
+COUNTED = frozenset(
+    ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
 )
+VIRTUAL_LAYERS = "--num-layers-per-virtual-pipeline-stage"
+VIRTUAL_STAGES = "--num-virtual-stages-per-pipeline-rank"
+GROUP = "--microbatch-group-size-per-virtual-pipeline-stage"
 
 
 class MegatronLauncher(TorchrunLauncher):
@@ -43,7 +51,10 @@ class MegatronLauncher(TorchrunLauncher):
         """One connection keeps kernels in the order in which they overlap communication."""
         own = super().environment(launch)
         names = {option_name(word) for word in launch.replica.command}
-        return own if names & MANY_CONNECTIONS else own | {CONNECTIONS: "1"}
+        if names & MANY_CONNECTIONS:
+            return own
+        number = EXPERT_CONNECTIONS if OVERLAPPED_EXPERTS in names else "1"
+        return own | {CONNECTIONS: number}
 
     def request_refusal(self, request: LaunchRequest) -> LaunchRefusal | None:
         why = _world_refusal(request) or _model_refusal(request) or _batch_refusal(request)
@@ -68,23 +79,37 @@ def _world_refusal(request: LaunchRequest) -> Message | None:
             tp=tp,
             processes=request.processes,
         )
+    ep = _number(request.command, EP) or 1
+    etp = _number(request.command, ETP) or tp
+    if request.ranks % (etp * ep * pp):
+        return Message(
+            "%(ranks)s processes cannot be divided by expert tensor × expert × pipeline parallel "
+            "size, %(etp)s × %(ep)s × %(pp)s",
+            ranks=request.ranks,
+            etp=etp,
+            ep=ep,
+            pp=pp,
+        )
     return None
 
 
 def _model_refusal(request: LaunchRequest) -> Message | None:
     words = request.command
     tp, pp, _ = _parallel(words)
+    ep = _number(words, EP) or 1
     names = {option_name(word) for word in words}
     layers = 0 if names & UNEVEN else _number(words, "--num-layers")
-    for option, amount, size, divisor in (
-        ("--num-attention-heads", _number(words, "--num-attention-heads"), TP, tp),
-        ("--num-layers", layers, PP, pp),
+    more = len(names & COUNTED) if layers else 0
+    for option, amount, added, size, divisor in (
+        ("--num-attention-heads", _number(words, "--num-attention-heads"), 0, TP, tp),
+        ("--num-layers", layers, more, PP, pp),
+        ("--num-experts", _number(words, "--num-experts"), 0, EP, ep),
     ):
-        if amount % divisor:
+        if (amount + added) % divisor:
             return Message(
                 "%(option)s %(amount)s cannot be divided by %(size)s %(divisor)s",
                 option=option,
-                amount=amount,
+                amount=f"{amount} + {added}" if added else amount,
                 size=size,
                 divisor=divisor,
             )
@@ -108,11 +133,36 @@ def _batch_refusal(request: LaunchRequest) -> Message | None:
             copies=copies,
         )
     batches = whole // (micro * copies)
-    if names & INTERLEAVED and batches % pp:
+    return _group_refusal(batches, pp, _number(words, GROUP)) if _is_interleaved(words) else None
+
+
+def _is_interleaved(words: Sequence[str]) -> bool:
+    """Whether each rank has several stages."""
+    if stages := _number(words, VIRTUAL_STAGES):
+        return stages > 1
+    each, layers = _number(words, VIRTUAL_LAYERS), _number(words, "--num-layers")
+    more = len(COUNTED & {option_name(word) for word in words})
+    _, pp, _ = _parallel(words)
+    return each > 0 and (not layers or (layers + more) // pp != each)
+
+
+def _group_refusal(batches: int, pp: int, group: int) -> Message | None:
+    """Micro-batches go through an interleaved pipeline in groups: of as many as it has stages, or
+    as many as `group` says (0 if it is not there)."""
+    if not group and batches % pp:
         return Message(
             "%(batches)s micro-batches cannot be divided by the %(pp)s stages of an interleaved "
             "pipeline",
             batches=batches,
+            pp=pp,
+        )
+    if group and (not pp <= group <= batches or 0 < batches % group < pp):
+        return Message(
+            "%(batches)s micro-batches cannot go in groups of %(group)s through the %(pp)s stages "
+            "of an interleaved pipeline: a group has no more than there are, and neither it nor "
+            "what is left over has fewer than there are stages",
+            batches=batches,
+            group=group,
             pp=pp,
         )
     return None
