@@ -89,6 +89,40 @@ def test_the_loss_of_a_program_is_the_same_on_one_two_and_four_ranks(stack, laun
     assert losses == pytest.approx([losses[0]] * 3, abs=1e-5)
 
 
+# Stands in for nccl-tests, which need GPUs: an MPI program that counts its processes.
+COUNTING = """#!{python}
+import json
+from mpi4py import MPI
+world = MPI.COMM_WORLD.allreduce(1)
+if MPI.COMM_WORLD.Get_rank() == 0:
+    print(json.dumps({{"event": "result", "world": world}}), flush=True)
+"""
+
+
+def test_each_pair_of_a_round_has_an_mpirun_of_its_own_at_the_same_time(stack, tmp_path):
+    python = python_with("mpi4py")
+    program = tmp_path / "all_reduce_perf"
+    program.write_text(COUNTING.format(python=python))
+    program.chmod(0o755)
+    job = stack.submit(
+        ["all_reduce_pairs", "0:1,2:3/1:2,0:3", "-b", "8M"],
+        launcher="nccl-tests",
+        replicas=4,
+        device={"gpus": 1},
+        containers="per-replica",
+        topology="any",
+        memory="2GiB",
+        cpu="1",
+        env={"PATH": f"{tmp_path}:{Path(python).parent}:{os.environ['PATH']}"},
+    )
+    _, found = finished(stack, job, ranks=1)
+    assert found == [{"event": "result", "world": 2}] * 4
+    log = stack.call("GET", f"/jobs/{job}/logs", params={"rank": 0})
+    assert [line.split()[-1] for line in log.splitlines() if line.startswith("# tessera")] == [
+        *("0:1", "2:3", "1:2", "0:3"),
+    ]
+
+
 def test_after_a_rank_was_killed_the_gang_goes_on_at_its_checkpoint_to_the_same_loss(stack):
     shape = {"replicas": 2, "device": {"gpus": 1}, "launcher": "torchrun"}
     (unhurt,) = run(stack, "torch", "torch_loss.py", "--steps", "40", **shape)[1]
@@ -108,9 +142,44 @@ def worker(stack, program, rank):
             words = (process / "cmdline").read_text().split("\0")
             variables = (process / "environ").read_text().split("\0")
             is_own = str(stack.var.resolve()) in str((process / "cwd").readlink())
-            if is_own and f"RANK={rank}" in variables and any(program in word for word in words):
+            # What only torchrun's own children have: its agent may have a rank, too.
+            is_worker = any(each.startswith("TORCHELASTIC_RUN_ID=") for each in variables)
+            if not (is_own and is_worker and f"RANK={rank}" in variables):
+                continue
+            if any(program in word for word in words):
                 return int(process.name)
     raise AssertionError(f"no process of rank {rank}")
+
+
+# As docs/launchers.md has it.
+C10D = """exec "$0" -m torch.distributed.run --nnodes 1:$NNODES --nproc-per-node 1 \\
+    --max-restarts 3 --rdzv-backend c10d --rdzv-endpoint $MASTER_ADDR:$MASTER_PORT \\
+    --rdzv-id $TESSERA_JOB-$TESSERA_ATTEMPT "$@"
+"""
+
+
+def test_torchruns_c10d_meets_over_both_nodes_and_starts_a_killed_rank_again_in_place(stack):
+    """Under launcher none, in a gang of a range of sizes: no other attempt is needed."""
+    shape = {"replicas": 2, "device": {"gpus": 2}}
+    (unhurt,) = run(stack, "torch", "torch_loss.py", launcher="torchrun", processes=1, **shape)[1]
+    program = (str(EXAMPLES / "torch_loss.py"), "--steps", "20", "--pause", "1")
+    job = stack.submit(
+        ["sh", "-c", C10D, python_with("torch"), *program],
+        launcher="none",
+        topology="any",
+        memory="2GiB",
+        cpu="1",
+        env={"OMP_NUM_THREADS": "1"},
+        retries={"infrastructure": 1},
+        **shape | {"replicas": {"min": 1, "max": 2}},
+    )
+    saved = until(lambda: list(stack.var.glob("**/saved.json")), what="a checkpoint")
+    assert len(saved) == 1
+    os.kill(worker(stack, "torch_loss.py", rank="1"), signal.SIGKILL)
+    seen, (result,) = finished(stack, job, ranks=2)
+    assert len(seen["attempts"]) == 1
+    assert result["world"] == 2 and result["began"] > 0
+    assert result["losses"] == pytest.approx(unhurt["losses"], abs=1e-5)
 
 
 @pytest.mark.parametrize("replicas", [2, 4])
