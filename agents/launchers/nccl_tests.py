@@ -2,7 +2,8 @@
 
 Over several replicas the programs must be built with MPI=1. Source: the README of nccl-tests.
 Where GPUs are simulated and have no NCCL, the program `ring_all_reduce` stands in for them: a file
-of this launcher.
+of this launcher. The program `all_reduce_pairs` is the other one: all_reduce_perf over pairs of
+replicas, several at a time.
 """
 
 from collections.abc import Mapping
@@ -18,6 +19,10 @@ from agents.launchers.openmpi import OpenMpiLauncher
 RING = "ring_all_reduce"
 RING_FILE = f"{RING}.py"
 RING_TEXT = Path(__file__).with_name(RING_FILE).read_text("utf-8")
+# A command of it: the name, the rounds (`pair_rounds.py`), options of all_reduce_perf.
+PAIRS = "all_reduce_pairs"
+PAIRS_FILE = "pair_rounds.py"
+PAIRS_TEXT = Path(__file__).with_name(PAIRS_FILE).read_text("utf-8")
 # GPUs of each thread, and threads of each process.
 COUNTS = frozenset(("-g", "--ngpus", "-t", "--nthreads"))
 
@@ -33,7 +38,8 @@ class NcclTestsLauncher(OpenMpiLauncher):
     def files(self, launch: Launch) -> Mapping[str, str]:
         if _is_ring(launch):
             return {RING_FILE: RING_TEXT}
-        return super().files(launch) if _is_by_mpi(launch) else {}
+        own = {PAIRS_FILE: PAIRS_TEXT} if _is_pairs(launch) else {}
+        return {**super().files(launch), **own} if _is_by_mpi(launch) else {}
 
     def command(self, launch: Launch) -> list[str]:
         program, several = launch.replica.command, _is_by_mpi(launch)
@@ -41,6 +47,11 @@ class NcclTestsLauncher(OpenMpiLauncher):
             return []
         if _is_ring(launch):
             return ["python3", str(launch.folder / RING_FILE), *program[1:]]
+        if _is_pairs(launch):
+            rounds, options = program[1], program[2:]
+            script = ("python3", str(launch.folder / PAIRS_FILE), str(launch.replica.processes))
+            each = ("all_reduce_perf", "-g", "1", *options)
+            return self.run_in_rank_0(launch, [*script, rounds, *each])
         counted = [
             program[0],
             "-g",
@@ -63,6 +74,10 @@ class NcclTestsLauncher(OpenMpiLauncher):
 
 def _is_ring(launch: Launch) -> bool:
     return launch.replica.command[:1] == (RING,)
+
+
+def _is_pairs(launch: Launch) -> bool:
+    return launch.replica.command[:1] == (PAIRS,) and len(launch.replica.command) > 1
 
 
 def _is_by_mpi(launch: Launch) -> bool:

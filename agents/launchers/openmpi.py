@@ -77,14 +77,16 @@ class OpenMpiLauncher(Launcher):
 
     def gang_command(self, launch: Launch, program: Sequence[str]) -> list[str]:
         """In every rank but 0, the processes come by rank 0's mpirun."""
-        gang = ["python3", str(launch.folder / PROGRAM)]
-        if launch.replica.rank > 0:
-            return [*gang, "join"]
         mpirun = [
             *("mpirun", "--allow-run-as-root", "-n", str(launch.ranks)),
             *("--hostfile", str(launch.folder / HOSTFILE), "--bind-to", "none"),
         ]
-        return [*gang, "run", *mpirun, *program]
+        return self.run_in_rank_0(launch, [*mpirun, *program])
+
+    def run_in_rank_0(self, launch: Launch, program: Sequence[str]) -> list[str]:
+        """`program` runs in rank 0 once all have met, and may call mpirun; all end with it."""
+        gang = ["python3", str(launch.folder / PROGRAM)]
+        return [*gang, "join"] if launch.replica.rank > 0 else [*gang, "run", *program]
 
     def request_refusal(self, request: LaunchRequest) -> LaunchRefusal | None:
         """Of a command with words that mpirun, in front of it, would read as its own."""

@@ -3,6 +3,7 @@
 file of launcher nccl-tests, for nodes whose GPUs are simulated and have no NCCL.
 
     ring_all_reduce.py -b 1M -e 4M -f 2 -n 3
+    ring_all_reduce.py … --rounds 0:1,2:3/1:2,0:3     pairs of ranks, as pair_rounds.py has them
 
 One process in each replica. Rank 0 listens where the gang meets, gathers where the others listen,
 and tells everybody; then each sends to the next one and receives from the one before, as NCCL's
@@ -24,12 +25,15 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 MEET_SECONDS = 60
 RETRY_SECONDS = 0.1
 # The reader of tables knows a ring by this line.
 TITLE = "# all-reduce over TCP sockets between programs: not NCCL"
+# And what belongs to which pair by this one, which is that of pair_rounds.py.
+PAIR_TITLE = "# tessera: pair"
 # Sums of so many ranks fit the two bytes of an element.
 LANE, LARGEST, MOST_RANKS = 2, 251, 256
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -41,23 +45,55 @@ def main() -> int:
     if not 2 <= world <= MOST_RANKS:
         sys.stderr.write(f"a ring has 2 to {MOST_RANKS} ranks, not {world}\n")
         return 1
-    before, after = meet(rank, world, os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
-    say(rank, TITLE)
-    say(rank, "#       size         count   type  redop  root      time   algbw   busbw #wrong")
-    say(rank, "#        (B)    (elements)                            (us)  (GB/s)  (GB/s)")
+    gang = meet(rank, world, os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    if options.rounds:
+        return 1 if measure_rounds(gang, options) else 0
+    gang.leave()
+    ring = gang.join(list(range(world)))
+    return 1 if reduce_all(ring, options, lambda line: say(rank, line)) else 0
+
+
+def reduce_all(ring: Ring, options: argparse.Namespace, write: Callable[[str], None]) -> int:
+    """How many elements were wrong. `write`: takes each line of the table."""
+    write(TITLE)
+    write("#       size         count   type  redop  root      time   algbw   busbw #wrong")
+    write("#        (B)    (elements)                            (us)  (GB/s)  (GB/s)")
     wrong, speeds, size = 0, [], options.minbytes
     while size <= options.maxbytes:
-        seconds, bad = measured(rank, world, size // LANE, options.iters, before, after)
+        seconds, bad = measured(ring, size // LANE, options.iters)
         wrong += bad
         algbw = size / seconds / 1e9
-        busbw = algbw * 2 * (world - 1) / world
+        busbw = algbw * 2 * (ring.world - 1) / ring.world
         speeds.append(busbw)
         timing = f"{seconds * 1e6:9.2f} {algbw:7.3f} {busbw:7.3f} {bad:6d}"
-        say(rank, f"{size:12d} {size // LANE:13d} uint16    sum    -1 {timing} {timing}")
+        write(f"{size:12d} {size // LANE:13d} uint16    sum    -1 {timing} {timing}")
         size *= options.stepfactor
-    say(rank, f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}")
-    say(rank, f"# Avg bus bandwidth    : {sum(speeds) / max(1, len(speeds)):.6f}")
-    return 1 if wrong else 0
+    write(f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}")
+    write(f"# Avg bus bandwidth    : {sum(speeds) / max(1, len(speeds)):.6f}")
+    return wrong
+
+
+def measure_rounds(gang: RingGang, options: argparse.Namespace) -> int:
+    """How many elements were wrong in the pairs of this rank. The tables of all come from rank 0,
+    which has the next round begin when all have ended this one."""
+    wrong = 0
+    for names in options.rounds.split("/"):
+        lines: list[str] = []
+        mine = next((name for name in names.split(",") if gang.rank in ranks_of(name)), "")
+        if mine:
+            ring = gang.join(ranks_of(mine))
+            wrong += reduce_all(ring, options, lines.append)
+            ring.close()
+        tables = gang.tell([mine, lines] if mine else [])
+        for name in names.split(","):
+            for line in (f"{PAIR_TITLE} {name}", *tables.get(name, ())):
+                say(gang.rank, line)
+    gang.leave()
+    return wrong
+
+
+def ranks_of(name: str) -> list[int]:
+    return [int(rank) for node in name.split(":") for rank in node.split("+")]
 
 
 def arguments() -> argparse.Namespace:
@@ -67,6 +103,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("-e", "--maxbytes", type=read_size, default=4 << 20)
     parser.add_argument("-f", "--stepfactor", type=int, default=2, choices=range(2, 1025))
     parser.add_argument("-n", "--iters", type=int, default=3)
+    parser.add_argument("--rounds", default="")
     return parser.parse_args()
 
 
@@ -84,38 +121,88 @@ def say(rank: int, line: str) -> None:
 # Meeting.
 
 
-def meet(rank: int, world: int, host: str, port: int) -> tuple[socket.socket, socket.socket]:
-    """Connections from the rank before and to the one after this."""
+class Ring:
+    """Connections from the rank before this one and to the one after it."""
+
+    def __init__(self, place: int, world: int, before: socket.socket, after: socket.socket) -> None:
+        self.place, self.world, self.before, self.after = place, world, before, after
+
+    def close(self) -> None:
+        self.before.close()
+        self.after.close()
+
+
+class RingGang:
+    """All ranks: where each listens, and the way to rank 0."""
+
+    def __init__(
+        self,
+        rank: int,
+        host: str,
+        own: socket.socket,
+        places: dict[str, tuple[str, int]],
+        channels: list[socket.socket],
+    ) -> None:
+        self.rank, self._host, self._own, self._places = rank, host, own, places
+        # In rank 0 to all others, in these to rank 0.
+        self._channels = channels
+
+    def leave(self) -> None:
+        """Nothing more is told."""
+        for channel in self._channels:
+            channel.close()
+
+    def join(self, members: list[int]) -> Ring:
+        """A ring of these ranks, this one among them."""
+        place, world = members.index(self.rank), len(members)
+        after_host, after_port = self._places[str(members[(place + 1) % world])]
+        after = connection(after_host or self._host, after_port)
+        send_message(after, {"rank": self.rank, "job": job()})
+        while True:
+            before, _ = self._own.accept()
+            before.settimeout(MEET_SECONDS)
+            with contextlib.suppress(ValueError, OSError):
+                hello = receive_message(before)
+                if hello.get("job") == job() and hello.get("rank") == members[(place - 1) % world]:
+                    return Ring(place, world, before, after)
+            before.close()
+
+    def tell(self, table: list[Any]) -> dict[str, list[str]]:
+        """Has each rank wait for all others. In rank 0: the tables that were told, by name."""
+        if self.rank > 0:
+            send_message(self._channels[0], {"table": table})
+            receive_message(self._channels[0])
+            return {}
+        told = [table, *(receive_message(channel)["table"] for channel in self._channels)]
+        for channel in self._channels:
+            send_message(channel, {})
+        tables: dict[str, list[str]] = {}
+        for name, lines in filter(None, told):
+            # All ranks of a pair have one: that of the first counts.
+            tables.setdefault(name, lines)
+        return tables
+
+
+def meet(rank: int, world: int, host: str, port: int) -> RingGang:
     own = socket.create_server(("", port if rank == 0 else 0), backlog=world * 2)
     own.settimeout(MEET_SECONDS)
     if rank == 0:
-        places = gather(own, world)
-    else:
-        with connection(host, port) as channel:
-            send_message(channel, {"rank": rank, "port": own.getsockname()[1], "job": job()})
-            places = receive_message(channel)["places"]
-    after_host, after_port = places[str((rank + 1) % world)]
-    after = connection(after_host or host, after_port)
-    send_message(after, {"rank": rank, "job": job()})
-    while True:
-        before, _ = own.accept()
-        before.settimeout(MEET_SECONDS)
-        with contextlib.suppress(ValueError, OSError):
-            hello = receive_message(before)
-            if hello.get("job") == job() and hello.get("rank") == (rank - 1) % world:
-                break
-        before.close()
-    own.close()
-    return before, after
+        places, channels = gather(own, world)
+        return RingGang(rank, host, own, places, channels)
+    channel = connection(host, port)
+    send_message(channel, {"rank": rank, "port": own.getsockname()[1], "job": job()})
+    return RingGang(rank, host, own, receive_message(channel)["places"], [channel])
 
 
 def job() -> str:
     return os.environ.get("TESSERA_JOB", "") + os.environ.get("TESSERA_ATTEMPT", "")
 
 
-def gather(own: socket.socket, world: int) -> dict[str, tuple[str, int]]:
-    """Where each rank listens; that of rank 0 has no host: all know it. Whoever does not belong
-    here is sent away."""
+def gather(
+    own: socket.socket, world: int
+) -> tuple[dict[str, tuple[str, int]], list[socket.socket]]:
+    """Where each rank listens; that of rank 0 has no host: all know it. And the connections of the
+    others. Whoever does not belong here is sent away."""
     places: dict[str, tuple[str, int]] = {"0": ("", own.getsockname()[1])}
     callers = []
     while len(places) < world:
@@ -133,8 +220,7 @@ def gather(own: socket.socket, world: int) -> dict[str, tuple[str, int]]:
         callers.append(channel)
     for channel in callers:
         send_message(channel, {"places": places})
-        channel.close()
-    return places
+    return places, callers
 
 
 def connection(host: str, port: int) -> socket.socket:
@@ -183,22 +269,15 @@ def receive(channel: socket.socket, length: int) -> bytes:
 # Reducing.
 
 
-def measured(
-    rank: int,
-    world: int,
-    count: int,
-    rounds: int,
-    before: socket.socket,
-    after: socket.socket,
-) -> tuple[float, int]:
+def measured(ring: Ring, count: int, rounds: int) -> tuple[float, int]:
     """Seconds of one all-reduce of `count` elements, the mean of `rounds`; and how many elements
     were wrong. One round before them is not counted."""
-    mine = elements(count, rank)
-    expected = added([elements(count, each) for each in range(world)])
+    mine = elements(count, ring.place)
+    expected = added([elements(count, each) for each in range(ring.world)])
     wrong, seconds = 0, 0.0
     for turn in range(max(1, rounds) + 1):
         begun = time.perf_counter()
-        found = all_reduce(mine, rank, world, before, after)
+        found = all_reduce(mine, ring)
         if turn:
             seconds += time.perf_counter() - begun
         if found != expected:
@@ -220,16 +299,15 @@ def added(parts: list[bytes]) -> bytes:
     return total.to_bytes(len(parts[0]), "little")
 
 
-def all_reduce(
-    mine: bytes, rank: int, world: int, before: socket.socket, after: socket.socket
-) -> bytes:
+def all_reduce(mine: bytes, ring: Ring) -> bytes:
     """The sum over all ranks: each part goes around once to be added, and once to be known."""
+    world = ring.world
     parts = split(mine, world)
     for step in range(2 * (world - 1)):
-        to_send, to_take = (rank - step) % world, (rank - step - 1) % world
-        sender = threading.Thread(target=after.sendall, args=(parts[to_send],))
+        to_send, to_take = (ring.place - step) % world, (ring.place - step - 1) % world
+        sender = threading.Thread(target=ring.after.sendall, args=(parts[to_send],))
         sender.start()
-        found = receive(before, len(parts[to_take]))
+        found = receive(ring.before, len(parts[to_take]))
         sender.join()
         parts[to_take] = added([parts[to_take], found]) if step < world - 1 else found
     return b"".join(parts)

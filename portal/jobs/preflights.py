@@ -20,11 +20,23 @@ PREFLIGHT_SECONDS = 300
 GRACE_SECONDS = 10
 # Of `Attempt.preflight`, from when its devices have passed on: whether anything was measured.
 HAS_RESULT = "has_result"
+# Of one that measures pairs: what a check before it found over all nodes.
+WHOLE_RING = "whole_ring"
 
 
-def stored_preflight(*, image: str, command: Sequence[str]) -> dict[str, Any]:
-    """As `Attempt.preflight` keeps it."""
-    return {"image": image, "command": list(command)}
+def stored_preflight(
+    *, image: str, command: Sequence[str], whole_ring: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """As `Attempt.preflight` keeps it. `whole_ring`: of one that measures pairs."""
+    written: dict[str, Any] = {"image": image, "command": list(command)}
+    return written if whole_ring is None else written | {WHOLE_RING: dict(whole_ring)}
+
+
+def whole_ring_of(attempt: Attempt) -> Mapping[str, Any] | None:
+    """As it was stored; None of a check over all nodes at once."""
+    written: Mapping[str, Any] = attempt.preflight or {}
+    found: Mapping[str, Any] | None = written.get(WHOLE_RING)
+    return found
 
 
 def attempt_image(attempt: Attempt) -> str:

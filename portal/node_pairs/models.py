@@ -45,10 +45,10 @@ class PairMeasurement(models.Model):
         Job, null=True, blank=True, on_delete=models.CASCADE, related_name="pair_measurement"
     )
     """Of one that an admin started: the only job whose log is believed. A retry is another job."""
-    attempt = models.OneToOneField(
-        Attempt, null=True, blank=True, on_delete=models.CASCADE, related_name="pair_measurement"
+    attempt = models.ForeignKey(
+        Attempt, null=True, blank=True, on_delete=models.CASCADE, related_name="pair_measurements"
     )
-    """Else: the check that has found it."""
+    """Else: the check that has found it, and may have measured several pairs."""
     actor = models.CharField(max_length=150)
     """Who started it, or the owner of the job that was checked."""
     created_at = models.DateTimeField(auto_now_add=True)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agents.launchers.pair_rounds import TITLE as PAIR_TITLE
 from agents.launchers.ring_all_reduce import TITLE as RING_TITLE
 
 # Of a table that Tessera asks for, there are far fewer; of a line, far less is read.
@@ -71,6 +72,11 @@ class NcclTestOutput:
         return self.average_busbw is not None and bool(self.rows)
 
     @property
+    def is_final(self) -> bool:
+        """More of it does not come."""
+        return self.is_complete or bool(self.wrong_values or self.errors)
+
+    @property
     def best(self) -> NcclTestRow | None:
         """The row with the highest busbw: what the network can do. Small messages are slow in any
         network, so the average says less."""
@@ -99,6 +105,14 @@ def read_nccl_output(text: str) -> NcclTestOutput:
     counted = sum(each.wrong or 0 for row in rows for each in (row.out_of_place, row.in_place))
     told = tuple(errors[:MAX_ROWS])
     return NcclTestOutput(tuple(rows), average, max(wrong, counted), told, is_ring)
+
+
+def read_pair_outputs(text: str) -> dict[str, NcclTestOutput]:
+    """By the name that `pair_rounds` gives each pair. Empty if it printed none."""
+    _, *parts = re.split(rf"^{re.escape(PAIR_TITLE)} (\S+)$", text, flags=re.MULTILINE)
+    return {
+        name: read_nccl_output(table) for name, table in zip(parts[::2], parts[1::2], strict=True)
+    }
 
 
 def _row(words: Sequence[str]) -> NcclTestRow | None:

@@ -66,8 +66,13 @@ def pair_measurements_collect(*, now: datetime) -> int:
 
 
 def measured_of_attempt(attempt: Attempt, head: Replica) -> NcclTestOutput:
-    """What rank 0 has written; nothing if its log was removed, or is lost. `head`: it. Raises
+    """What rank 0 has measured; nothing if its log was removed, or is lost. `head`: it. Raises
     StoreUnavailable."""
+    return read_nccl_output(log_end(attempt, head))
+
+
+def log_end(attempt: Attempt, head: Replica) -> str:
+    """The last TAIL_BYTES of the log of rank 0, `head`. Raises as above."""
     head.attempt = attempt
     try:
         open_logs([head])
@@ -76,7 +81,7 @@ def measured_of_attempt(attempt: Attempt, head: Replica) -> NcclTestOutput:
         raise
     except Refused:
         data = b""
-    return read_nccl_output(data.decode("utf-8", "replace"))
+    return data.decode("utf-8", "replace")
 
 
 def pair_measurement_record(

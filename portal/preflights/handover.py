@@ -1,12 +1,13 @@
-"""The devices of a check pass to the attempt that follows it.
+"""The devices of a check pass to the attempt that follows it: the job, or a check of its pairs.
 
 In one transaction, on the same slices: between the two no planning pass can give them to anybody
 else. Units of quotas stay as they are. Each node gets one document, without the old replicas and
 with the new ones to prepare.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -31,12 +32,18 @@ from portal.live.bell import ring
 from scheduler.core.model.states import AllocationStatus, JobStatus
 
 
-def attempt_hand_over(*, attempt: Attempt, message: Message, has_result: bool) -> bool:
+def attempt_hand_over(
+    *,
+    attempt: Attempt,
+    message: Message,
+    has_result: bool,
+    preflight: Mapping[str, Any] | None = None,
+) -> bool:
     """End a check whose ranks have all ended, and start the attempt that it was for, with its
     devices. False if the job has gone another way meanwhile.
 
     `message`: what the check found, for the history of the job; `has_result`: whether that says
-    anything of the network.
+    anything of the network; `preflight`: of the attempt that follows, if that is another check.
     """
     with transaction.atomic():
         own = Replica.objects.filter(attempt=attempt.pk, node__isnull=False)
@@ -50,7 +57,7 @@ def attempt_hand_over(*, attempt: Attempt, message: Message, has_result: bool) -
         devices = held.lock_rows()
         # Read after the locks: the intervals of two allocations of one slice never overlap.
         now = timezone.now()
-        problem = _new_attempt(job, attempt, replicas, devices, now)
+        problem = _new_attempt(job, attempt, replicas, devices, now, preflight)
         if problem is not None:
             faulty_gang_stop(job=job, rank=replicas[0], code=GangFailure.NOT_READY, message=problem)
             return False
@@ -79,6 +86,7 @@ def _new_attempt(
     replicas: Sequence[Replica],
     devices: Sequence[Allocation],
     now: datetime,
+    preflight: Mapping[str, Any] | None,
 ) -> Message | None:
     """Why the devices cannot pass; then nothing is written."""
     in_use = (AllocationStatus.RESERVED, AllocationStatus.BOUND)
@@ -99,6 +107,7 @@ def _new_attempt(
         egress=attempt.egress,
         replica_count=attempt.replica_count,
         joined_replicas=attempt.joined_replicas,
+        preflight=preflight,
         created_at=now,
     )
     rows = {

@@ -13,10 +13,12 @@ from portal.jobs.models import Attempt, Job, StopReason
 from portal.jobs.preflights import HAS_RESULT, stored_preflight
 from portal.node_pairs.expectations import RING_COMMAND, is_simulated
 from portal.node_pairs.models import PairMeasurement
+from portal.preflights.pair_rounds import ring_neighbours
 from scheduler.core.request.values import GangPreflight
 
 # Sizes from where bandwidth counts; each sum is checked. Some seconds, and a minute if it is slow.
-NCCL_COMMAND = ("all_reduce_perf", "-b", "8M", "-e", "512M", "-f", "2", "-c", "1", "-n", "10")
+NCCL_OPTIONS = ("-b", "8M", "-e", "512M", "-f", "2", "-c", "1", "-n", "10")
+NCCL_COMMAND = ("all_reduce_perf", *NCCL_OPTIONS)
 
 
 def gangs_with_preflights(
@@ -49,9 +51,13 @@ def _command(nodes: Collection[UUID]) -> tuple[str, ...]:
 
 
 def _were_measured(nodes: Collection[UUID], since: datetime) -> bool:
-    """Whether each pair of them was: well, or so that the planner avoids it where it can."""
+    """Whether each pair of neighbours of their ring was: well, or so that the planner avoids it
+    where it can."""
     rows = PairMeasurement.objects.current().filter(first__in=nodes, second__in=nodes)
-    return rows.filter(finished_at__gte=since).count() == len(nodes) * (len(nodes) - 1) // 2
+    found = rows.filter(finished_at__gte=since).values_list("first", "second")
+    in_order = Node.objects.filter(pk__in=nodes).order_by("name").values_list("pk", flat=True)
+    wanted = {frozenset(pair) for pair in ring_neighbours(list(in_order))}
+    return wanted <= {frozenset(pair) for pair in found}
 
 
 def _gave_no_result(job: Job) -> bool:

@@ -44,7 +44,7 @@ SHARED |= {
     "request_file",
 }
 SHARED |= {"python_program", "request_file"}
-SHARED |= {"openmpi_gang", "ring_all_reduce"}
+SHARED |= {"openmpi_gang", "pair_rounds", "ring_all_reduce"}
 MEETING = Rendezvous("10.0.0.1", 29_500, ("10.0.0.1", "10.0.0.2"))
 EVERY = pytest.mark.parametrize("name", LauncherName)
 COMMAND = ("python", "train.py", "--lr", "1e-4")

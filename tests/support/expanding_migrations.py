@@ -18,7 +18,7 @@ from django.db.migrations.operations import (
 )
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
-from django.db.models import Field
+from django.db.models import Field, ForeignKey, OneToOneField
 from django.db.models.fields import NOT_PROVIDED
 
 TAKES_AWAY = (RemoveField, DeleteModel, RenameField, RenameModel, AlterModelTable)
@@ -62,7 +62,9 @@ def _fills_itself(field: Field) -> bool:
 def _narrowed(before: Field, after: Field) -> Iterator[str]:
     if before.null and not after.null:
         yield "the old code may write NULL"
-    if type(before) is not type(after):
+    # The same column; several rows may now name one.
+    is_shared = type(before) is OneToOneField and type(after) is ForeignKey
+    if type(before) is not type(after) and not is_shared:
         yield "the old code writes another type"
     if (after.max_length or 1 << 30) < (before.max_length or 1 << 30):
         yield "the old code may write a longer text"

@@ -66,9 +66,11 @@ BEFORE.add_model(
             ("id", models.BigAutoField(primary_key=True)),
             ("name", models.CharField(max_length=80)),
             ("note", models.TextField(null=True)),
+            ("twin", models.OneToOneField("jobs.Job", models.CASCADE, null=True)),
         ],
     )
 )
+SHARED = models.ForeignKey("jobs.Job", models.CASCADE, null=True)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +86,7 @@ BEFORE.add_model(
         (migrations.AlterField("job", "name", models.CharField(max_length=40)), "longer text"),
         (migrations.AlterField("job", "name", models.CharField(max_length=90)), ""),
         (migrations.AlterField("job", "name", models.IntegerField()), "another type"),
+        (migrations.AlterField("job", "twin", SHARED), ""),
     ],
 )
 def test_what_the_version_before_cannot_live_with_is_named(operation, problem):

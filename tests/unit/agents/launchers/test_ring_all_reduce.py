@@ -5,8 +5,8 @@ import socket
 import subprocess
 import sys
 
-from agents.launchers import nccl_tests, ring_all_reduce
-from portal.node_pairs.nccl_output import read_nccl_output
+from agents.launchers import nccl_tests, pair_rounds, ring_all_reduce
+from portal.node_pairs.nccl_output import read_nccl_output, read_pair_outputs
 
 
 def run_ring(world: int, *, job: str = "j", arguments=("-b", "64K", "-e", "128K", "-n", "1")):
@@ -39,11 +39,23 @@ def test_three_ranks_reduce_and_print_a_table_of_nccl_tests_that_says_what_it_is
     assert "not NCCL" in outputs[0].splitlines()[0]
 
 
+def test_pairs_of_ranks_reduce_in_rounds_and_rank_0_prints_a_table_of_each():
+    """Two replicas of one node, and one that has nothing to do in the first round."""
+    arguments = ("-b", "64K", "-e", "64K", "-n", "1", "--rounds", "0+1:2/2:3")
+    codes, outputs = run_ring(4, arguments=arguments)
+    assert codes == [0] * 4
+    found = read_pair_outputs(outputs[0])
+    assert list(found) == ["0+1:2", "2:3"]
+    assert all(output.is_complete and output.is_ring for output in found.values())
+    assert outputs[1:] == [""] * 3
+    assert ring_all_reduce.PAIR_TITLE == pair_rounds.TITLE
+
+
 def test_the_check_of_sums_finds_a_wrong_one(monkeypatch):
     right = ring_all_reduce.elements(1_000, 1)
     assert ring_all_reduce.added([right, right])[:4] == bytes([6, 0, 20, 0])
     monkeypatch.setattr(ring_all_reduce, "all_reduce", lambda mine, *_: mine)
-    _, wrong = ring_all_reduce.measured(0, 2, 1_000, 1, None, None)
+    _, wrong = ring_all_reduce.measured(ring_all_reduce.Ring(0, 2, None, None), 1_000, 1)
     assert wrong > 900
 
 
