@@ -1,5 +1,9 @@
 """The ports of this node's replicas, as targets of streams: never one of the machine itself, nor of
-what is no replica of ours."""
+what is no replica of ours.
+
+Where a target was found is remembered, and looked at first: a page of an app asks for a hundred
+files. What is remembered counts only if a look at it alone shows that it is the replica's still.
+"""
 
 import asyncio
 import socket
@@ -7,15 +11,17 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 
 from agents.contract.tunnel import StreamRefusal, StreamTarget
-from agents.host.listening import listening_address
+from agents.host.listening import ListeningSocket, find_listening_socket, still_listens
 from agents.runtime.base import Runtime
 from agents.runtime.docker import DockerRuntime
 from agents.runtime.docker_network import HOST
-from agents.runtime.docker_ports import connect_to_container
-from agents.runtime.running_replica import running_container, running_replica
+from agents.runtime.docker_ports import ContainerPorts
+from agents.runtime.running_replica import running_replica
 from agents.tunnel.link import OpenRefused
 
 CONNECT_SECONDS = 5.0
+# Of each node; then all are forgotten.
+MAX_KNOWN_PORTS = 1_024
 # Returns a connected socket. Raises OpenRefused, and OSError if nothing answers at the port.
 Connect = Callable[[StreamTarget], socket.socket]
 
@@ -37,20 +43,33 @@ async def connect_target(
 def replica_ports(runtime: Runtime) -> Connect:
     """How the replicas of this runtime are reached."""
     if isinstance(runtime, DockerRuntime) and runtime.policy.network != HOST:
-        return lambda target: _connect_inside(runtime, target)
-    return lambda target: _connect_own_socket(runtime, target)
+        ports = ContainerPorts(runtime)
+        return lambda target: ports.connect(target, CONNECT_SECONDS)
+    return MachinePorts(runtime).connect
 
 
-def _connect_inside(runtime: DockerRuntime, target: StreamTarget) -> socket.socket:
-    container = running_container(runtime, target)
-    return connect_to_container(container, target.port, CONNECT_SECONDS)
+class MachinePorts:
+    """Where replicas share the machine's network: a port is a replica's only if one of its own
+    processes listens there."""
 
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._known: dict[StreamTarget, ListeningSocket] = {}
 
-def _connect_own_socket(runtime: Runtime, target: StreamTarget) -> socket.socket:
-    """Where replicas share the machine's network: only if one of the replica's own processes
-    listens there."""
-    replica = running_replica(runtime, target).replica
-    address = listening_address(runtime.processes(replica), target.port)
-    if not address:
-        raise OpenRefused(StreamRefusal.PORT_CLOSED)
-    return socket.create_connection((address, target.port), CONNECT_SECONDS)
+    def connect(self, target: StreamTarget) -> socket.socket:
+        found = self._listening_socket(running_replica(self._runtime, target).replica, target)
+        if found is None:
+            raise OpenRefused(StreamRefusal.PORT_CLOSED)
+        return socket.create_connection((found.address, target.port), CONNECT_SECONDS)
+
+    def _listening_socket(self, replica: str, target: StreamTarget) -> ListeningSocket | None:
+        known = self._known.get(target)
+        if known is not None and still_listens(known, target.port):
+            return known
+        self._known.pop(target, None)
+        found = find_listening_socket(self._runtime.processes(replica), target.port)
+        if found is not None:
+            if len(self._known) >= MAX_KNOWN_PORTS:
+                self._known.clear()
+            self._known[target] = found
+        return found

@@ -11,9 +11,39 @@ from pathlib import Path
 
 from docker.models.containers import Container
 
+from agents.contract.tunnel import StreamTarget
+from agents.runtime.docker import DockerRuntime
+from agents.runtime.running_replica import running_container
+
 # Of <sched.h>.
 CLONE_NEWNET = 0x40000000
 LOOPBACK = ("127.0.0.1", "::1")
+# Containers whose processes are known; then all are forgotten.
+MAX_KNOWN_CONTAINERS = 1_024
+
+
+class ContainerPorts:
+    """Ports of the containers of one node. The engine is asked once for each container: while the
+    process that it named is in the container's control group, the container runs."""
+
+    def __init__(self, runtime: DockerRuntime) -> None:
+        self._runtime = runtime
+        # By attempt and rank.
+        self._known: dict[tuple[int, int], Container] = {}
+
+    def connect(self, target: StreamTarget, seconds: float) -> socket.socket:
+        """Raises OpenRefused if this replica does not run, and OSError where nothing listens."""
+        key = target.attempt, target.rank
+        if known := self._known.get(key):
+            with _network_namespace(known) as namespace:
+                if namespace is not None:
+                    return _connect_within(namespace, target.port, seconds)
+            self._known.pop(key, None)
+        found = running_container(self._runtime, target)
+        if len(self._known) >= MAX_KNOWN_CONTAINERS:
+            self._known.clear()
+        self._known[key] = found
+        return connect_to_container(found, target.port, seconds)
 
 
 def connect_to_container(container: Container, port: int, seconds: float) -> socket.socket:
@@ -21,9 +51,7 @@ def connect_to_container(container: Container, port: int, seconds: float) -> soc
     with _network_namespace(container) as namespace:
         if namespace is None:
             return _connect_by_bridge(container, port, seconds)
-        # A thread of its own, which ends with the call: it cannot be brought back if that fails.
-        with ThreadPoolExecutor(1, thread_name_prefix="port") as inside:
-            return inside.submit(_connect_in, namespace, port, seconds).result()
+        return _connect_within(namespace, port, seconds)
 
 
 @contextlib.contextmanager
@@ -51,6 +79,12 @@ def _is_of(process: Path, container: Container, namespace: int) -> bool:
         own = Path("/proc/self/ns/net").stat().st_ino
         return is_inside and os.fstat(namespace).st_ino != own
     return False
+
+
+def _connect_within(namespace: int, port: int, seconds: float) -> socket.socket:
+    # A thread of its own, which ends with the call: it cannot be brought back if that fails.
+    with ThreadPoolExecutor(1, thread_name_prefix="port") as inside:
+        return inside.submit(_connect_in, namespace, port, seconds).result()
 
 
 def _connect_in(namespace: int, port: int, seconds: float) -> socket.socket:

@@ -20,6 +20,8 @@ SECONDS = 60
 _PURPOSE = b"tessera: who calls an app"
 
 
+# All calls of one second by the same caller have the same value.
+@lru_cache(maxsize=1_024)
 def caller_header(
     *, secret_key: str, host: str, username: str, app: str, place: str, token: str, now: int
 ) -> bytes:

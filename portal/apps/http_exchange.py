@@ -66,7 +66,10 @@ class HttpExchange:
         self._hidden_cookies = hidden_cookies
         self._seconds = first_byte_seconds
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
-        self._has_request = asyncio.Event()
+        self._has_request = False
+        self._patience: asyncio.Timeout | None = None
+        """While the beginning of the answer is waited for: without an end until the app has the
+        whole request."""
         self.has_begun = False
         """Whether the caller has seen anything of the answer."""
 
@@ -113,7 +116,8 @@ class HttpExchange:
                     await self._write(h11.Data(data=body))
                 has_more = message.get("more_body", False)
             await self._write(h11.EndOfMessage())
-        self._has_request.set()
+        self._has_request = True
+        self._limit_patience()
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -148,18 +152,18 @@ class HttpExchange:
 
     async def _head(self) -> h11.Response:
         """Raises NoAnswer."""
-        begun = asyncio.ensure_future(self._final_head())
-        sent = asyncio.ensure_future(self._has_request.wait())
         try:
-            await asyncio.wait([begun, sent], return_when=asyncio.FIRST_COMPLETED)
-            async with asyncio.timeout(self._seconds):
-                return await begun
+            async with asyncio.timeout(None) as self._patience:
+                self._limit_patience()
+                return await self._final_head()
         except TimeoutError:
             raise NoAnswer(is_late=True) from None
         finally:
-            for task in (begun, sent):
-                task.cancel()
-            await asyncio.gather(begun, sent, return_exceptions=True)
+            self._patience = None
+
+    def _limit_patience(self) -> None:
+        if self._has_request and self._patience is not None:
+            self._patience.reschedule(asyncio.get_running_loop().time() + self._seconds)
 
     async def _final_head(self) -> h11.Response:
         while True:

@@ -3,8 +3,9 @@
 One web process, a worker and two agents with plain processes; on each node a job whose app speaks
 as an OpenAI server does (`apps_server.py`). A client calls with a token for the project's apps, and
 directly beside that, in turn, in the same run; without TLS, on this machine. Prints as JSON: the
-latency of small requests by both ways and what the portal adds, how tokens of a streamed answer
-arrive, an upload of MIB (1024) with the growth of the web process, echoes while IDLE (1000)
+latency of small requests by both ways and what the portal adds, the processor time that its
+processes need for one (which other work on the machine hardly changes), how tokens of a streamed
+answer arrive, an upload of MIB (1024) with the growth of the web process, echoes while IDLE (1000)
 WebSockets of one app are open and BUSY (200) of the other one talk, and the usage that the tokens
 have afterwards. `over` names what is beyond its bound.
 """
@@ -37,7 +38,7 @@ from tests.environment.redis import running_redis
 from tests.services.stack import ROOT, Stack, until
 
 MIB = 1 << 20
-CALLS, WARM_UP = 500, 20
+CALLS, WARM_UP, IDLE_SECONDS = 500, 20, 5.0
 ECHO_SECONDS, ECHO_PAUSE = 20.0, 1.0
 OPENING = 50
 MOST_P50_MS, MOST_P99_MS, MOST_GROWTH_MIB = 5.0, 20.0, 64.0
@@ -93,6 +94,7 @@ def main() -> int:
             load = os.getloadavg()[0]
             found: dict[str, Any] = {
                 "latency_ms": latency(one),
+                "processor_ms": processor_times(stack, one),
                 "tokens": streamed(one),
                 "upload": upload(one, mib, stack.running["web"].pid),
                 "sockets": asyncio.run(socket_echoes(one, two, idle, busy)),
@@ -135,6 +137,32 @@ def latency(app: App) -> dict[str, Any]:
     direct_ms, portal_ms = spreads["direct"], spreads["portal"]
     added = {key: round(portal_ms[key] - direct_ms[key], 2) for key in direct_ms}
     return spreads | {"added": added}
+
+
+def processor_times(stack: Stack, app: App) -> dict[str, float]:
+    """Of each process of the portal, for one small request: without what it needs meanwhile for
+    other things, as of a time without requests."""
+    pids = {name: stack.running[name].pid for name in ("web", *stack.nodes)}
+    first = {name: processor_seconds(pid) for name, pid in pids.items()}
+    time.sleep(IDLE_SECONDS)
+    middle = {name: processor_seconds(pid) for name, pid in pids.items()}
+    begun = time.monotonic()
+    with httpx.Client(headers=app.headers, trust_env=False, timeout=60) as client:
+        for _ in range(CALLS):
+            client.get(f"{app.url}/small").raise_for_status()
+    busy = time.monotonic() - begun
+    found = {}
+    for name, pid in pids.items():
+        at_rest = (middle[name] - first[name]) / IDLE_SECONDS * busy
+        used = processor_seconds(pid) - middle[name] - at_rest
+        found[name] = round(max(used, 0.0) * 1_000 / CALLS, 2)
+    return found
+
+
+def processor_seconds(pid: int) -> float:
+    """Of all threads that the process has and had (proc(5): utime and stime, in ticks)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def streamed(app: App) -> dict[str, Any]:

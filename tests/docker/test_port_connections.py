@@ -77,10 +77,21 @@ def test_an_agent_that_is_not_root_connects_by_the_bridge(docker_node, monkeypat
     assert called == [((network["IPAddress"], 4242), CONNECT_SECONDS)]
 
 
-def test_a_container_that_has_ended_is_no_target(docker_node):
+def test_the_engine_is_asked_once_and_a_container_that_has_ended_is_no_target(
+    docker_node, monkeypatch
+):
     runtime = docker_node.runtime()
     replica = a_server(runtime, "one", 7)
+    asked = []
+    find = docker_ports.running_container
+    monkeypatch.setattr(
+        docker_ports, "running_container", lambda *what: asked.append(what) or find(*what)
+    )
+    connect = replica_ports(runtime)
+    for port, address in ((4242, "0.0.0.0"), (4243, "127.0.0.1"), (4242, "0.0.0.0")):
+        assert answer(connect, 7, port) == f"{address} of one"
+    assert len(asked) == 1
     runtime.stop(replica.id, 0)
     with pytest.raises(OpenRefused) as refused:
-        replica_ports(runtime)(StreamTarget(7, 0, 4242))
+        connect(StreamTarget(7, 0, 4242))
     assert refused.value.why == "replica_unknown"
