@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from agents.contract.launcher_names import LauncherName
 from agents.contract.message import Message
 from agents.launchers.base import Launch, LaunchRefusal, LaunchRequest
-from agents.launchers.command_options import option_count, option_name
+from agents.launchers.command_options import option_count, option_name, option_value
 from agents.launchers.torchrun import TorchrunLauncher
 
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 # With these, communication must be able to overtake computation.
 MANY_CONNECTIONS = frozenset(("--use-megatron-fsdp", "--use-custom-fsdp", "--use-torch-fsdp2"))
-# So must the all-to-all of experts; Megatron names the number.
+# So must UCC between the stages of a pipeline.
+STAGE_BACKEND = "--pipeline-model-parallel-comm-backend"
+# And the all-to-all of experts; Megatron names the number.
 OVERLAPPED_EXPERTS, EXPERT_CONNECTIONS = "--overlap-moe-expert-parallel-comm", "32"
 TP, PP, CP = (
     "--tensor-model-parallel-size",
@@ -49,9 +51,9 @@ class MegatronLauncher(TorchrunLauncher):
 
     def environment(self, launch: Launch) -> dict[str, str]:
         """One connection keeps kernels in the order in which they overlap communication."""
-        own = super().environment(launch)
-        names = {option_name(word) for word in launch.replica.command}
-        if names & MANY_CONNECTIONS:
+        own, words = super().environment(launch), launch.replica.command
+        names = {option_name(word) for word in words}
+        if names & MANY_CONNECTIONS or option_value(words, (STAGE_BACKEND,)) == "ucc":
             return own
         number = EXPERT_CONNECTIONS if OVERLAPPED_EXPERTS in names else "1"
         return own | {CONNECTIONS: number}

@@ -82,4 +82,7 @@ def test_kernels_stay_in_order_unless_communication_must_overtake_computation():
 
     assert connections("python", "t.py") == "1"
     assert connections("python", "t.py", "--use-megatron-fsdp") is None
+    ucc = ("--pipeline-model-parallel-comm-backend", "ucc")
+    assert connections("python", "t.py", *ucc) is None
+    assert connections("python", "t.py", ucc[0], "nccl") == "1"
     assert connections("python", "t.py", "--overlap-moe-expert-parallel-comm") == "32"
