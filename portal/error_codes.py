@@ -22,6 +22,7 @@ class ErrorCode(StrEnum):
     BUDGET_INVALID = "budget_invalid"
     BULK_REFUSED = "bulk_refused"
     BUSY = "busy"
+    CANARY_INVALID = "canary_invalid"
     CHANGE_INVALID = "change_invalid"
     CHANGES_UNKNOWN = "changes_unknown"
     CODE_UNKNOWN = "code_unknown"
@@ -146,6 +147,7 @@ ERROR_KINDS: dict[ErrorCode, ErrorKind] = {
     ErrorCode.BUDGET_INVALID: ErrorKind(400, "Invalid budget"),
     ErrorCode.BULK_REFUSED: ErrorKind(400, "Not every job can be submitted"),
     ErrorCode.BUSY: ErrorKind(409, "Another what-if is running"),
+    ErrorCode.CANARY_INVALID: ErrorKind(400, "Invalid canary"),
     ErrorCode.CHANGE_INVALID: ErrorKind(400, "Invalid change"),
     ErrorCode.CHANGES_UNKNOWN: ErrorKind(400, "Unknown changes"),
     ErrorCode.CODE_UNKNOWN: ErrorKind(400, "Unknown code"),

@@ -246,6 +246,11 @@ urlpatterns = [
     path("tokens/<str:token>", tokens.TokenDetail.as_view(), name="token"),
     path("services", job_services.ServiceList.as_view(), name="services"),
     path("services/<str:service>", job_services.ServiceDetail.as_view(), name="service"),
+    path(
+        "services/<str:service>/promote",
+        job_services.ServicePromote.as_view(),
+        name="service-promote",
+    ),
     path("webhooks", webhooks.WebhookList.as_view(), name="webhooks"),
     path("webhooks/<str:webhook>", webhooks.WebhookDetail.as_view(), name="webhook"),
     path("webhooks/<str:webhook>/test", webhooks.WebhookTest.as_view(), name="webhook-test"),

@@ -1,8 +1,9 @@
 """The copies of services as one web process sees them: which take calls, and which has the fewest.
 
-A call takes a copy for as long as it lasts, and waits for one where none is ready. While services
-are in use, and a minute longer, their copies are read again every second and at every ring, and
-what there is to do is reported, from which the number of copies follows.
+A call takes a copy for as long as it lasts, and waits for one where none is ready. Calls of a
+service with a canary are divided between the two first. While services are in use, and a minute
+longer, their copies are read again every second and at every ring, and what there is to do is
+reported, from which the number of copies follows.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from django.db import DatabaseError
 
 from portal.job_services.durations import duration_counts
 from portal.job_services.loads import CallCounts
+from portal.job_services.selectors import ServiceRoute
 from portal.live.listener import Bell, subscribe
 from portal.tunnel.streams import Target
 
@@ -31,7 +33,7 @@ IDLE_SECONDS = 60.0
 # Durations are counted over this time, of this many calls at most.
 WINDOW_SECONDS, MAX_DURATIONS = 60.0, 20_000
 
-ReadTargets = Callable[[Collection[int]], Awaitable[Mapping[int, Mapping[int, Target]]]]
+ReadRoutes = Callable[[Collection[int]], Awaitable[Mapping[int, ServiceRoute]]]
 Report = Callable[[Mapping[int, CallCounts]], Awaitable[None]]
 
 log = logging.getLogger(__name__)
@@ -56,6 +58,11 @@ class ServicePool:
         default_factory=lambda: deque(maxlen=MAX_DURATIONS)
     )
     """When a call ended, and how long it took."""
+    errors: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_DURATIONS))
+    """When a call failed."""
+    canary: int = 0
+    """The service that gets some of the calls; 0: none does."""
+    canary_percent: int = 0
     change: asyncio.Event = field(default_factory=asyncio.Event)
     """Set, and replaced, when there may be another copy to choose."""
 
@@ -89,13 +96,18 @@ class ServicePool:
         """Of a call that was answered."""
         self.durations.append((time.monotonic(), seconds))
 
+    def note_error(self) -> None:
+        """A call was answered with a status of 500 to 599, or not at all."""
+        self.errors.append(time.monotonic())
+
     def is_idle(self, now: float) -> bool:
         return not self.waiting and not self.open_calls and now - self.used_at > IDLE_SECONDS
 
-    def renew(self, targets: Mapping[int, Target]) -> None:
-        self.targets = dict(targets)
+    def renew(self, route: ServiceRoute) -> None:
+        self.targets = dict(route.targets)
+        self.canary, self.canary_percent = route.canary, route.canary_percent
         for known in (self.avoided, self.last_calls):
-            for job in known.keys() - targets.keys():
+            for job in known.keys() - route.targets.keys():
                 del known[job]
         self.announce()
 
@@ -106,17 +118,44 @@ class ServicePool:
     def counts(self, now: float) -> CallCounts:
         while self.durations and now - self.durations[0][0] > WINDOW_SECONDS:
             self.durations.popleft()
-        seconds = [each for _, each in self.durations]
-        return CallCounts(self.waiting, dict(self.open_calls), duration_counts(seconds))
+        while self.errors and now - self.errors[0] > WINDOW_SECONDS:
+            self.errors.popleft()
+        counts = duration_counts(seconds for _, seconds in self.durations)
+        return CallCounts(self.waiting, dict(self.open_calls), counts, len(self.errors))
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenCopy:
+    """The copy that is to get a call."""
+
+    pool: ServicePool
+    """Of the service that was called, or of its canary."""
+    job: int
+    target: Target
+
+
+def choose_copy(service: ServicePool, canary: ServicePool | None, roll: int) -> ChosenCopy | None:
+    """The version first, then its copy with the fewest calls.
+
+    `roll`, of 0 to 99, is the canary's if it is below its percentage. If none of its copies takes
+    calls, the service gets the call; never the other way round, as a canary is no spare.
+    """
+    pools = [service]
+    if canary is not None and roll < service.canary_percent:
+        pools.insert(0, canary)
+    for pool in pools:
+        if (job := pool.choose()) is not None:
+            return ChosenCopy(pool, job, pool.targets[job])
+    return None
 
 
 class ServicePools:
     """Those of one event loop."""
 
     def __init__(
-        self, read_targets: ReadTargets, report: Report, *, wait_seconds: float = WAIT_SECONDS
+        self, read_routes: ReadRoutes, report: Report, *, wait_seconds: float = WAIT_SECONDS
     ) -> None:
-        self._read_targets, self._report = read_targets, report
+        self._read_routes, self._report = read_routes, report
         self._wait_seconds = wait_seconds
         self._pools: dict[int, ServicePool] = {}
         self._bell: Bell | None = None
@@ -133,27 +172,30 @@ class ServicePools:
             self._task = asyncio.create_task(self._keep())
         return found
 
-    async def copy_for_call(self, pool: ServicePool) -> tuple[int, Target]:
-        """The copy to call, as soon as there is one: the key of its job, and where it is. Raises
-        NoCopyReady."""
-        if (job := pool.choose()) is not None:
-            return job, pool.targets[job]
+    async def copy_for_call(self, pool: ServicePool, roll: int) -> ChosenCopy:
+        """The copy to call, as soon as there is one. `roll` is a number of 0 to 99 that decides
+        about the canary. Raises NoCopyReady."""
+        if (copy := self._choose(pool, roll)) is not None:
+            return copy
         if pool.waiting >= MAX_WAITING:
             raise NoCopyReady
         pool.waiting += 1
         self._look_now()
         try:
             async with asyncio.timeout(self._wait_seconds):
-                while (job := pool.choose()) is None:
+                while (copy := self._choose(pool, roll)) is None:
                     # Also one that is avoided may be tried again after a while.
                     with suppress(TimeoutError):
                         async with asyncio.timeout(LOOK_SECONDS):
                             await pool.change.wait()
-                return job, pool.targets[job]
+                return copy
         except TimeoutError:
             raise NoCopyReady from None
         finally:
             pool.waiting -= 1
+
+    def _choose(self, pool: ServicePool, roll: int) -> ChosenCopy | None:
+        return choose_copy(pool, self._pools.get(pool.canary), roll)
 
     def _look_now(self) -> None:
         if self._bell is not None:
@@ -174,15 +216,20 @@ class ServicePools:
             finally:
                 self._bell = None
 
+    def _take(self, routes: Mapping[int, ServiceRoute]) -> None:
+        """A canary is in use for as long as its service is."""
+        for service, route in routes.items():
+            self._pools.setdefault(service, ServicePool()).renew(route)
+        for pool in self._pools.values():
+            if canary := self._pools.get(pool.canary):
+                canary.used_at = max(canary.used_at, pool.used_at)
+
     async def _renew(self, reported: dict[int, CallCounts]) -> None:
         """Read the copies, then say how busy they are. What did not change is not said again,
         unless it is something."""
         now = time.monotonic()
         try:
-            found = await self._read_targets(tuple(self._pools))
-            for service, pool in self._pools.items():
-                if service in found:
-                    pool.renew(found[service])
+            self._take(await self._read_routes(tuple(self._pools)))
             counts = {service: pool.counts(now) for service, pool in self._pools.items()}
             news = {
                 service: each

@@ -80,6 +80,7 @@ class AuditAction(StrEnum):
     SERVICE_CHANGE = "service_change"
     SERVICE_CREATE = "service_create"
     SERVICE_END = "service_end"
+    SERVICE_PROMOTE = "service_promote"
     SESSION_END = "session_end"
     SESSION_END_OTHERS = "session_end_others"
     SIGN_IN = "sign_in"
@@ -246,6 +247,7 @@ AUDIT_LABELS: dict[AuditAction, str] = {
     AuditAction.SERVICE_CHANGE: "Service changed",
     AuditAction.SERVICE_CREATE: "Service created",
     AuditAction.SERVICE_END: "Service ended",
+    AuditAction.SERVICE_PROMOTE: "Canary of a service promoted",
     AuditAction.SESSION_END: "Session ended",
     AuditAction.SESSION_END_OTHERS: "Other sessions ended",
     AuditAction.SIGN_IN: "Sign-in",

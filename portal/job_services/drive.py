@@ -12,13 +12,14 @@ from datetime import datetime, timedelta
 from celery.exceptions import SoftTimeLimitExceeded
 from django.db import DatabaseError, transaction
 
-from agents.contract.message import Message
+from agents.contract.message import Message, read_message
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.job_services.models import JobService, ServiceCopy, ServiceLoad
 from portal.job_services.replacement import CopyState, copy_changes, wait_after
 from portal.job_services.scaling import Scale, ScaleBounds, next_scale
-from portal.job_services.selectors import current_loads, ready_jobs
+from portal.job_services.selectors import current_loads, ready_jobs, service_with_canary
+from portal.job_services.services import canary_end
 from portal.job_services.values import copy_request, unused_port
 from portal.jobs.services import job_cancel
 from portal.live.bell import ring
@@ -58,11 +59,15 @@ def services_drive(*, now: datetime, limits: Callable[[], RequestLimits]) -> int
 
 
 def service_drive(*, pk: int, now: datetime, limits: Callable[[], RequestLimits]) -> None:
-    """One round over one service."""
+    """One round over one service. Its canary is ended in a transaction of its own, as rows of
+    services are locked one at a time."""
+    canary = None
     with transaction.atomic():
         rows = JobService.objects.filter(pk=pk).select_related("project", "owner").lock_rows()
         if rows:
-            _Round(rows[0], now, limits).run()
+            canary = _Round(rows[0], now, limits).run()
+    if canary is not None:
+        canary_end(pk=canary)
 
 
 class _Round:
@@ -77,11 +82,15 @@ class _Round:
         self.ready = ready_jobs([service.pk])[service.pk]
         self.calls: Counter[int] = Counter()
         self.waiting = 0
-        for load in current_loads([service.pk], now):
+        # The calls of a canary that is promoted come over once it ends.
+        canary = service.canary_id if service.is_canary_promoted else None
+        for load in current_loads([service.pk] + ([canary] if canary else []), now):
             self.waiting += load.waiting
             self.calls.update({int(job): count for job, count in load.open_calls.items()})
 
-    def run(self) -> None:
+    def run(self) -> int | None:
+        """The key of the canary, if it is to end now."""
+        self._watch_canary()
         for copy in self.copies:
             if JobStatus(copy.job.status) in JOB_FINAL:
                 self._note_end(copy)
@@ -105,6 +114,28 @@ class _Round:
         for copy in self.copies:
             self._stop_if_idle(copy)
         self.service.save()
+        is_replaced = len(states) >= self.service.copies and all(
+            state.is_current and state.is_ready for state in states
+        )
+        return self.service.canary_id if self.service.is_canary_promoted and is_replaced else None
+
+    def _watch_canary(self) -> None:
+        """Give no more calls to one that has ended, or of which a copy has failed since its
+        percentage was set."""
+        row, canary = self.service, self.service.canary
+        if canary is None:
+            return
+        if canary.ended_at is not None:
+            row.clear_canary()
+        elif row.canary_percent and canary.all_failures > row.canary_failures:
+            row.canary_percent = 0
+            problem = read_message(canary.problem) or Message("one of its copies has failed")
+            row.canary_problem = Message(
+                "%(canary)s gets no more calls: %(problem)s", canary=canary.label, problem=problem
+            ).as_dict()
+        else:
+            return
+        ring(f"service:{row.pk}")
 
     def _note_end(self, copy: ServiceCopy) -> None:
         copy.ended_at = self.now
@@ -119,6 +150,7 @@ class _Round:
         """Wait longer after each failure in a row."""
         was_steady = copy.ready_at is not None and self.now - copy.ready_at >= STEADY
         self.service.failures = 1 if was_steady else self.service.failures + 1
+        self.service.all_failures += 1
         wait = wait_after(self.service.failures)
         self.service.next_start_at = self.now + wait
         self.service.problem = Message(
@@ -153,8 +185,11 @@ class _Round:
 
     def _scale(self) -> None:
         row = self.service
+        # A canary without a copy would get no calls, and start none.
+        stable = None if row.min_copies else service_with_canary(row)
+        least = 1 if stable and stable.canary_percent else row.min_copies
         bounds = ScaleBounds(
-            row.min_copies,
+            least,
             row.max_copies,
             row.calls_per_copy,
             timedelta(seconds=row.cool_down_seconds),

@@ -19,6 +19,7 @@ class CallCounts:
     """By the key of the job."""
     durations: Sequence[int]
     """As `durations.duration_counts` has them."""
+    errors: int = 0
 
 
 def loads_report(*, process: str, counts: Mapping[int, CallCounts], now: datetime) -> None:
@@ -33,6 +34,7 @@ def loads_report(*, process: str, counts: Mapping[int, CallCounts], now: datetim
                     "waiting": each.waiting,
                     "open_calls": {str(job): n for job, n in each.open_calls.items()},
                     "durations": list(each.durations),
+                    "errors": each.errors,
                 },
             )
         if _has_none_to_come([service for service, each in counts.items() if each.waiting]):

@@ -64,6 +64,20 @@ class JobService(models.Model):
     """The most that were needed since then."""
     failures = models.PositiveIntegerField(default=0)
     """Copies that ended by themselves, in a row."""
+    all_failures = models.PositiveIntegerField(default=0, db_default=0)
+    """Copies that ended by themselves or were not ready in time, ever."""
+    canary = models.ForeignKey(
+        "self", on_delete=models.SET_NULL, null=True, blank=True, related_name="canary_of"
+    )
+    """Another service of the same owner and project, which gets some of the calls."""
+    canary_percent = models.PositiveIntegerField(default=0, db_default=0)
+    """Of the new calls, while a copy of the canary is ready."""
+    canary_failures = models.PositiveIntegerField(default=0, db_default=0)
+    """Its `all_failures` when the percentage was set: after one more it gets no calls."""
+    canary_problem = models.JSONField(null=True, blank=True)
+    """The message that says why it gets none."""
+    is_canary_promoted = models.BooleanField(default=False, db_default=False)
+    """The request is the canary's by now; the canary ends once it is on all copies."""
     next_start_at = models.DateTimeField(null=True, blank=True)
     """No copy starts before this."""
     problem = models.JSONField(null=True, blank=True)
@@ -88,6 +102,11 @@ class JobService(models.Model):
     @property
     def label(self) -> str:
         return f"S-{self.pk}"
+
+    def clear_canary(self) -> None:
+        """All calls are its own from now on. Saves nothing."""
+        self.canary, self.canary_percent, self.canary_problem = None, 0, None
+        self.is_canary_promoted = False
 
 
 class ServiceCopyQuerySet(LockingQuerySet["ServiceCopy"]):
@@ -152,6 +171,8 @@ class ServiceLoad(models.Model):
     """Calls in progress by the key of the job."""
     durations = models.JSONField(default=list)
     """Of the calls of the last minute: `portal.job_services.durations` has the bounds."""
+    errors = models.PositiveIntegerField(default=0, db_default=0)
+    """Calls of the last minute that a copy answered with a status of 500 to 599, or not at all."""
 
     class Meta:
         constraints = [

@@ -1,7 +1,7 @@
 """Read services: those that a user may see, what their copies do, how busy they are."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from portal.accounts.models import User
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.job_services.durations import counts_sum, percentile_ms
-from portal.job_services.models import JobService, ServiceCopy, ServiceLoad
+from portal.job_services.models import JobService, JobServiceQuerySet, ServiceCopy, ServiceLoad
 from portal.jobs.models import Replica
 from portal.jobs.selectors import may_cancel_work
 from portal.tunnel.streams import Target
@@ -45,6 +45,19 @@ class ServiceBusyness:
     calls_per_second: float = 0.0
     p50_ms: float | None = None
     p99_ms: float | None = None
+    errors: int = 0
+    """Of the last minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRoute:
+    """Where the calls of a service go."""
+
+    targets: Mapping[int, Target]
+    """Where its copies take calls, by the keys of their jobs."""
+    canary: int = 0
+    """The key of the service that gets some of them; 0: none does."""
+    canary_percent: int = 0
 
 
 def services_visible_to(user: User) -> Any:
@@ -66,6 +79,23 @@ def service_visible(user: User, ref: str) -> JobService:
 
 def may_change(user: User, service: JobService) -> bool:
     return may_cancel_work(user, owner=service.owner_id, project=service.project_id)
+
+
+def may_change_request(user: User, service: JobService) -> bool:
+    """Whether the user may change what it runs, which has its owner's secrets; nobody else's
+    versions may take their place either."""
+    return user.pk == service.owner_id
+
+
+def possible_canaries(service: JobService) -> JobServiceQuerySet:
+    """Services of its owner and project to which calls of it may go: those that have no canary
+    themselves and are none of another service. None if it is a canary itself."""
+    live = JobService.objects.live()
+    others = live.exclude(pk=service.pk).exclude(canary=None)
+    if others.filter(canary=service).exists():
+        return live.none()
+    rows = live.filter(owner=service.owner_id, project=service.project_id, canary=None)
+    return rows.exclude(pk=service.pk).exclude(pk__in=others.values("canary"))
 
 
 def copy_rows(service: JobService) -> list[CopyRow]:
@@ -99,6 +129,22 @@ def ready_targets(services: Collection[int]) -> dict[int, dict[int, Target]]:
     for service, job, node, attempt, port in rows:
         found[service][job] = Target(node, attempt, 0, port)
     return found
+
+
+def service_routes(services: Collection[int]) -> dict[int, ServiceRoute]:
+    """Of these and of their canaries. Two queries."""
+    rows = JobService.objects.filter(pk__in=services, canary_percent__gt=0).exclude(canary=None)
+    splits = {
+        pk: (canary or 0, percent)
+        for pk, canary, percent in rows.values_list("pk", "canary", "canary_percent")
+    }
+    targets = ready_targets({*services, *(canary for canary, _ in splits.values())})
+    return {key: ServiceRoute(each, *splits.get(key, (0, 0))) for key, each in targets.items()}
+
+
+def service_with_canary(canary: JobService) -> JobService | None:
+    """The service that gives this one some of its calls."""
+    return JobService.objects.live().filter(canary=canary).first()
 
 
 def _ready_replicas(services: Collection[int]) -> Any:
@@ -138,6 +184,7 @@ def _busyness(loads: list[ServiceLoad], now: datetime) -> ServiceBusyness:
         calls_per_second=sum(counts) / WINDOW_SECONDS,
         p50_ms=percentile_ms(counts, 0.5),
         p99_ms=percentile_ms(counts, 0.99),
+        errors=sum(load.errors for load in loads),
     )
 
 

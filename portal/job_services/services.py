@@ -1,7 +1,8 @@
-"""What people do with a service: create, change, end. One transaction each, with an audit line."""
+"""What people do with a service: create, change, promote its canary, end. One transaction each,
+with an audit line."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from django.db import transaction
@@ -14,13 +15,20 @@ from portal.audit.services import audit_record
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.job_services.models import JobService
-from portal.job_services.selectors import may_change
+from portal.job_services.selectors import (
+    LABEL,
+    may_change,
+    may_change_request,
+    possible_canaries,
+)
 from portal.job_services.values import (
     GIVEN_PORTS,
     PORT_VARIABLE,
+    CanaryValues,
     ServiceValues,
     copy_request,
     require_name,
+    require_percent,
     require_values,
 )
 from portal.live.bell import ring, ring_services
@@ -73,13 +81,16 @@ def service_change(
     actor: User,
     values: ServiceValues,
     body: Any = None,
+    canary: CanaryValues | None = None,
     limits: RequestLimits,
     version: int | None = None,
 ) -> JobService:
     """Change how it is run. With `body`, a new request: its copies are replaced by ones of it, each
-    of the old ones once a new one is ready.
+    of the old ones once a new one is ready. With `canary`, which other service gets some of its
+    calls; calls that have begun stay where they are.
 
-    Raises Refused(forbidden, not_found, version_stale) and what `service_create` raises.
+    Raises Refused(forbidden, not_found, version_stale, canary_invalid) and what `service_create`
+    raises.
     """
     require_values(values)
     with transaction.atomic():
@@ -87,25 +98,84 @@ def service_change(
         before = service_facts(row)
         if body is not None or values.port != row.port:
             _change_request(row, actor, row.request if body is None else body, values, limits)
-        for name, value in asdict(values).items():
-            setattr(row, name, value)
-        row.copies = min(max(row.copies, row.min_copies), row.max_copies)
-        row.version += 1
-        row.save()
+        if canary is not None:
+            _change_canary(row, actor, canary)
+        _set_values(row, values)
         _audit(AuditAction.SERVICE_CHANGE, row, actor, before, service_facts(row))
         _ring(row)
     return row
+
+
+def _set_values(row: JobService, values: ServiceValues) -> None:
+    for name, value in asdict(values).items():
+        setattr(row, name, value)
+    row.copies = min(max(row.copies, row.min_copies), row.max_copies)
+    row.version += 1
+    row.save()
+
+
+def _change_canary(row: JobService, actor: User, values: CanaryValues) -> None:
+    """Raises Refused(forbidden, limit_invalid, canary_invalid)."""
+    _require_owner(row, actor)
+    require_percent(values.percent)
+    match = LABEL.fullmatch(values.label)
+    canary = possible_canaries(row).filter(pk=int(match[1])).first() if match else None
+    if canary is None and (values.label or values.percent):
+        sentence = (
+            "Choose a running service of the same owner and project that has no canary and is none"
+        )
+        raise Refused(ErrorCode.CANARY_INVALID, sentence, "canary")
+    if canary != row.canary:
+        row.is_canary_promoted = False
+    row.canary, row.canary_percent, row.canary_problem = canary, values.percent, None
+    row.canary_failures = canary.all_failures if canary else 0
+
+
+def service_promote(
+    *, service: JobService, actor: User, limits: RequestLimits, version: int | None = None
+) -> JobService:
+    """Have it run what its canary runs, by the same replacement as after any change of its request.
+    The canary keeps its calls meanwhile, and ends once all copies run its request.
+
+    Raises Refused(forbidden, not_found, version_stale, canary_invalid) and what `service_create`
+    raises.
+    """
+    with transaction.atomic():
+        row = _lock(service, actor, version)
+        _require_owner(row, actor)
+        if row.canary is None:
+            sentence = "This service has no canary: choose one, and promote it later"
+            raise Refused(ErrorCode.CANARY_INVALID, sentence, "canary")
+        if row.canary.health_path != row.health_path:
+            sentence = (
+                "Its canary has another health path, at which the present copies may not answer: "
+                "give both the same one first"
+            )
+            raise Refused(ErrorCode.CANARY_INVALID, sentence, "canary")
+        before, canary = service_facts(row), row.canary
+        values = replace(values_of(row), port=canary.port, start_seconds=canary.start_seconds)
+        _change_request(row, actor, canary.request, values, limits)
+        row.is_canary_promoted = True
+        _set_values(row, values)
+        _audit(AuditAction.SERVICE_PROMOTE, row, actor, before, service_facts(row))
+        _ring(row)
+    return row
+
+
+def _require_owner(row: JobService, actor: User) -> None:
+    """Raises Refused(forbidden)."""
+    if not may_change_request(actor, row):
+        sentence = (
+            "Only its owner may change what a service runs: its copies have the owner's secrets"
+        )
+        raise Refused(ErrorCode.FORBIDDEN, sentence, "request")
 
 
 def _change_request(
     row: JobService, actor: User, body: Any, values: ServiceValues, limits: RequestLimits
 ) -> None:
     """Raises Refused(forbidden) and what `service_create` raises."""
-    if actor.pk != row.owner_id:
-        sentence = (
-            "Only its owner may change what a service runs: its copies have the owner's secrets"
-        )
-        raise Refused(ErrorCode.FORBIDDEN, sentence, "request")
+    _require_owner(row, actor)
     port = values.port or GIVEN_PORTS[0]
     request = copy_request(body, name=row.name, port=port, project=row.project.slug, limits=limits)
     Admission(actor).require_feasible(request)
@@ -121,12 +191,24 @@ def service_end(*, service: JobService, actor: User, version: int | None = None)
     with transaction.atomic():
         row = _lock(service, actor, version, is_ended_too=True)
         if row.ended_at is None:
-            row.ended_at, row.copies, row.problem = timezone.now(), 0, None
-            row.version += 1
-            row.save()
             _audit(AuditAction.SERVICE_END, row, actor, service_facts(row), {})
-            _ring(row)
+            _end(row)
     return row
+
+
+def canary_end(*, pk: int) -> None:
+    """End a service whose request its own service runs by now. Repeats are harmless."""
+    with transaction.atomic():
+        for row in JobService.objects.filter(pk=pk).live().lock_rows():
+            _end(row)
+
+
+def _end(row: JobService) -> None:
+    row.ended_at, row.copies, row.problem = timezone.now(), 0, None
+    row.clear_canary()
+    row.version += 1
+    row.save()
+    _ring(row)
 
 
 def service_facts(row: JobService) -> dict[str, Any]:
@@ -135,12 +217,28 @@ def service_facts(row: JobService) -> dict[str, Any]:
         "name": row.name,
         "generation": row.generation,
         "image": row.request.get("image", ""),
+        "canary": row.canary.label if row.canary else "",
+        "canary_percent": row.canary_percent,
         **asdict(values_of(row)),
     }
 
 
 def values_of(row: JobService) -> ServiceValues:
     return ServiceValues(**{name: getattr(row, name) for name in ServiceValues.__slots__})
+
+
+def canary_values(
+    row: JobService, *, label: str | None, percent: int | None
+) -> CanaryValues | None:
+    """Those that it has, with these in their place; None if neither is written. Another canary
+    begins without calls."""
+    if label is None and percent is None:
+        return None
+    present = row.canary.label if row.canary else ""
+    chosen = present if label is None else label
+    if percent is None:
+        percent = row.canary_percent if chosen == present else 0
+    return CanaryValues(chosen, percent)
 
 
 def _stored(written: Mapping[str, Any], values: ServiceValues) -> dict[str, Any]:

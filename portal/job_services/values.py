@@ -24,6 +24,7 @@ MAX_CALLS = 10_000
 MAX_SECONDS = 86_400
 MIN_START_SECONDS = 10
 MAX_PATH_LENGTH = 200
+MAX_PERCENT = 100
 # Printable ASCII without spaces: it is written into the first line of a request as it is.
 _PATH = re.compile(rf"/[!-~]{{0,{MAX_PATH_LENGTH - 1}}}")
 # Of copies that are given one: below the ports that Linux gives out by itself.
@@ -44,6 +45,22 @@ class ServiceValues:
     start_seconds: int = 900
     port: int = 0
     health_path: str = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryValues:
+    """The service that gets some of the calls of another one, and how many of 100."""
+
+    label: str = ""
+    """Such as S-9; empty: none does."""
+    percent: int = 0
+
+
+def require_percent(percent: int) -> None:
+    """Raises Refused(limit_invalid)."""
+    if not 0 <= percent <= MAX_PERCENT:
+        sentence = Message("Write 0 to %(most)s percent", most=MAX_PERCENT)
+        raise Refused(ErrorCode.LIMIT_INVALID, sentence, "canary_percent")
 
 
 def require_values(values: ServiceValues) -> None:

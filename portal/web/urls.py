@@ -124,6 +124,7 @@ urlpatterns = [
     path("services/<str:service>/", job_services_views.service, name="service"),
     path("services/<str:service>/open", job_services_views.open_service, name="service_open"),
     path("services/<str:service>/change", job_services_views.change, name="service_change"),
+    path("services/<str:service>/promote", job_services_views.promote, name="service_promote"),
     path("services/<str:service>/end", job_services_views.end, name="service_end"),
     path("search/", search_views.search, name="search"),
     path("search/options", search_views.search_options, name="search_options"),

@@ -153,6 +153,7 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int]] = {
     ("service", "delete"): (403, 204, 404, 204, 204),
     ("service", "get"): (200, 200, 404, 200, 200),
     ("service", "patch"): (403, 200, 404, 200, 200),
+    ("service-promote", "post"): (403, 400, 404, 403, 403),
     ("services", "get"): (200, 200, 200, 200, 200),
     ("services", "post"): (400, 201, 400, 201, 400),
     ("webhooks", "get"): (200, 200, 200, 200, 200),

@@ -196,6 +196,8 @@ ROWS: dict[tuple[str, str], tuple[int, int, int, int, int, int]] = {
     # The tests' portal serves no apps.
     ("web:service_open", "get"): (405, 405, 405, 405, 405, 302),
     ("web:service_open", "post"): (404, 404, 404, 404, 404, 302),
+    ("web:service_promote", "get"): (405, 405, 405, 405, 405, 302),
+    ("web:service_promote", "post"): (403, 400, 404, 403, 403, 302),
     ("web:services", "get"): (200, 200, 200, 200, 200, 302),
     ("web:services", "post"): (405, 405, 405, 405, 405, 302),
     ("web:jobs", "get"): (200, 200, 200, 200, 200, 302),

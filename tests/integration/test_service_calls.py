@@ -4,47 +4,42 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import AsyncExitStack
-from datetime import timedelta
 
 import pytest
-from django.test import Client, override_settings
-from django.utils import timezone
+from django.test import Client
 
 from portal.accounts.models import Membership, Project, Role, User
-from portal.apps.application import AppsApplication
 from portal.apps.caller_header import caller_header
-from portal.apps.headers import APP_TOKEN_PREFIX
-from portal.apps.models import AppToken
 from portal.apps.threads import run_in_thread
-from portal.apps.tokens import KEY_LENGTH
-from portal.apps.visits import digest
 from portal.job_services.models import JobService, ServiceLoad
 from portal.job_services.services import service_end
 from portal.job_services.values import unused_port
-from portal.live.listener import listener
-from portal.settings.configured import PLATFORM
 from tests.support.app_calls import (
     body_of,
     header_of,
     http_call,
-    listening,
     saying,
     silent,
     status_of,
-    stream_to,
 )
 from tests.support.rows import a_node, a_project, a_user, settle
+from tests.support.service_calls import (
+    DOMAIN,
+    Copies,
+    answer,
+    apps_served,
+    hangs_up,
+    host_of,
+    token_of,
+)
 from tests.support.service_rows import a_round, a_service, check_all, copies_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
-DOMAIN = "apps.test"
 
 
 @pytest.fixture(autouse=True)
 def served():
-    platform = type(PLATFORM)(**{**vars(PLATFORM), "apps_domain": DOMAIN})
-    with override_settings(PLATFORM=platform, ALLOWED_HOSTS=["testserver"]):
+    with apps_served():
         yield
 
 
@@ -70,76 +65,6 @@ def service(olga, team, node) -> JobService:
     settle(node)
     assert check_all() == 3
     return row
-
-
-def token_of(user: User) -> tuple[str, str]:
-    """For the apps of vision, as of when the user could have created one."""
-    text = APP_TOKEN_PREFIX.decode() + f"{user.pk:064x}"
-    AppToken.objects.create(
-        user=user,
-        name="calls",
-        key=text[-KEY_LENGTH:],
-        digest=digest(text),
-        project=Project.objects.get(slug="vision"),
-        expires_at=timezone.now() + timedelta(days=1),
-    )
-    return "authorization", f"Bearer {text}"
-
-
-def host_of(service: JobService, name: str = "") -> tuple[str, str]:
-    return "host", f"{name or service.name}--s{service.pk}.{DOMAIN}"
-
-
-def answer(text: str) -> bytes:
-    return f"HTTP/1.1 200 OK\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
-
-
-async def hangs_up(reader, writer):
-    """Takes the call and answers nothing."""
-    await reader.readuntil(b"\r\n\r\n")
-    writer.transport.abort()
-
-
-class Copies:
-    """One web process, and a server for each copy by its port. A copy without one cannot be
-    reached."""
-
-    def __init__(self, handlers, *, wait_seconds: float = 20.0) -> None:
-        self.handlers = handlers
-        self.wait_seconds = wait_seconds
-        self.opened: Counter[int] = Counter()
-
-    def run(self, work):
-        async def whole():
-            async with AsyncExitStack() as stack:
-                ports = {
-                    port: await stack.enter_async_context(listening(handler))
-                    for port, handler in self.handlers.items()
-                }
-
-                async def open_stream(target):
-                    self.opened[target.port] += 1
-                    if target.port not in ports:
-                        raise ConnectionRefusedError
-                    return await stream_to(ports[target.port])
-
-                apps = AppsApplication(
-                    open_stream, look_seconds=0.0, wait_seconds=self.wait_seconds
-                )
-                try:
-                    return await work(apps)
-                finally:
-                    await listener().close()
-
-        return asyncio.run(whole())
-
-    def said(self, *calls):
-        """What is said to each of these calls, one after another."""
-
-        async def one_by_one(apps):
-            return [await call.run(apps) for call in calls]
-
-        return self.run(one_by_one)
 
 
 def serving(service: JobService, **copies) -> Copies:

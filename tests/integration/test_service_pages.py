@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 from django.test import Client, override_settings
+from django.utils import timezone
 
 from portal.accounts.models import Membership, Role
+from portal.job_services.loads import CallCounts, loads_report
 from portal.job_services.models import JobService
 from portal.job_services.ready_requests import READY_SERVICES, ready_service_of
 from portal.job_services.values import copy_request
@@ -124,6 +126,38 @@ def test_others_see_a_service_and_change_nothing(client, olga, team):
     stranger = Client()
     stranger.force_login(a_user("ott"))
     assert stranger.get(f"/services/{row.label}/").status_code == 404
+
+
+def test_a_canary_is_chosen_seen_beside_the_service_and_promoted(client, olga, team):
+    node = a_node("n1", gpus=2)
+    row, other = a_service(olga, team), a_service(olga, team, "next", request={"image": "new:2"})
+    page = client.get(f"/services/{row.label}/").content.decode()
+    assert "Service with the new version" in page and "Of 100 new calls" not in page
+    for service in (row, other):
+        a_round(service)
+    settle(node)
+    check_all()
+    form = {"canary": other.label, "canary_percent": "30"}
+    wrong = client.post(f"/services/{row.label}/change", form | {"canary_percent": "many"})
+    assert wrong.status_code == 400 and 'id="canary_percent-error"' in wrong.content.decode()
+    assert client.post(f"/services/{row.label}/change", form).status_code == 302
+    counts = CallCounts(0, {}, [0] * 36, errors=7)
+    loads_report(process="p", counts={other.pk: counts}, now=timezone.now())
+    page = client.get(f"/services/{row.label}/").content.decode()
+    assert '<td class="num">70</td><td class="num">30</td>' in page
+    assert '<td class="num">0</td><td class="num">7</td>' in page
+    assert "1 of 1" in page
+    of_canary = client.get(f"/services/{other.label}/").content.decode()
+    assert "It is the canary of llm and gets 30 of 100 of its new calls" in of_canary
+    assert "Service with the new version" not in of_canary
+    assert client.post(f"/services/{row.label}/promote").status_code == 302
+    page = client.get(f"/services/{row.label}/").content.decode()
+    assert "The copies are being replaced by those of next" in page
+    row.refresh_from_db()
+    assert (row.generation, row.request["image"]) == (2, "new:2")
+    assert client.post(f"/services/{row.label}/change", form | {"canary": ""}).status_code == 302
+    none = client.post(f"/services/{row.label}/promote")
+    assert none.status_code == 400 and "This service has no canary" in none.content.decode()
 
 
 @pytest.mark.parametrize("word", READY_SERVICES)

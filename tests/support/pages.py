@@ -122,6 +122,7 @@ EXCUSED: dict[str, str] = {
     "web:service_end": "of a service that somebody created; test_service_pages looks at it",
     "web:service_change": POSTED,
     "web:service_open": POSTED,
+    "web:service_promote": POSTED,
     "web:choose_project": POSTED,
     "web:release": POSTED,
     "web:retry": POSTED,

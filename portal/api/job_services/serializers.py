@@ -14,6 +14,7 @@ from portal.job_services.values import (
     MAX_CALLS,
     MAX_COPIES,
     MAX_PATH_LENGTH,
+    MAX_PERCENT,
     MAX_SECONDS,
     MIN_START_SECONDS,
 )
@@ -62,6 +63,10 @@ class BusynessSerializer(serializers.Serializer[Any]):
     calls_per_second = serializers.FloatField()
     p50_ms = serializers.FloatField(allow_null=True, help_text="null without calls")
     p99_ms = serializers.FloatField(allow_null=True)
+    errors = serializers.IntegerField(
+        help_text="calls of the last minute that a copy answered with a status of 500 to 599, or "
+        "not at all"
+    )
 
 
 class ServiceSummarySerializer(UtcModelSerializer[JobService]):
@@ -77,6 +82,12 @@ class ServiceSummarySerializer(UtcModelSerializer[JobService]):
     copies = serializers.IntegerField(help_text="how many there are to be now")
     problem = serializers.SerializerMethodField(
         help_text="why there are fewer than there are to be; empty if nothing failed"
+    )
+    canary = serializers.SerializerMethodField(
+        help_text="the service that gets some of the calls, such as S-9; empty: none does"
+    )
+    canary_problem = serializers.SerializerMethodField(
+        help_text="why the canary gets no calls any more; empty if none of its copies failed"
     )
 
     class Meta:
@@ -98,6 +109,10 @@ class ServiceSummarySerializer(UtcModelSerializer[JobService]):
             "health_path",
             "generation",
             "problem",
+            "canary",
+            "canary_percent",
+            "canary_problem",
+            "is_canary_promoted",
             "version",
             "created_at",
             "ended_at",
@@ -114,19 +129,31 @@ class ServiceSummarySerializer(UtcModelSerializer[JobService]):
         message = read_message(row.problem)
         return message.text if message else ""
 
+    def get_canary(self, row: JobService) -> str:
+        return f"S-{row.canary_id}" if row.canary_id else ""
+
+    def get_canary_problem(self, row: JobService) -> str:
+        message = read_message(row.canary_problem)
+        return message.text if message else ""
+
 
 class ServiceSerializer(ServiceSummarySerializer):
-    """One service. The context has `copies`, `busyness`, and `request_fields` as the caller may
-    read them."""
+    """One service. The context has `copies`, `busyness` by service, and `request_fields` as the
+    caller may read them."""
 
     request = serializers.SerializerMethodField(help_text="of each copy, without its port")
     jobs = serializers.SerializerMethodField(
         help_text="the copies, the oldest first, then the last five that have ended"
     )
     busyness = serializers.SerializerMethodField()
+    canary_ready = serializers.SerializerMethodField(
+        help_text="how many copies of the canary take calls"
+    )
+    canary_busyness = serializers.SerializerMethodField(help_text="null without a canary")
 
     class Meta(ServiceSummarySerializer.Meta):
-        fields = [*ServiceSummarySerializer.Meta.fields, "request", "jobs", "busyness"]
+        own = ["request", "jobs", "busyness", "canary_ready", "canary_busyness"]
+        fields = [*ServiceSummarySerializer.Meta.fields, *own]
 
     @extend_schema_field(serializers.DictField())
     def get_request(self, row: JobService) -> Any:
@@ -138,7 +165,15 @@ class ServiceSerializer(ServiceSummarySerializer):
 
     @extend_schema_field(BusynessSerializer)
     def get_busyness(self, row: JobService) -> Any:
-        return BusynessSerializer(self.context["busyness"]).data
+        return BusynessSerializer(self.context["busyness"][row.pk]).data
+
+    def get_canary_ready(self, row: JobService) -> int:
+        return len(self.context["ready"][row.canary_id]) if row.canary_id else 0
+
+    @extend_schema_field(BusynessSerializer(allow_null=True))
+    def get_canary_busyness(self, row: JobService) -> Any:
+        busyness = self.context["busyness"].get(row.canary_id)
+        return BusynessSerializer(busyness).data if busyness else None
 
 
 class ServiceValuesSerializer(serializers.Serializer[Any]):
@@ -180,6 +215,23 @@ class ServiceValuesSerializer(serializers.Serializer[Any]):
     )
     request = serializers.DictField(
         required=False, help_text="a job request, as in a submit, without `name` and `kind`"
+    )
+
+
+class ServiceChangeRequestSerializer(ServiceValuesSerializer):
+    """What is to be different."""
+
+    canary = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=20,
+        help_text="another service of the same owner and project, such as S-9; empty: none",
+    )
+    canary_percent = serializers.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=MAX_PERCENT,
+        help_text="of the new calls that the canary gets while one of its copies is ready",
     )
 
 

@@ -12,10 +12,10 @@ from rest_framework.response import Response
 from portal.api.job_services.serializers import (
     SERVICE_CHANGE_EXAMPLE,
     SERVICE_EXAMPLE,
+    ServiceChangeRequestSerializer,
     ServiceCreateRequestSerializer,
     ServiceSerializer,
     ServiceSummarySerializer,
-    ServiceValuesSerializer,
 )
 from portal.api.protocol.idempotency import IDEMPOTENCY_KEY, idempotent
 from portal.api.protocol.openapi import LOCATION, list_response
@@ -37,7 +37,14 @@ from portal.job_services.selectors import (
     service_visible,
     services_visible_to,
 )
-from portal.job_services.services import service_change, service_create, service_end, values_of
+from portal.job_services.services import (
+    canary_values,
+    service_change,
+    service_create,
+    service_end,
+    service_promote,
+    values_of,
+)
 from portal.job_services.values import ServiceValues
 from portal.jobs.selectors import readable_fields
 from portal.submission.limits import request_limits
@@ -94,23 +101,26 @@ class ServiceDetail(ApiView):
 
     @extend_schema(
         operation_id="service_change",
-        request=ServiceValuesSerializer,
+        request=ServiceChangeRequestSerializer,
         responses=ServiceSerializer,
         parameters=[IF_MATCH, ETAG],
         examples=[SERVICE_CHANGE_EXAMPLE],
     )
     def patch(self, request: ApiRequest, service: str) -> Response:
         """Change how it is run. With another request, new copies take the place of the present
-        ones, each once it is ready. Its name and its project stay."""
+        ones, each once it is ready. Its name and its project stay. With `canary` and
+        `canary_percent`, some of its calls go to another service."""
         row, version = service_visible(request.caller, service), if_match_number(request)
-        data = request.validated_data(ServiceValuesSerializer)
+        data = request.validated_data(ServiceChangeRequestSerializer)
         body = data.pop("request", None)
+        label, percent = data.pop("canary", None), data.pop("canary_percent", None)
         with _stale_version_shown(request, service):
             service_change(
                 service=row,
                 actor=request.caller,
                 values=ServiceValues(**asdict(values_of(row)) | data),
                 body=body,
+                canary=canary_values(row, label=label, percent=percent),
                 limits=request_limits(),
                 version=version,
             )
@@ -129,6 +139,27 @@ class ServiceDetail(ApiView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
+class ServicePromote(ApiView):
+    service_roles = {"POST": "owner of the service"}
+
+    @extend_schema(
+        operation_id="service_promote",
+        request=None,
+        responses=ServiceSerializer,
+        parameters=[IF_MATCH_OPTIONAL, ETAG],
+    )
+    def post(self, request: ApiRequest, service: str) -> Response:
+        """Have it run what its canary runs, one copy after another. The canary keeps its calls
+        until then, and ends."""
+        row = service_visible(request.caller, service)
+        version = if_match_number(request, is_required=False)
+        with _stale_version_shown(request, service):
+            service_promote(
+                service=row, actor=request.caller, limits=request_limits(), version=version
+            )
+        return _response(request, service_visible(request.caller, service))
+
+
 def _response(request: ApiRequest, row: JobService) -> Response:
     return Response(_data(request, row), headers={"ETag": f'"{row.version}"'})
 
@@ -137,10 +168,11 @@ def _data(request: ApiRequest, row: JobService) -> Any:
     fields = readable_fields(
         request.caller, row.request, owner=row.owner_id, project=row.project_id
     )
+    both = [row.pk, *([row.canary_id] if row.canary_id else [])]
     context = {
-        "ready": ready_jobs([row.pk]),
+        "ready": ready_jobs(both),
         "copies": copy_rows(row),
-        "busyness": busyness_of([row.pk])[row.pk],
+        "busyness": busyness_of(both),
         "request_fields": fields,
     }
     return ServiceSerializer(row, context=context).data

@@ -1,4 +1,4 @@
-"""`tessera service`: create, list, show, change and end services."""
+"""`tessera service`: create, list, show, change and end services, and promote their canaries."""
 
 import sys
 import uuid
@@ -27,7 +27,8 @@ from portal.cli.request_builder import read_request_file
 from portal.cli.text import single_line
 
 app = typer.Typer(
-    help="Services: copies of one job behind one address. Create, list, show, change, end.",
+    help="Services: copies of one job behind one address. Create, list, show, change, promote, "
+    "end.",
     no_args_is_help=True,
 )
 
@@ -66,6 +67,14 @@ PortOption = Annotated[
 ]
 HealthOption = Annotated[
     str | None, typer.Option("--health", help="path that answers once it is ready")
+]
+
+CanaryOption = Annotated[
+    str | None,
+    typer.Option("--canary", help="service that gets some of the calls, such as S-9; none: no one"),
+]
+PercentOption = Annotated[
+    int | None, typer.Option("--percent", help="of 100 new calls, how many the canary gets")
 ]
 
 
@@ -142,11 +151,20 @@ def service_change(
     start_limit: StartOption = None,
     port: PortOption = None,
     health: HealthOption = None,
+    canary: CanaryOption = None,
+    percent: PercentOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Change how a service is run, or with -f what it runs."""
+    """Change how a service is run, with -f what it runs, with --canary who gets some of its calls.
+
+    tessera service change S-5 --canary S-9 --percent 10
+    """
     cli = cli_context(context)
     body = _chosen(min_copies, max_copies, calls, cool_down, start_limit, port, health)
+    if canary is not None:
+        body["canary"] = "" if canary == "none" else canary
+    if percent is not None:
+        body["canary_percent"] = percent
     if file:
         body["request"] = _request(cli, file)
     if not body:
@@ -156,6 +174,18 @@ def service_change(
     path, headers = api_path("services", service), {"If-Match": f'"{version}"'}
     row = cli.client.call("PATCH", path, body=body, headers=headers).json()
     print_message(f"Changed {single_line(row['id'])}")
+    print_row(row, output)
+
+
+@app.command("promote")
+def service_promote(
+    context: typer.Context, service: ServiceArgument, output: OutputOption = OutputFormat.TABLE
+) -> None:
+    """Have a service run what its canary runs, one copy after another. The canary then ends."""
+    path = api_path("services", service, "promote")
+    hint = f"tessera service show {single_line(service)}"
+    row = cli_context(context).client.post(path, hint=hint)
+    print_message(f"{single_line(row['id'])} takes over what {single_line(row['canary'])} runs")
     print_row(row, output)
 
 
@@ -207,8 +237,6 @@ def _request(cli: CliContext, file: str) -> dict[str, Any]:
 
 
 def _facts(row: Mapping[str, Any]) -> list[tuple[str, object]]:
-    busy = row["busyness"]
-    p50, p99 = (f"{busy[name]:.0f} ms" if busy[name] else "none" for name in ("p50_ms", "p99_ms"))
     facts = [
         ("Service", f"{row['id']} {row['name']}"),
         ("Project", row["project"]),
@@ -218,12 +246,32 @@ def _facts(row: Mapping[str, Any]) -> list[tuple[str, object]]:
             f"{row['ready']} of {row['copies']} copies ({row['min_copies']} to "
             f"{row['max_copies']})",
         ),
-        (
-            "Calls",
-            f"{busy['open_calls']} in progress, {busy['waiting']} waiting, "
-            f"{busy['calls_per_second']:.1f} a second; p50 {p50}, p99 {p99}",
-        ),
+        ("Calls", _calls(row["busyness"])),
     ]
     if row["problem"]:
         facts.append(("Problem", row["problem"]))
+    # A portal before canaries does not say.
+    if row.get("canary"):
+        facts += _canary_facts(row)
     return facts
+
+
+def _canary_facts(row: Mapping[str, Any]) -> list[tuple[str, object]]:
+    gets = f"{row['canary']} gets {row['canary_percent']} of 100 new calls"
+    is_promoted = "; being promoted" if row["is_canary_promoted"] else ""
+    facts: list[tuple[str, object]] = [
+        ("Canary", f"{gets}, copies ready: {row['canary_ready']}{is_promoted}"),
+        ("Its calls", _calls(row["canary_busyness"])),
+    ]
+    if row["canary_problem"]:
+        facts.append(("Its problem", row["canary_problem"]))
+    return facts
+
+
+def _calls(busy: Mapping[str, Any]) -> str:
+    p50, p99 = (f"{busy[name]:.0f} ms" if busy[name] else "none" for name in ("p50_ms", "p99_ms"))
+    return (
+        f"{busy['open_calls']} in progress, {busy['waiting']} waiting, "
+        f"{busy['calls_per_second']:.1f} a second; p50 {p50}, p99 {p99}; "
+        f"{busy.get('errors', 0)} errors in the last minute"
+    )

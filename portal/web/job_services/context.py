@@ -17,7 +17,10 @@ from portal.job_services.selectors import (
     busyness_of,
     copy_rows,
     may_change,
+    may_change_request,
+    possible_canaries,
     ready_jobs,
+    service_with_canary,
     services_visible_to,
 )
 from portal.web.wording.messages import message_text
@@ -40,16 +43,34 @@ def services_context(user: User) -> dict[str, Any]:
 def service_context(request: HttpRequest, user: User, service: JobService) -> dict[str, Any]:
     copies, problem = copy_rows(service), read_message(service.problem)
     ready = sum(row.status == "ready" for row in copies)
-    return {
+    return _canary_context(user, service) | {
         "service": service,
         "copies": copies,
         "ready": ready,
         "problem": message_text(problem) if problem else "",
-        "busyness": busyness_of([service.pk])[service.pk],
         "host": service_host(request, service),
         "call": _example_call(request, service),
         "may_call": service.ended_at is None and may_call(user, service),
         "may_change": service.ended_at is None and may_change(user, service),
+    }
+
+
+def _canary_context(user: User, service: JobService) -> dict[str, Any]:
+    """How busy the service is, and how busy beside it the one that gets some of its calls."""
+    canary, problem = service.canary, read_message(service.canary_problem)
+    both = [service.pk, *([canary.pk] if canary else [])]
+    busyness = busyness_of(both)
+    may_choose = service.ended_at is None and may_change_request(user, service)
+    return {
+        "busyness": busyness[service.pk],
+        "canary": canary,
+        "canary_ready": len(ready_jobs([canary.pk])[canary.pk]) if canary else 0,
+        "stable_percent": 100 - service.canary_percent,
+        "both_busyness": [busyness[key] for key in both],
+        "canary_problem": message_text(problem) if problem else "",
+        "canary_of": service_with_canary(service),
+        "may_choose_canary": may_choose,
+        "possible_canaries": list(possible_canaries(service)) if may_choose else [],
     }
 
 

@@ -1,4 +1,5 @@
-"""The pages of services: the list, a new one, one with its copies; Open, change and end."""
+"""The pages of services: the list, a new one, one with its copies; Open, change, promote its
+canary, end."""
 
 from django.conf import settings
 from django.contrib import messages
@@ -17,12 +18,18 @@ from portal.errors import Refused
 from portal.job_services.models import JobService
 from portal.job_services.ready_requests import READY_SERVICES
 from portal.job_services.selectors import may_change, service_visible
-from portal.job_services.services import service_change, service_create, service_end, values_of
+from portal.job_services.services import (
+    service_change,
+    service_create,
+    service_end,
+    service_promote,
+    values_of,
+)
 from portal.job_services.values import ServiceValues
 from portal.submission.limits import request_limits
 from portal.web.http import AuthenticatedHttpRequest
 from portal.web.job_services.context import service_context, services_context
-from portal.web.job_services.form import ServiceForm, new_form, typed_form
+from portal.web.job_services.form import CANARY, ServiceForm, new_form, typed_form
 from portal.web.wording.messages import refusal_text
 from portal.web.written_request import read_written_request
 from scheduler.core.request import InvalidRequest
@@ -70,19 +77,20 @@ def service(request: AuthenticatedHttpRequest, service: str) -> HttpResponse:
 @login_required
 @require_POST
 def change(request: AuthenticatedHttpRequest, service: str) -> HttpResponse:
-    """How many copies it has. What it runs is changed by REST or the command line."""
+    """How many copies it has, or its canary. What it runs is changed elsewhere: by REST or the
+    command line."""
     row = _changeable(request, service)
-    form = typed_form(request)
-    form.values = {
-        name: text for name, text in form.values.items() if name in ("min_copies", "max_copies")
-    }
+    form, names = typed_form(request), ("min_copies", "max_copies", *CANARY)
+    form.values = {name: text for name, text in form.values.items() if name in names}
     status = 400
     try:
+        canary = form.canary_values()
         if values := form.service_values(values_of(row)):
             service_change(
                 service=row,
                 actor=request.user,
                 values=values,
+                canary=canary,
                 limits=request_limits(),
                 version=row.version,
             )
@@ -91,6 +99,21 @@ def change(request: AuthenticatedHttpRequest, service: str) -> HttpResponse:
     except (Refused, InvalidRequest) as refused:
         status = form.add_refusal(refused)
     return _shown(request, row, form, status=status)
+
+
+@login_required
+@require_POST
+def promote(request: AuthenticatedHttpRequest, service: str) -> HttpResponse:
+    row, form = _changeable(request, service), ServiceForm({})
+    try:
+        service_promote(
+            service=row, actor=request.user, limits=request_limits(), version=row.version
+        )
+    except (Refused, InvalidRequest) as refused:
+        return _shown(request, row, form, status=form.add_refusal(refused))
+    text = _("%(service)s takes over what its canary runs, one copy after another")
+    messages.success(request, text % {"service": row.label})
+    return _page(row)
 
 
 @login_required
@@ -142,6 +165,10 @@ def _shown(
     request: AuthenticatedHttpRequest, row: JobService, form: ServiceForm, *, status: int = 200
 ) -> HttpResponse:
     present = {"min_copies": str(row.min_copies), "max_copies": str(row.max_copies)}
+    present |= {
+        "canary": row.canary.label if row.canary else "",
+        "canary_percent": str(row.canary_percent),
+    }
     form.values = present | form.values
     context = service_context(request, request.user, row) | {"form": form}
     return render(request, "web/job_services/service.html", context, status=status)

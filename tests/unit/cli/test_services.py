@@ -73,6 +73,31 @@ def test_a_change_names_the_version_that_was_read():
     assert rest.run("service", "change", "S-5").exit_code == 2
 
 
+def test_a_canary_is_given_some_of_the_calls_shown_and_promoted():
+    busy = ROW["busyness"] | {"errors": 3}
+    split = ROW | {
+        "canary": "S-9",
+        "canary_percent": 10,
+        "canary_ready": 1,
+        "canary_problem": "",
+        "canary_busyness": busy,
+        "is_canary_promoted": False,
+    }
+    rest = Rest().on("GET", "services/S-5", split).on("PATCH", "services/S-5", split)
+    rest.on("POST", "services/S-5/promote", split)
+    done = rest.run("service", "change", "S-5", "--canary", "S-9", "--percent", "10")
+    assert done.exit_code == 0, done.stderr
+    assert rest.body("PATCH", "services/S-5") == {"canary": "S-9", "canary_percent": 10}
+    shown = rest.run("service", "show", "S-5").stdout
+    assert "S-9 gets 10 of 100 new calls, copies ready: 1" in shown
+    assert "3 errors in the last minute" in shown and "0 errors in the last minute" in shown
+    assert rest.run("service", "promote", "S-5").exit_code == 0
+    assert len(rest.sent("POST", "services/S-5/promote")) == 1
+    rest = Rest().on("GET", "services/S-5", split).on("PATCH", "services/S-5", split)
+    assert rest.run("service", "change", "S-5", "--canary", "none").exit_code == 0
+    assert rest.body("PATCH", "services/S-5") == {"canary": ""}
+
+
 def test_a_service_is_ended():
     rest = Rest().on("DELETE", "services/S-5", httpx.Response(204))
     assert rest.run("service", "end", "S-5").exit_code == 0
