@@ -241,7 +241,7 @@ def test_rest_splits_shows_and_promotes(olga, team, node):
         now=timezone.now(),
     )
     shown = client.get(address).json()
-    assert (shown["busyness"]["errors"], shown["canary_busyness"]["errors"]) == (0, 4)
+    assert (shown["busyness"]["failed_calls"], shown["canary_busyness"]["failed_calls"]) == (0, 4)
     assert shown["canary_busyness"]["calls_per_second"] == pytest.approx(0.1)
     assert client.get(f"/api/v1/services/{canary.label}").json()["canary_busyness"] is None
     stale = client.post(f"{address}/promote", HTTP_IF_MATCH='"1"')

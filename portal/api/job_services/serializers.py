@@ -63,9 +63,10 @@ class BusynessSerializer(serializers.Serializer[Any]):
     calls_per_second = serializers.FloatField()
     p50_ms = serializers.FloatField(allow_null=True, help_text="null without calls")
     p99_ms = serializers.FloatField(allow_null=True)
-    errors = serializers.IntegerField(
+    failed_calls = serializers.IntegerField(
+        source="errors",
         help_text="calls of the last minute that a copy answered with a status of 500 to 599, or "
-        "not at all"
+        "not at all",
     )
 
 

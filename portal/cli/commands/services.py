@@ -273,5 +273,5 @@ def _calls(busy: Mapping[str, Any]) -> str:
     return (
         f"{busy['open_calls']} in progress, {busy['waiting']} waiting, "
         f"{busy['calls_per_second']:.1f} a second; p50 {p50}, p99 {p99}; "
-        f"{busy.get('errors', 0)} errors in the last minute"
+        f"{busy.get('failed_calls', 0)} failed in the last minute"
     )

@@ -74,7 +74,7 @@ def test_a_change_names_the_version_that_was_read():
 
 
 def test_a_canary_is_given_some_of_the_calls_shown_and_promoted():
-    busy = ROW["busyness"] | {"errors": 3}
+    busy = ROW["busyness"] | {"failed_calls": 3}
     split = ROW | {
         "canary": "S-9",
         "canary_percent": 10,
@@ -90,7 +90,7 @@ def test_a_canary_is_given_some_of_the_calls_shown_and_promoted():
     assert rest.body("PATCH", "services/S-5") == {"canary": "S-9", "canary_percent": 10}
     shown = rest.run("service", "show", "S-5").stdout
     assert "S-9 gets 10 of 100 new calls, copies ready: 1" in shown
-    assert "3 errors in the last minute" in shown and "0 errors in the last minute" in shown
+    assert "3 failed in the last minute" in shown and "0 failed in the last minute" in shown
     assert rest.run("service", "promote", "S-5").exit_code == 0
     assert len(rest.sent("POST", "services/S-5/promote")) == 1
     rest = Rest().on("GET", "services/S-5", split).on("PATCH", "services/S-5", split)
