@@ -22,12 +22,11 @@ from tests.support.app_calls import (
     silent,
     status_of,
 )
+from tests.support.app_visits import DOMAIN, served_apps
 from tests.support.rows import a_node, a_project, a_user, settle
 from tests.support.service_calls import (
-    DOMAIN,
     Copies,
     answer,
-    apps_served,
     hangs_up,
     host_of,
     token_of,
@@ -39,7 +38,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def served():
-    with apps_served():
+    with served_apps():
         yield
 
 

@@ -19,9 +19,9 @@ from tests.support.app_calls import (
     saying,
     websocket_call,
 )
-from tests.support.app_visits import handshake_answer
+from tests.support.app_visits import handshake_answer, served_apps
 from tests.support.rows import a_node, a_project, a_user, settle
-from tests.support.service_calls import Copies, answer, apps_served, host_of, token_of
+from tests.support.service_calls import Copies, answer, host_of, token_of
 from tests.support.service_rows import a_round, a_service, check_all, copies_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def served():
-    with apps_served():
+    with served_apps():
         yield
 
 

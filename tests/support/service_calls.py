@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
-from django.test import override_settings
 from django.utils import timezone
 
 from portal.accounts.models import Project, User
@@ -19,18 +17,8 @@ from portal.apps.tokens import KEY_LENGTH
 from portal.apps.visits import digest
 from portal.job_services.models import JobService
 from portal.live.listener import listener
-from portal.settings.configured import PLATFORM
 from tests.support.app_calls import listening, stream_to
-
-DOMAIN = "apps.test"
-
-
-@contextmanager
-def apps_served() -> Iterator[None]:
-    """With hosts of apps below DOMAIN."""
-    platform = type(PLATFORM)(**{**vars(PLATFORM), "apps_domain": DOMAIN})
-    with override_settings(PLATFORM=platform, ALLOWED_HOSTS=["testserver"]):
-        yield
+from tests.support.app_visits import DOMAIN
 
 
 def token_of(user: User) -> tuple[str, str]:
