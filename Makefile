@@ -15,7 +15,7 @@ RESOLVE := $(BIN)/uv pip compile -q --system-certs --universal --python-version 
 	--no-header --annotation-style line pyproject.toml
 
 help: ## list these targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  make %-15s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 install: ## create .venv with the packages of SET: dev (default), portal, agent, cli, saml, ldap or s3
 	@command -v python3 >/dev/null || { echo "Tessera needs Python 3.11 or newer as python3."; exit 1; }
@@ -28,7 +28,7 @@ lint: install type ## style, format, types, layers, and no file over 400 lines
 	$(BIN)/python -m tests.environment size
 
 type: install ## only the static types
-	TESSERA_VAR=var $(BIN)/mypy --explicit-package-bases $(OWN) manage.py requirements tests/environment tests/mutants docs/examples
+	TESSERA_VAR=var $(BIN)/mypy --explicit-package-bases $(OWN) manage.py requirements tests/environment tests/mutants tests/benchmarks docs/examples
 
 test: TESTS := not slow
 test: pytest ## install missing servers, start them, run all but the slow tests, stop them

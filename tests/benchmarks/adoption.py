@@ -143,7 +143,11 @@ def lives(client: docker.DockerClient, uid: str) -> dict[str, tuple[int, str, in
     """What would change if a container of the job were started again."""
     found = client.containers.list(filters={"label": f"tessera.job={uid}"})
     return {
-        c.name: (c.attrs["State"]["Pid"], c.attrs["State"]["StartedAt"], c.attrs["RestartCount"])
+        str(c.name): (
+            c.attrs["State"]["Pid"],
+            c.attrs["State"]["StartedAt"],
+            c.attrs["RestartCount"],
+        )
         for c in found
     }
 
@@ -180,7 +184,11 @@ def wrong_bytes(there: bytes, said: bytes) -> tuple[int, int]:
     lost, doubled = truth - Counter(mine), Counter(mine) - truth
     if not lost and not doubled:
         assert mine == sorted(mine, key=int), "every line is there once, but not in its order"
-    return tuple(sum(len(line) * n for line, n in found.items()) for found in (lost, doubled))
+    return _byte_count(lost), _byte_count(doubled)
+
+
+def _byte_count(lines: Counter[bytes]) -> int:
+    return sum(len(line) * count for line, count in lines.items())
 
 
 if __name__ == "__main__":

@@ -219,7 +219,7 @@ async def socket_echoes(one: App, two: App, idle: int, busy: int) -> dict[str, A
             place = urlsplit(url)
             address = f"ws://{headers.get('Host', place.netloc)}{place.path}"
             own = {name: value for name, value in headers.items() if name != "Host"}
-            options = {"host": place.hostname, "port": place.port, "proxy": None}
+            options: dict[str, Any] = {"host": place.hostname, "port": place.port, "proxy": None}
             async with opening:
                 call = connect(address, additional_headers=own, open_timeout=60, **options)
                 return await stack.enter_async_context(call)

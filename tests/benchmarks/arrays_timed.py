@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from django.db import connection
@@ -64,13 +65,13 @@ def array_figures(client: Client, like: Job, rounds: int) -> dict[str, Any]:
         step("submit", lambda: client.post(JOBS, request, "application/json"))
         array = JobArray.objects.latest("pk")
         page = reverse("web:array", args=[array.label])
-        step("page", lambda path=page: client.get(path))
+        step("page", partial(client.get, page))
         step("job_list", lambda: client.get(reverse("web:jobs") + "?project="))
         step("home", lambda: client.get(reverse("web:home")))
-        step("cancel", lambda path=page: client.post(f"{path}cancel"))
-        step("retry", lambda path=page: client.post(f"{path}retry"))
+        step("cancel", partial(client.post, f"{page}cancel"))
+        step("retry", partial(client.post, f"{page}retry"))
         counts = member_counts([array.pk])[array.pk]
         if (counts.waiting, counts.total) != (SIZE, SIZE):
             raise SystemExit(f"{counts} of {SIZE} members: {array.label} is not what was measured")
-        step("cancel", lambda path=page: client.post(f"{path}cancel"))
+        step("cancel", partial(client.post, f"{page}cancel"))
     return {"members": SIZE, "rounds": rounds} | {k: v.figures() for k, v in steps.items()}

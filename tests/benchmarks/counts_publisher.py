@@ -36,7 +36,7 @@ class Publisher:
                 snapshot, places, plan.merges, can_merge=policy.merge
             )
         self.count_ms = round((time.perf_counter() - began) * 1000, 1)
-        self._rows, self._published = row_count(snapshot), -PUBLISH_SECONDS
+        self._rows, self._published = row_count(snapshot), -float(PUBLISH_SECONDS)
         self.publish_ms: list[float] = []
         del snapshot, plan, places
         gc.collect()  # a web process has no pass to clean up

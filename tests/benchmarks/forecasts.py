@@ -38,7 +38,7 @@ def main() -> int:
     return 0
 
 
-def command(folder, trace, policy, seed):
+def command(folder: Path, trace: str, policy: str, seed: str) -> list[str]:
     """The replay of one row."""
     every = EVERY[trace.removesuffix("_pr"), policy]
     told = ["--policy", policy, "--limits", "1-5", "--preemption", "off", "--seed", seed]

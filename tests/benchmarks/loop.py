@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,13 +35,14 @@ from agents.contract.documents import (
 from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
 from agents.nvml.session import Nvml
+from agents.runtime.base import BeforeKill
 from agents.simdriver.install import install, uninstall
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
 from agents.state.journal import Journal
 from tests.benchmarks.loop_pulls import longest_and_median, pull_waits
 from tests.support.driver_calls import counted_calls
-from tests.unit.agents.nodes import MemoryRuntime
+from tests.support.memory_runtime import MemoryRuntime
 
 BOARD, GPUS, SLICES = "H200-141GB", 8, 7
 PROFILE, PROFILE_ID = "1g.18gb", 19
@@ -60,12 +61,14 @@ class TimedRuntime(MemoryRuntime):
         self.stopped_at: dict[str, float] = {}
         self.changed = threading.Condition()
 
-    def start(self, replica: DesiredReplica, devices: Any, rendezvous: Any) -> None:
+    def start(
+        self, replica: DesiredReplica, devices: Sequence[str], rendezvous: Rendezvous
+    ) -> None:
         with self.changed:
             super().start(replica, devices, rendezvous)
             self.changed.notify_all()
 
-    def stop(self, replica_id: str, grace_seconds: int) -> None:
+    def stop(self, replica_id: str, grace_seconds: int, before_kill: BeforeKill = None) -> None:
         with self.changed:
             self.stopped_at.setdefault(replica_id, time.monotonic())
             super().stop(replica_id, grace_seconds)

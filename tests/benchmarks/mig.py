@@ -11,19 +11,22 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from agents.contract.boards import known_boards
-from scheduler.core.geometry.layout_graph import layout_graph
+from scheduler.core.geometry.arrival_prices import Floats
+from scheduler.core.geometry.layout_graph import LayoutGraph, layout_graph
 from scheduler.replay.mig import MIN_GAIN, MIXES, mix_weights, parse_seeds, placement_rule
 from scheduler.replay.mig_baselines import free_repacking
-from scheduler.replay.mig_simulation import churn, inflation, run
+from scheduler.replay.mig_simulation import MigFigures, churn, inflation, run
 
-HERE = layout_graph(known_boards()["H100-80GB"])
+Row = dict[str, Any]
 SIZES = (20, 100)
 REGIMES = {"inflation": 0.0, "churn 0.9": 0.9, "churn 1.0": 1.0}
 STILL = ("firstfit", "bestfit", "leastfrag", "tessera")
@@ -31,6 +34,15 @@ STILL = ("firstfit", "bestfit", "leastfrag", "tessera")
 MOVING = {"move_inf": np.inf, "move": MIN_GAIN}
 FREE = "free_repacking"
 BESIDE = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "openb"
+
+
+def graph_of(board: str) -> LayoutGraph:
+    graph = layout_graph(known_boards()[board])
+    assert graph
+    return graph
+
+
+HERE = graph_of("H100-80GB")
 
 
 def main() -> int:
@@ -41,7 +53,8 @@ def main() -> int:
     seeds = parse_seeds(os.environ.get("MIG_SEEDS", "0-9"))
     mixes = {mix: mix_weights(HERE, mix) for mix in MIXES} | {"real": mix_weights(HERE, str(pods))}
     todo = [(gpus, mix, regime) for gpus in SIZES for mix in mixes for regime in REGIMES]
-    began, rows = time.monotonic(), []
+    began = time.monotonic()
+    rows: list[Row] = []
     bar = tqdm(todo, desc="rows", file=sys.stderr, disable=not sys.stderr.isatty())
     for gpus, mix, regime in bar:
         named = {"gpus": gpus, "mix": mix, "regime": regime}
@@ -51,12 +64,12 @@ def main() -> int:
     return 0
 
 
-def measured(gpus, weights, load, seeds):
+def measured(gpus: int, weights: Floats, load: float, seeds: list[int]) -> Row:
     rules = {name: placement_rule(name, HERE, weights) for name in STILL}
     rules |= {
         name: placement_rule("tessera", HERE, weights, 1, gain) for name, gain in MOVING.items()
     }
-    told = {name: [] for name in (*rules, FREE)}
+    told: dict[str, list[MigFigures]] = {name: [] for name in (*rules, FREE)}
     for seed in seeds:
         stream = (
             churn(HERE, weights, gpus, load, seed) if load else inflation(HERE, weights, gpus, seed)
@@ -78,13 +91,14 @@ def measured(gpus, weights, load, seeds):
     }
 
 
-def per_100(figures, what):
-    return round(100 * sum(getattr(f, what) for f in figures) / sum(f.accepted for f in figures))
+def per_100(figures: list[MigFigures], what: str) -> int:
+    count: int = sum(getattr(f, what) for f in figures)
+    return round(100 * count / sum(f.accepted for f in figures))
 
 
-def missed(rows):
+def missed(rows: list[Row]) -> Row:
     """By aim, the rows that miss it, with the distance that was measured."""
-    aims = {
+    aims: dict[str, Callable[[Row], tuple[float, float] | None]] = {
         "at or above leastfrag": lambda r: (r["tessera"] - r["leastfrag"], 0.0),
         "3 above firstfit in churn 1.0": lambda r: (
             (r["tessera"] - r["firstfit"], 3.0) if r["regime"] == "churn 1.0" else None
@@ -96,7 +110,7 @@ def missed(rows):
             (r["move"] - r[FREE], -0.5) if r["regime"] != "inflation" else None
         ),
     }
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for aim, rule in aims.items():
         judged = {f"{r['gpus']} {r['mix']} {r['regime']}": rule(r) for r in rows}
         found[aim] = {

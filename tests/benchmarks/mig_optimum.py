@@ -12,17 +12,21 @@ import sys
 import time
 from itertools import combinations_with_replacement
 from math import comb
+from typing import Any
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from agents.contract.boards import known_boards
-from scheduler.core.geometry.layout_graph import layout_graph
+from scheduler.core.geometry.arrival_prices import Floats
 from scheduler.replay.mig import mix_weights, placement_rule
 from scheduler.replay.mig_baselines import free_repacking
 from scheduler.replay.mig_simulation import ARRIVED_PCT, inflation, run, sizes
+from tests.benchmarks.mig import HERE
 
-HERE = layout_graph(known_boards()["H100-80GB"])
+Ints = NDArray[np.int64]
+# By kind of request, the classes of layouts that one more leads to.
+Way = tuple[tuple[int, ...], ...]
 MIXES = ("large", "bimodal")
 SIZES = (2, 3, 4, 5, 6)
 RULES = ("tessera", "leastfrag", "firstfit")
@@ -44,7 +48,7 @@ def main() -> int:
     return 0
 
 
-def beside(weights, gpus, streams):
+def beside(weights: Floats, gpus: int, streams: int) -> dict[str, float]:
     """Mean slices asked for, and what each rule takes of all of them."""
     rules = {name: placement_rule(name, HERE, weights) for name in RULES}
     asked, taken = 0.0, dict.fromkeys(("free_repacking", *RULES), 0.0)
@@ -58,7 +62,7 @@ def beside(weights, gpus, streams):
     return {"asked": asked / streams} | {name: total / asked for name, total in taken.items()}
 
 
-def optimum(weights, gpus):
+def optimum(weights: Floats, gpus: int) -> tuple[float, int]:
     """(slices served in the mean, number of states)."""
     kinds = np.flatnonzero(weights > 0)
     first, ways = futures(kinds)
@@ -84,7 +88,7 @@ def optimum(weights, gpus):
     return value[choose[:, first].sum()], len(states)
 
 
-def futures(kinds):
+def futures(kinds: NDArray[Any]) -> tuple[int, list[Way]]:
     """Layouts that the same can still be placed beside are one class: (that of an empty GPU, by
     class and kind the classes that one more leads to)."""
     spots = [
@@ -96,7 +100,8 @@ def futures(kinds):
         more = {int(HERE.with_instance[lay, spot]) for spot in spots} - seen - {-1}
         seen |= more
         todo += more
-    found, known = {}, {}
+    found: dict[int, int] = {}
+    known: dict[Way, int] = {}
     for lay in sorted(seen, key=lambda lay: -int(HERE.profile_counts[lay].sum())):
         way = []
         for kind in kinds:
@@ -106,8 +111,10 @@ def futures(kinds):
     return found[0], list(known)
 
 
-@njit
-def solved(states, choose, goes, number, share, size, until):
+@njit()
+def solved(
+    states: Ints, choose: Ints, goes: Ints, number: Ints, share: Floats, size: Ints, until: int
+) -> Floats:
     """By state, the slices still served from the first arrival on, by the best choices."""
     gpus = states.shape[1]
     value = np.zeros((until + size.max(), len(states)))
@@ -138,7 +145,8 @@ def solved(states, choose, goes, number, share, size, until):
                 else:
                     total += share[kind] * (size[kind] + best)
             value[asked, at] = total
-    return value[0]
+    served: Floats = value[0]
+    return served
 
 
 if __name__ == "__main__":

@@ -17,10 +17,11 @@ import numpy as np
 from numba import njit
 
 from scheduler.core.packing.engine import PackingEngine
+from scheduler.core.packing.kinds import NodeRoom
 from scheduler.core.packing.tables import ClusterExtent, hole_values_of_mix
 from scheduler.core.packing.thousandths import ThousandthsGeometry
-from scheduler.core.packing.weights import FILLING, STEADY
-from scheduler.replay.openb_data import read_cluster, read_pods
+from scheduler.core.packing.weights import FILLING, STEADY, ScoreWeights
+from scheduler.replay.openb_data import Ints, TraceCluster, TracePods, read_cluster, read_pods
 
 SIZES = (100, 300, 1_213, 3_000, 10_000)
 MOST = 20_000  # placements timed at each size
@@ -60,7 +61,7 @@ def main() -> int:
     return 0
 
 
-def drawn(cluster, size):
+def drawn(cluster: TraceCluster, size: int) -> tuple[NodeRoom, ...]:
     """`size` nodes: every node as often as possible, the rest at random."""
     random = np.random.default_rng(1)
     count = len(cluster.nodes)
@@ -68,7 +69,7 @@ def drawn(cluster, size):
     return cluster.nodes_in_order(np.concatenate(orders)[:size])
 
 
-def once(cluster, pods, size, weights):
+def once(cluster: TraceCluster, pods: TracePods, size: int, weights: ScoreWeights) -> float:
     """Microseconds a placement, all that the engine does for it."""
     nodes, mix = drawn(cluster, size), pods.mix()
     by_model = np.bincount(
@@ -91,8 +92,8 @@ def once(cluster, pods, size, weights):
     return (time.process_time_ns() - started) / 1e3 / placed
 
 
-@njit
-def scan(free, idle, cpu, memory, milli):
+@njit()
+def scan(free: Ints, idle: Ints, cpu: int, memory: int, milli: int) -> int:
     """The number of the node with least left that fits."""
     best, found = np.inf, -1
     for n in range(free.shape[0]):
@@ -108,13 +109,13 @@ def scan(free, idle, cpu, memory, milli):
     return found
 
 
-def anchor(cluster, size):
+def anchor(cluster: TraceCluster, size: int) -> float:
     """Microseconds a plain scan of all nodes."""
     nodes = drawn(cluster, size)
     free = np.array([(node.cpu_milli, node.memory_mib) for node in nodes])
     idle = np.zeros((size, cluster.extent.max_gpus_per_node), np.int64)
     for n, node in enumerate(nodes):
-        idle[n, : len(node.states)] = node.states
+        idle[n, : len(node.states)] = np.array(node.states, np.int64)
     scan(free, idle, 1, 1, 1)
     started = time.process_time_ns()
     for _ in range(500):

@@ -11,6 +11,7 @@ import json
 import random
 import time
 from dataclasses import replace
+from typing import Any
 
 from agents.contract.boards import known_boards
 from agents.contract.documents import GpuMode, SliceKind
@@ -54,7 +55,7 @@ def a_cluster(share: float, held: float) -> tuple[list[NodeView], list[RunningJo
         views = []
         for index in range(gpus):
             key = f"{name}/{index}"
-            slices = ()
+            slices: tuple[SliceView, ...] = ()
             if is_held:
                 slices = (
                     SliceView(f"{key}/s", SliceKind.GPU, "", 0, board.memory_slices, True, True),
@@ -87,7 +88,7 @@ def a_cluster(share: float, held: float) -> tuple[list[NodeView], list[RunningJo
 def _running(node: NodeView, draw: random.Random) -> list[RunningJob]:
     """One job for the whole node, or one for each GPU."""
     groups = [node.gpus] if draw.random() < 0.3 else [(gpu,) for gpu in node.gpus]
-    found = []
+    found: list[RunningJob] = []
     for group in groups:
         devices = tuple(
             DevicePlacement(g.id, SliceKind.GPU, "", 0, 8, UNITS_PER_GPU, g.memory_mib, f"{g.id}/s")
@@ -188,7 +189,7 @@ def a_burst(jobs: int, share: float, owners: int) -> ClusterSnapshot:
     return ClusterSnapshot(NOW, tuple(nodes), waiting, (), (), owners=shares)
 
 
-def timed(snapshot: ClusterSnapshot) -> dict[str, float]:
+def timed(snapshot: ClusterSnapshot) -> dict[str, Any]:
     anchor = scan_seconds(snapshot)
     start, used = time.perf_counter(), time.process_time()
     gc.disable()  # As the production task does.

@@ -12,7 +12,6 @@ import contextlib
 import json
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -90,4 +89,4 @@ def load(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -86,7 +86,7 @@ class Measured:
 
     def measured(self, told: dict[str, Any]) -> dict[str, Any]:
         with self.web() as web:
-            found = {"before": self.timed(told)}
+            found: dict[str, Any] = {"before": self.timed(told)}
             with self.talking("tests.benchmarks.stream_readers", "read", self.url) as readers:
                 opened = json.loads(readers.line(OPEN_SECONDS))
                 with self.talking(SEEDED, "change") as changes:
@@ -169,7 +169,7 @@ class Talking:
     def line(self, seconds: float) -> str:
         assert self.process.stdout
         if not select.select([self.process.stdout], [], [], seconds)[0]:
-            raise TimeoutError(f"{self.process.args} said nothing in {seconds:.0f} s")
+            raise TimeoutError(f"{self.process.args!r} said nothing in {seconds:.0f} s")
         return self.process.stdout.readline()
 
     def end(self) -> str:

@@ -19,6 +19,7 @@ import argparse
 import json
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def main() -> int:
     slots = options.nodes * options.gpus
     with tempfile.TemporaryDirectory(prefix="tessera-throughput-") as name:
         folder = Path(name)
-        spawn = lambda: bare_spawn(options.jobs, slots, options.seconds, folder)  # noqa: E731
+        spawn = partial(bare_spawn, options.jobs, slots, options.seconds, folder)
         before = spawn()
         runs: dict[str, Any] = {}
         with running_servers() as servers:

@@ -4,11 +4,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from agents.contract.documents import DesiredReplica, Rendezvous
 from agents.runtime.base import ContainerPhase, ContainerStatus, Runtime
 
+T = TypeVar("T")
 IMAGE = "tessera-example:latest"
 SECONDS = 300  # a bound for what never comes; nothing waits so long
 DEVICE = "MIG-6f5a1c2e-8a1b-5c7d-9e10-0123456789ab"
@@ -47,9 +49,11 @@ else:
 """
 
 
-def a_replica(program: str = "pass", *, of: DesiredReplica | None = None, **fields):
+def a_replica(
+    program: str = "pass", *, of: DesiredReplica | None = None, **fields: Any
+) -> DesiredReplica:
     """One replica of a job of its own, or the next rank `of` another's gang."""
-    fields = {
+    values: dict[str, Any] = {
         "id": str(uuid4()),
         "job": str(uuid4()),
         "name": "sum",
@@ -60,11 +64,11 @@ def a_replica(program: str = "pass", *, of: DesiredReplica | None = None, **fiel
         "shm_mib": 16,
     } | fields
     if of is not None:
-        return replace(of, **{key: fields[key] for key in ("id", "command")}, rank=of.rank + 1)
-    return DesiredReplica(**fields)
+        return replace(of, id=values["id"], command=values["command"], rank=of.rank + 1)
+    return DesiredReplica(**values)
 
 
-def a_gang(program: str, ranks: int, **fields) -> list[DesiredReplica]:
+def a_gang(program: str, ranks: int, **fields: Any) -> list[DesiredReplica]:
     gang = [a_replica(program, world=ranks, **fields)]
     while len(gang) < ranks:
         gang.append(a_replica(program, of=gang[-1]))
@@ -79,7 +83,7 @@ class Watch:
         self.news = threading.Event()
         runtime.watch(self.news.set)
 
-    def until(self, reached: Callable, what: str, seconds: float = SECONDS):
+    def until(self, reached: Callable[[], T | None], what: str, seconds: float = SECONDS) -> T:
         deadline = time.monotonic() + seconds
         while not (found := reached()):
             left = deadline - time.monotonic()

@@ -26,8 +26,8 @@ from portal.web.request.choices import choice_labels
 from scheduler.core.request import RequestLimits, parse_request, request_as_dict
 from scheduler.core.request_fields import BY_NAME
 from tests.support.chinese import in_chinese
+from tests.support.memory_runtime import MemoryRuntime
 from tests.unit.agents.documents import a_replica
-from tests.unit.agents.nodes import MemoryRuntime
 from tests.unit.cli.fake_rest import Rest, a_row
 
 FILES = Path(agents.launchers.__file__).parent

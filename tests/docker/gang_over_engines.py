@@ -59,6 +59,7 @@ class Gang:
         with self.container(rank) as container:
             code, output = container.exec_run(["python3", "-c", program, *arguments])
         assert code == 0, output
+        assert isinstance(output, bytes)
         return output.decode().strip()
 
     def reached(self, rank: int, *places: str) -> set[str]:

@@ -143,7 +143,7 @@ class Hosts:
         if self.proxy == "nginx":
             machine.run("mkdir", "/var/log/nginx")
             machine.write("/etc/nginx/nginx.conf", self.deployed("nginx.conf"))
-            command = (debian.NGINX.path() or "", "-g", "daemon off;")
+            command: tuple[str, ...] = (debian.NGINX.path() or "", "-g", "daemon off;")
         else:
             machine.write("/etc/caddy/Caddyfile", self.deployed("Caddyfile"))
             command = (debian.CADDY.path() or "", "run", "--config", "/etc/caddy/Caddyfile")

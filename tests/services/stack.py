@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 400
 
 
 def until(
-    check: Callable[[], T],
+    check: Callable[[], T | None],
     *,
     seconds: float = PATIENCE_SECONDS,
     what: str = "it",

@@ -27,7 +27,9 @@ def pair(host: str, authority: Pair | None = None) -> Pair:
     issuer, signs = name, key
     if authority:
         issuer = x509.load_pem_x509_certificate(authority.certificate.encode()).subject
-        signs = serialization.load_pem_private_key(authority.key.encode(), None)
+        own = serialization.load_pem_private_key(authority.key.encode(), None)
+        assert isinstance(own, rsa.RSAPrivateKey)
+        signs = own
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from django.utils import timezone
 
@@ -13,6 +14,7 @@ from agents.contract.documents import (
     DesiredDocument,
     DesiredReplica,
     DesiredReplicaState,
+    DesiredSlice,
     GpuMode,
     NodeFacts,
     ObservedDocument,
@@ -46,7 +48,7 @@ _numbers = itertools.count(1)
 LIMITS = RequestLimits()
 
 
-def a_user(name: str = "", **columns) -> User:
+def a_user(name: str = "", **columns: Any) -> User:
     return User.objects.create_user(name or f"user{next(_numbers)}", password="pw", **columns)
 
 
@@ -59,7 +61,7 @@ def a_project(slug: str = "", *members: User, gpus: int = 8, role: Role = Role.M
     return project
 
 
-def a_request(home: Project, **fields) -> dict:
+def a_request(home: Project, **fields: Any) -> dict[str, Any]:
     body = {
         "project": home.slug,
         "name": "sum",
@@ -73,7 +75,7 @@ def a_request(home: Project, **fields) -> dict:
     return body | fields
 
 
-def a_job(user: User, home: Project, **fields) -> Job:
+def a_job(user: User, home: Project, **fields: Any) -> Job:
     request = parse_request(a_request(home, **fields), LIMITS)
     return job_submit(user=user, request=request)
 
@@ -203,15 +205,15 @@ class HonestNode:
         for replica in wanted.values():
             self.replicas[replica.id] = self._moved(replica)
 
-    def finish(self, exit_code: int = 0, **columns) -> None:
+    def finish(self, exit_code: int = 0, **columns: Any) -> None:
         """Every running replica ends."""
         for key, seen in self.replicas.items():
             if seen.state is ReplicaState.RUNNING:
-                ended = {"state": ReplicaState.EXITED, "exit_code": exit_code}
+                ended: dict[str, Any] = {"state": ReplicaState.EXITED, "exit_code": exit_code}
                 self.replicas[key] = replace(seen, **(ended | columns))
         self.report()
 
-    def _made(self, wanted) -> ObservedSlice:
+    def _made(self, wanted: DesiredSlice) -> ObservedSlice:
         self.makes += 1
         return ObservedSlice(
             gpu_uuid=wanted.gpu_uuid,

@@ -27,6 +27,7 @@ def known() -> dict[str, str]:
     job = Job.objects.filter(owner=alice, status=JobStatus.RUNNING).latest("pk")
     asked = Job.objects.filter(status=JobStatus.AWAITING_APPROVAL).latest("pk")
     node = Replica.objects.filter(attempt__job=job).select_related("node").earliest("rank").node
+    assert node
     found = {"job": job.label, "asked": asked.label, "project": "vision", "node": node.name}
     return found | {"array": (JobArray.objects.first() or an_array(job)).label}
 

@@ -36,7 +36,8 @@ async def main(settings: dict[str, Any]) -> None:
     running = asyncio.gather(*_started(agents, settings["join"]))
     answering = asyncio.create_task(_answer_lines(agents, tally))
     # Ends with the input, or with the first error of an agent that is a bug.
-    done, _ = await asyncio.wait({running, answering}, return_when=asyncio.FIRST_COMPLETED)
+    ending: set[asyncio.Future[Any]] = {running, answering}
+    done, _ = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         task.result()
 

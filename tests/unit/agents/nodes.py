@@ -1,9 +1,6 @@
 """A whole agent node without a network: the simulated driver, a real journal, and a runtime that
 keeps its containers in memory. What would run beside the loop runs at once, in the same thread."""
 
-import time
-from dataclasses import replace
-
 from agents.admission.policy import NodePolicy
 from agents.contract.documents import (
     DesiredDocument,
@@ -12,121 +9,22 @@ from agents.contract.documents import (
     DesiredSlice,
     GpuMode,
     Rendezvous,
-    RuntimeKind,
     SliceKind,
 )
-from agents.contract.image_needs import NO_NEEDS
 from agents.hardware import Hardware
 from agents.loop.node import NodeLoop
 from agents.loop.workers import InlineWorkers
 from agents.nvml.session import Nvml
-from agents.runtime.base import ContainerPhase, ContainerStatus, RuntimeFailure
 from agents.simdriver.install import install
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
 from agents.state.journal import Journal
+from tests.support.memory_runtime import MemoryRuntime
 from tests.unit.agents.documents import a_device, a_replica
 
 RUN = DesiredReplicaState.RUN
 MEETING = Rendezvous("10.0.0.1", 29_500)
 ROUNDS = 8
-
-
-class MemoryRuntime:
-    """Containers as values. `story` is what was asked of it, with the slices that stood then."""
-
-    kind = RuntimeKind.PROCESS
-    injection = None
-
-    def __init__(self, slices):
-        self.by_replica, self.devices, self.logs, self.story = {}, {}, {}, []
-        self.slices = slices
-        self.broken, self.needs = set(), {}
-        self.since = 0.0
-        self.graces = []
-        self.used = {}
-
-    def serving_since(self):
-        return self.since
-
-    def version(self):
-        return "1"
-
-    limits_egress = False
-
-    def overlay(self):
-        return None
-
-    def connect(self, replicas):
-        """Nothing is to be joined."""
-
-    def fabric(self):
-        return "here"
-
-    def watch(self, changed):
-        pass
-
-    def containers(self):
-        return dict(self.by_replica)
-
-    def make_folders(self, replica):
-        raise AssertionError("no replica here has files")
-
-    def keep(self, replicas):
-        pass
-
-    def used_disk_bytes(self, replica_id, limit):
-        return self.used.get(replica_id, 0)
-
-    def require_image(self, image):
-        pass
-
-    def image_needs(self, image):
-        return self.needs.get(image.name, NO_NEEDS)
-
-    def prepare(self, replica, devices):
-        if replica.id in self.broken:
-            raise RuntimeFailure("image_pull", "no such image")
-        self.tell("prepare", replica.id)
-        who = (replica.id, replica.job, replica.attempt, replica.rank, replica.fence)
-        self.devices[replica.id] = tuple(devices)
-        self.by_replica[replica.id] = ContainerStatus(
-            *who, ContainerPhase.CREATED, f"tessera-{replica.id}", "10.0.0.1", 29_500
-        )
-
-    def start(self, replica, devices, rendezvous):
-        self.tell("start", replica.id)
-        self.becomes(replica.id, ContainerPhase.RUNNING)
-
-    def stop(self, replica_id, grace_seconds):
-        if self.by_replica[replica_id].phase is ContainerPhase.RUNNING:
-            self.tell("stop", replica_id)
-            self.graces.append((replica_id, grace_seconds))
-            self.ends(replica_id, 143)
-
-    def remove(self, replica_id):
-        self.logs.pop(replica_id, None)
-        if self.by_replica.pop(replica_id, None):
-            self.tell("remove", replica_id)
-
-    def log(self, replica_id, offset, limit):
-        return self.logs.get(replica_id, b"")[offset : offset + limit]
-
-    def close(self):
-        pass
-
-    def tidy(self):
-        pass
-
-    def tell(self, what, replica):
-        self.story.append((what, replica, self.slices()))
-
-    def ends(self, replica, exit_code, at=None):
-        ended_at = time.time() if at is None else at
-        self.becomes(replica, ContainerPhase.EXITED, exit_code=exit_code, finished_at=ended_at)
-
-    def becomes(self, replica, phase, **fields):
-        self.by_replica[replica] = replace(self.by_replica[replica], phase=phase, **fields)
 
 
 class Machine:

@@ -10,7 +10,8 @@ from agents.contract.documents import DesiredReplicaState, ReplicaState
 from agents.contract.pulls import ObservedPull
 from agents.loop.workers import Workers
 from agents.runtime.image_pull import ImageAbsent
-from tests.unit.agents.nodes import MemoryRuntime, a_document, on_it
+from tests.support.memory_runtime import MemoryRuntime
+from tests.unit.agents.nodes import a_document, on_it
 from tests.unit.mps.stage import until
 
 STOP = DesiredReplicaState.STOP

@@ -27,7 +27,7 @@ from agents.nvml.session import Nvml
 from agents.simdriver.install import install
 from agents.simdriver.state import new_node
 from agents.simdriver.store import Store
-from tests.unit.agents.nodes import MemoryRuntime
+from tests.support.memory_runtime import MemoryRuntime
 from tests.unit.doctor.machines import DiskUsage, a_machine, verdict
 
 DOCS = Path(__file__).parents[3] / "docs" / "doctor.md"

@@ -11,7 +11,7 @@ from agents.hardware import Hardware
 from agents.health.slowdowns import HW_SLOWDOWN, HW_THERMAL
 from agents.host import disk_space as disk
 from agents.loop.observe import observed_document
-from tests.unit.agents.nodes import MemoryRuntime
+from tests.support.memory_runtime import MemoryRuntime
 from tests.unit.doctor.machines import a_machine
 
 REASONS = "nvmlDeviceGetCurrentClocksEventReasons"
