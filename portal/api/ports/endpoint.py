@@ -16,18 +16,18 @@ from agents.tunnel.multiplexer import TunnelBounds
 from agents.tunnel.splice import splice
 from portal.accounts.sessions import user_bell
 from portal.api.ports.access import PortCaller, may_stay_open, port_admit, port_open
-from portal.api.ports.held_sockets import (
-    SocketRule,
-    carry_streams,
+from portal.api.ports.handshakes import (
     counted_socket,
+    handshake,
     in_database_thread,
+    refuse_socket,
 )
-from portal.api.protocol.problems import problem_body
+from portal.api.ports.held_sockets import SocketRule, carry_streams
 from portal.asgi_scope import Receive, Scope, Send, header, is_private
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.live.listener import subscribe
-from portal.tunnel.asgi_socket import AsgiSocket, refuse_handshake
+from portal.tunnel.asgi_socket import AsgiSocket
 from portal.tunnel.streams import StreamRefused, Target, stream_open
 
 PATH = re.compile(r"/api/v1/jobs/(?P<job>[^/]{1,32})/ports/(?P<port>[0-9]{1,5})")
@@ -51,13 +51,13 @@ async def port_endpoint(scope: Scope, receive: Receive, send: Send) -> None:
     no more."""
     with ExitStack() as place:
         try:
-            caller, target = await _admitted(scope)
-            count = counted_socket(_open_ports, caller.user_pk, MAX_OPEN_PORTS, PORTS_EXHAUSTED)
-            place.enter_context(count)
-            await in_database_thread(partial(port_open, caller, target))
+            async with handshake():
+                caller, target = await _admitted(scope)
+                count = (_open_ports, caller.user_pk, MAX_OPEN_PORTS, PORTS_EXHAUSTED)
+                place.enter_context(counted_socket(*count))
+                await in_database_thread(partial(port_open, caller, target))
         except Refused as refused:
-            body = problem_body(refused.status, refused.code, refused.sentence, scope["path"])
-            await refuse_handshake(receive, send, refused.status, body)
+            await refuse_socket(scope, receive, send, refused)
             return
         await receive()
         rule = SocketRule(caller, may_stay_open, PORT_LOST)

@@ -1,22 +1,16 @@
 """WebSockets with streams to jobs, each held for as long as its caller may use it."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from asgiref.sync import sync_to_async
-from django.db import InterfaceError, OperationalError, connections
-from rest_framework.exceptions import AuthenticationFailed
+from django.db import InterfaceError, OperationalError
 
 from agents.contract.tunnel import SERVICE_RESTART
 from agents.tunnel.link import Serve, TunnelLink
 from agents.tunnel.multiplexer import TunnelBounds
-from portal.error_codes import ErrorCode
-from portal.errors import Refused
 from portal.event_stream import ShuttingDown, shared_read
 from portal.live.listener import Bell
 from portal.stream_access import SessionChecks
@@ -28,7 +22,6 @@ LOOK_SECONDS = 2.0
 POLICY = 1008
 
 C = TypeVar("C", bound=Hashable)
-T = TypeVar("T")
 
 # By caller; the connections keep them.
 _checks: WeakValueDictionary[Hashable, SessionChecks] = WeakValueDictionary()
@@ -42,19 +35,6 @@ class SocketRule(Generic[C]):
     may_stay_open: Callable[[C], bool]
     sentence: str
     """What the caller is told who may not any more."""
-
-
-async def in_database_thread(work: Callable[[], T]) -> T:
-    """What `work` of the database returns, in a thread whose connection is not kept. Raises
-    Refused."""
-    try:
-        found: T = await sync_to_async(_without_connection, thread_sensitive=False)(work)
-    except AuthenticationFailed as failed:
-        raise Refused(ErrorCode.AUTHENTICATION_FAILED, str(failed.detail)) from None
-    except (OperationalError, InterfaceError):
-        sentence = "The database does not respond. Try again"
-        raise Refused(ErrorCode.DATABASE_UNAVAILABLE, sentence) from None
-    return found
 
 
 async def carry_streams(
@@ -76,20 +56,6 @@ async def carry_streams(
         await asyncio.gather(carrying, allowed, return_exceptions=True)
 
 
-@contextmanager
-def counted_socket(counts: Counter[int], user_pk: int, limit: int, sentence: str) -> Iterator[None]:
-    """Raises Refused if the user has as many open as one may have."""
-    if counts[user_pk] >= limit:
-        raise Refused(ErrorCode.THROTTLED, sentence)
-    counts[user_pk] += 1
-    try:
-        yield
-    finally:
-        counts[user_pk] -= 1
-        if not counts[user_pk]:
-            del counts[user_pk]
-
-
 async def _while_allowed(rule: SocketRule[C], bell: Bell) -> tuple[int, str]:
     """Returns with which code and reason to close, as soon as the caller has lost the right."""
     checks = _checks.setdefault(rule.caller, SessionChecks())
@@ -107,10 +73,3 @@ async def _while_allowed(rule: SocketRule[C], bell: Bell) -> tuple[int, str]:
         if not await checks.passes(is_allowed, 0 if is_rung else LOOK_SECONDS / 2):
             return POLICY, rule.sentence
     return SERVICE_RESTART, "the process ends"
-
-
-def _without_connection(work: Callable[[], T]) -> T:
-    try:
-        return work()
-    finally:
-        connections.close_all()

@@ -28,13 +28,13 @@ from agents.tunnel.multiplexer import TunnelBounds
 from agents.tunnel.splice import splice
 from portal.accounts.sessions import user_bell
 from portal.api.ports.endpoint import read_rank, require_private
-from portal.api.ports.held_sockets import (
-    SocketRule,
-    carry_streams,
+from portal.api.ports.handshakes import (
     counted_socket,
+    handshake,
     in_database_thread,
+    refuse_socket,
 )
-from portal.api.protocol.problems import problem_body
+from portal.api.ports.held_sockets import SocketRule, carry_streams
 from portal.api.terminals.access import (
     TerminalCaller,
     TerminalPlace,
@@ -46,7 +46,7 @@ from portal.asgi_scope import Receive, Scope, Send, header, is_over_tls
 from portal.audit.codes import AuditAction
 from portal.errors import Refused
 from portal.live.listener import subscribe
-from portal.tunnel.asgi_socket import AsgiSocket, refuse_handshake
+from portal.tunnel.asgi_socket import AsgiSocket
 from portal.tunnel.streams import StreamRefused, node_stream_open
 
 PATH = re.compile(r"/api/v1/jobs/(?P<job>[^/]{1,32})/(?P<way>terminal|ssh)")
@@ -69,14 +69,14 @@ async def terminal_endpoint(scope: Scope, receive: Receive, send: Send) -> None:
     no more."""
     with ExitStack() as open_socket:
         try:
-            caller, place = await _admitted(scope)
-            count = (_open_terminals, caller.user_pk, MAX_OPEN_TERMINALS, TERMINALS_EXHAUSTED)
-            open_socket.enter_context(counted_socket(*count))
-            way = scope["path"].rpartition("/")[2]
-            await in_database_thread(partial(terminal_open, caller, place, ACTIONS[way]))
+            async with handshake():
+                caller, place = await _admitted(scope)
+                count = (_open_terminals, caller.user_pk, MAX_OPEN_TERMINALS, TERMINALS_EXHAUSTED)
+                open_socket.enter_context(counted_socket(*count))
+                way = scope["path"].rpartition("/")[2]
+                await in_database_thread(partial(terminal_open, caller, place, ACTIONS[way]))
         except Refused as refused:
-            body = problem_body(refused.status, refused.code, refused.sentence, scope["path"])
-            await refuse_handshake(receive, send, refused.status, body)
+            await refuse_socket(scope, receive, send, refused)
             return
         await receive()
         rule = SocketRule(caller, may_stay_open, TERMINAL_LOST)
