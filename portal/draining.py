@@ -1,14 +1,17 @@
 """The end of a web process, in an order that loses no request and no bell.
 
 1. `/readyz` answers 503, and all else is served as before: a proxy that asks it sends no more.
-   Then calls of apps that are open have some seconds to end, while new ones are told to come again:
-   the server would cut them, with the tunnels through which they go.
 2. The kernel drops new connections. Those that are being made complete, and their requests arrive.
    A proxy whose connection is not made tries another process; it has sent nothing yet, so that is
    safe for any request.
-3. The server closes its sockets. Streams and held calls end, and come back elsewhere at once: a
-   proxy is refused here, where it would wait in step 2. The server completes what else is open, and
+3. Calls of apps that are open have some seconds to end: the server would cut them, with the tunnels
+   through which they go. New ones on connections that were kept are told to come again.
+4. The server closes its sockets. Streams and held calls end, and come back elsewhere at once: a
+   proxy is refused here, where it would wait before. The server completes what else is open, and
    ends.
+
+A process without the first step is the only one (`TESSERA_DRAIN_SECONDS`): there the third comes
+before the second, as nobody else would serve pages meanwhile.
 
 A server that closes its socket first resets the connections that nobody has accepted yet, with
 requests in them.
@@ -53,13 +56,14 @@ log = logging.getLogger(__name__)
 
 
 class Drain:
-    """The three steps, begun by SIGTERM. A second signal, or SIGINT, goes to the last one."""
+    """The steps, begun by SIGTERM. A second signal, or SIGINT, goes to the last one."""
 
     def __init__(
         self, ear: Listener, seconds: float, finish_calls: Callable[[], Awaitable[None]]
     ) -> None:
-        """`seconds`: how long the first step takes; longer than a proxy needs to notice.
-        `finish_calls` returns, soon in any case, when the calls of apps are over."""
+        """`seconds`: how long the first step takes, longer than a proxy needs to notice; 0 where no
+        other process serves. `finish_calls` returns, soon in any case, when the calls of apps are
+        over."""
         self._ear = ear
         self._finish_calls = finish_calls
         self._seconds = seconds
@@ -104,16 +108,24 @@ class Drain:
 
     async def _steps(self, end: Callable[[], None]) -> None:
         try:
-            await asyncio.sleep(self._seconds)
-            await self._finish_calls()
-            if own_listeners_close_door():
-                await asyncio.sleep(LAST_REQUESTS_SECONDS)
+            if self._seconds:
+                await asyncio.sleep(self._seconds)
+                await _close_door()
+                await self._finish_calls()
+            else:
+                await self._finish_calls()
+                await _close_door()
         finally:
             end()
             try:
                 await _until_no_socket_listens()
             finally:
                 self._ear.drain()
+
+
+async def _close_door() -> None:
+    if own_listeners_close_door():
+        await asyncio.sleep(LAST_REQUESTS_SECONDS)
 
 
 async def _until_no_socket_listens() -> None:

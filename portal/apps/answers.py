@@ -32,6 +32,8 @@ POLICY = (
 RELOAD_SECONDS = 3
 # Of a service without a copy that is ready.
 RETRY_SECONDS = 10
+# Another process of the portal takes the call by then.
+RESTART_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,7 @@ def restarting(place: str) -> Answer:
         "The portal restarts. Send the request again.",
         "门户正在重启。请重新发送请求。",
         place,
+        RESTART_SECONDS,
     )
 
 

@@ -58,9 +58,10 @@ from portal.tunnel.streams import PortStream, StreamRefused, Target
 OWN = "/_tessera/"
 ENTER, KEYS = OWN + "enter", OWN + "keys"
 MAX_FORM_BYTES = 1_024
-# Of a process that ends, for the requests that are open. Together with the server's own 20 s less
-# than what stops it.
-LAST_CALLS_SECONDS = 8.0
+# Of a process that ends, for the requests that are open. Others may wait as long for a tunnel that
+# is held here: with what its node then needs to open another one, less than OPEN_SECONDS of
+# portal/tunnel/streams.py. Together with the server's own 20 s less than what stops it.
+LAST_CALLS_SECONDS = 6.0
 CONNECT_SECONDS = 10.0
 # Browsers send the first one back over TLS alone, and no other host can set it.
 COOKIES = {True: "__Host-tessera-app", False: "tessera-app"}

@@ -18,7 +18,7 @@ from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from portal.apps.headers import Header, response_headers
-from portal.apps.http_exchange import CallEnd, NoAnswer
+from portal.apps.http_exchange import CallEnd, CallEnded, NoAnswer
 from portal.asgi_scope import Receive, Send
 from portal.tunnel.streams import PortStream
 
@@ -59,14 +59,14 @@ class WebSocketExchange:
         self._is_text = False
 
     async def run(self, target: str, headers: Sequence[Header], end: CallEnd) -> None:
-        """Raises NoAnswer before the caller has seen anything."""
+        """Raises NoAnswer or CallEnded before the caller has seen anything."""
         try:
-            if await self._handshake(target, headers):
+            if await self._handshake(target, headers, end):
                 await self._pass_messages(end)
         finally:
             self._stream.abort()
 
-    async def _handshake(self, target: str, headers: Sequence[Header]) -> bool:
+    async def _handshake(self, target: str, headers: Sequence[Header], end: CallEnd) -> bool:
         """Whether both sides speak WebSocket now. What else the app says, the caller is told."""
         own = self._protocol.connect()
         joined = Headers()
@@ -78,16 +78,7 @@ class WebSocketExchange:
         if "sec-websocket-protocol" in own.headers:
             joined["sec-websocket-protocol"] = own.headers["sec-websocket-protocol"]
         self._protocol.send_request(Request(target, joined))
-        try:
-            async with asyncio.timeout(HANDSHAKE_SECONDS):
-                await self._flush()
-                response = None
-                while response is None and self._protocol.handshake_exc is None:
-                    response = await self._first_event()
-        except TimeoutError:
-            raise NoAnswer(is_late=True) from None
-        except OSError:
-            raise NoAnswer(is_late=False) from None
+        response = await self._answer(end)
         refusal = self._protocol.handshake_exc
         if isinstance(refusal, InvalidStatus):
             await self._refuse(refusal.response)
@@ -101,6 +92,32 @@ class WebSocketExchange:
         }
         await self._send(accepted)
         return True
+
+    async def _answer(self, end: CallEnd) -> Any:
+        """The app's; None where the protocol has a `handshake_exc`. Raises NoAnswer, CallEnded."""
+        answering = asyncio.ensure_future(self._until_answered())
+        tasks: tuple[asyncio.Future[Any], ...] = (answering, asyncio.ensure_future(end.wait()))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done():
+                raise CallEnded
+            return answering.result()
+        except TimeoutError:
+            raise NoAnswer(is_late=True) from None
+        except OSError:
+            raise NoAnswer(is_late=False) from None
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _until_answered(self) -> Any:
+        async with asyncio.timeout(HANDSHAKE_SECONDS):
+            await self._flush()
+            response = None
+            while response is None and self._protocol.handshake_exc is None:
+                response = await self._first_event()
+            return response
 
     async def _first_event(self) -> Any:
         """The app's answer to the handshake; None until it is whole. Frames may follow at once and

@@ -44,7 +44,7 @@ class ProcessSettings:
     drain_seconds: float = setting(
         0.0,
         "A web process that was told to end serves this much longer, with `/readyz` at 503: longer "
-        "than the proxy in front needs to notice.",
+        "than the proxy in front needs to notice. 0 where no other web process serves meanwhile.",
         readers=WEB,
     )
     log_format: str = setting(

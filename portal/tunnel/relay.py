@@ -47,6 +47,11 @@ log = logging.getLogger(__name__)
 class RelayAway(Exception):
     """No other process holds the node's tunnel, or it does not answer."""
 
+    def __init__(self, *, is_silent: bool = False) -> None:
+        super().__init__()
+        self.is_silent = is_silent
+        """One does and made no connection in time: perhaps it ends (portal/draining.py)."""
+
 
 @dataclass(slots=True)
 class Relays:
@@ -162,7 +167,7 @@ async def _dial(holder: Holder) -> ClientSocket:
         )
     except (OSError, TimeoutError, WebSocketException) as error:
         log.warning("the web process at %s does not answer: %s", holder.address, error)
-        raise RelayAway from error
+        raise RelayAway(is_silent=isinstance(error, TimeoutError)) from error
     return ClientSocket(connection)
 
 

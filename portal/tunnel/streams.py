@@ -27,7 +27,8 @@ from agents.tunnel.link import OpenRefused, StreamReset, TunnelLink
 from portal.tunnel.held import held_tunnel
 from portal.tunnel.relay import UUID_BYTES, RelayAway, relay_open
 
-# The node looks for the replica and connects to it.
+# The node looks for the replica and connects to it. Longer than a web process that ends keeps its
+# tunnels and takes no connections.
 OPEN_SECONDS = 10.0
 # A tunnel that a web process took with it is there again after about a second.
 TUNNEL_SECONDS = 5.0
@@ -101,7 +102,7 @@ def stream_refused(code: StreamRefusal) -> StreamRefused:
 
 async def _opened(node_id: UUID, wire: bytes) -> PortStream:
     """Through the tunnel of this process, or of the one that holds it. Waits a little for a tunnel
-    that is away."""
+    that is away, and as long as its caller does for the end of a process that holds it."""
     loop = asyncio.get_running_loop()
     end = loop.time() + TUNNEL_SECONDS
     while True:
@@ -113,7 +114,10 @@ async def _opened(node_id: UUID, wire: bytes) -> PortStream:
         except OpenRefused as refused:
             if refused.why is not StreamRefusal.NO_TUNNEL or loop.time() >= end:
                 raise
-        except (StreamReset, RelayAway):
+        except StreamReset:
             if loop.time() >= end:
+                raise
+        except RelayAway as away:
+            if loop.time() >= end and not away.is_silent:
                 raise
         await asyncio.sleep(LOOK_SECONDS)

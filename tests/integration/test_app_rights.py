@@ -250,13 +250,34 @@ def test_before_a_restart_requests_end_sockets_close_and_new_calls_come_again(ol
             await asked.wait()
             finishing = asyncio.ensure_future(apps.finish_calls())
             assert (await socket.next())["code"] == 1012
-            late = http_call(headers=headers)
-            assert status_of(await late.run(apps)) == 503
+            late = await http_call(headers=headers).run(apps)
+            assert (status_of(late), header_of(late, "retry-after")) == (503, ["1"])
             assert not finishing.done()
             may_answer.set()
             await finishing
             await asyncio.gather(*running)
             assert (await page.next())["status"] == 200
+
+    asyncio.run(scenario())
+
+
+def test_a_restart_does_not_wait_for_a_websocket_that_the_app_has_not_answered(olga, job):
+    headers, asked = [host_of(job), cookie_of(job, signed_in(olga))], asyncio.Event()
+
+    async def silent(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async def scenario():
+        async with apps_before(silent) as apps:
+            opening = asyncio.ensure_future(websocket_call(headers=headers).run(apps))
+            await asked.wait()
+            finishing = asyncio.ensure_future(apps.finish_calls())
+            said = await opening
+            assert (status_of(said), header_of(said, "retry-after")) == (503, ["1"])
+            await finishing
 
     asyncio.run(scenario())
 

@@ -89,8 +89,7 @@ class Hosts:
         ignored = [word for folder in others for word in ("--ignore", folder)]
         collect = ("manage.py", "collectstatic", "--no-input", "--verbosity", "0", *ignored)
         self.machines["web1"].run(f"{PYTHON}/python", *collect, **self._on())
-        seed = (f"{PYTHON}/python", "-m", "tests.services.seed", NODE)
-        self.seeded = json.loads(self.machines["web1"].run(*seed, **self._on()))
+        self.seeded = self.run_program("tests.services.seed", NODE)
         services = {"web": self.webs, "worker": self.workers, "beat": self.beats}
         for service, names in services.items():
             for name in names:
@@ -98,6 +97,11 @@ class Hosts:
         for name in self.webs:
             self.until_ready(name)
         self.start_proxy()
+
+    def run_program(self, module: str, *words: str) -> Any:
+        """What this module prints as JSON, run on a web host."""
+        command = (f"{PYTHON}/python", "-m", module, *words)
+        return json.loads(self.machines["web1"].run(*command, **self._on()))
 
     def start_database(self) -> None:
         """PostgreSQL and PgBouncer, as the user of their package."""
@@ -222,7 +226,7 @@ class Hosts:
         assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
         return answer.json() if "json" in answer.headers["content-type"] else answer.text
 
-    def submit(self, *command: str) -> str:
+    def submit(self, *command: str, **fields: Any) -> str:
         body = {
             "project": "vision",
             "name": "sum",
@@ -233,7 +237,7 @@ class Hosts:
             "memory": "128MiB",
             "time_limit": "10m",
         }
-        return str(self.rest("POST", "/jobs", json=body)["id"])
+        return str(self.rest("POST", "/jobs", json=body | fields)["id"])
 
     def until_status(self, job: str, *wanted: str, seconds: float = 120) -> dict[str, Any]:
         def reached() -> dict[str, Any] | None:

@@ -1,6 +1,9 @@
 """docs/several-machines.md, carried out: each host a network namespace, each server as deploy/ has
 it, with TLS and passwords; the clock of one worker is wrong by minutes."""
 
+import signal
+
+import httpx
 import pytest
 
 from tests.environment import debian
@@ -15,6 +18,25 @@ pytestmark = [
 ]
 
 WRONG_CLOCKS = {"worker2": 7 * 60}
+APPS = {"TESSERA_APPS_DOMAIN": "apps.test"}
+# Says back what it is sent, and begins an answer to GET that has no end.
+APP = """
+import http.server, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        while True:
+            self.wfile.write(b".")
+            time.sleep(0.1)
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+http.server.ThreadingHTTPServer(("127.0.0.1", 18080), Handler).serve_forever()
+"""
 # By the database: who holds the lock of a lease, and that nobody came without TLS.
 HOLDERS = """
     SELECT DISTINCT client_addr FROM pg_locks JOIN pg_stat_activity USING (pid)
@@ -31,7 +53,8 @@ NODE_EVENTS = "SELECT code FROM audit_event WHERE code LIKE '%lost%' OR code LIK
 def hosts(tmp_path_factory):
     if reason := debian.why_not("machines"):
         pytest.skip(reason)
-    with running_hosts(tmp_path_factory.mktemp("logs"), clocks=WRONG_CLOCKS) as running:
+    logs = tmp_path_factory.mktemp("logs")
+    with running_hosts(logs, clocks=WRONG_CLOCKS, extra_env=APPS) as running:
         running.start_agent()
         until(lambda: len(running.rest("GET", "/gpus")["results"]) == 2, seconds=600, what=NODE)
         yield running
@@ -79,3 +102,37 @@ def test_while_a_web_host_is_cut_off_the_other_one_serves(hosts):
         hosts.machines.join("web1")
     hosts.until_ready("web1")
     run_job(hosts, "together again")
+
+
+def test_a_web_host_that_ends_loses_no_call_of_an_app_but_one_that_does_not_end(hosts):
+    job = hosts.submit("python3", "-c", APP, apps=["web:18080"])
+    hosts.until_status(job, "running", seconds=600)
+    host = {"Host": f"web--j{job.removeprefix('J-')}.{APPS['TESSERA_APPS_DOMAIN']}"}
+    visitor = host | {"Authorization": f"Bearer {token_for_apps(hosts)}"}
+
+    def call() -> int:
+        return hosts.call("POST", "/", headers=visitor, content=b"x").status_code
+
+    until(lambda: call() == 200, what="the app")
+    process, answers = hosts.running["web1"].process, []
+    with httpx.Client(trust_env=False, timeout=60) as client:
+        # So the last calls of this host take as long as they may.
+        url = f"http://{hosts.machines['web1'].address}:8000/"
+        endless = client.build_request("GET", url, headers=visitor | {"X-Forwarded-Proto": "https"})
+        with hosts.machines["proxy"].network():
+            assert client.send(endless, stream=True).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        while process.poll() is None:
+            answers.append(call())
+    hosts.start_web("web1")
+    assert set(answers) == {200}, answers
+    hosts.rest("POST", f"/jobs/{job}/cancel")
+
+
+def token_for_apps(hosts) -> str:
+    admin = hosts.run_program("tests.services.make_admin")["token"]
+    body = {"name": "calls", "project": "vision", "days": 1}
+    headers = {"Authorization": f"Token {admin}"}
+    made = hosts.call("POST", "/api/v1/app-tokens", json=body, headers=headers)
+    assert made.is_success, made.text
+    return str(made.json()["token"])

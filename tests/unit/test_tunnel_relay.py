@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,10 +15,13 @@ from websockets.exceptions import InvalidStatus
 from agents.contract.tunnel import StreamRefusal
 from agents.tunnel.client_socket import Dial
 from agents.tunnel.link import OpenRefused, StreamReset
+from portal.apps.application import LAST_CALLS_SECONDS
+from portal.draining import LAST_REQUESTS_SECONDS, _drop_new_connections
 from portal.live.listener import listener
-from portal.tunnel import relay
+from portal.tunnel import relay, streams
 from portal.tunnel.held import hold_tunnel
 from portal.tunnel.registry import PROCESS, Holder, _opened, _sealed
+from portal.tunnel.streams import StreamRefused, Target, stream_open
 from tests.unit.agents.test_tunnel_link import echo, read_all, tunnel, write_all
 
 NODE, OTHER = UUID(int=7), UUID(int=8)
@@ -116,6 +120,51 @@ def test_strangers_find_nothing_there(authorization):
             assert refused.value.response.status_code == 404
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_ending", [True, False])
+def test_a_stream_waits_for_a_holder_that_ends_and_not_for_one_that_is_gone(is_ending, monkeypatch):
+    """One that ends takes no connections, and keeps its tunnels until its last calls are over: then
+    the node opens one elsewhere, here in this process."""
+    looks, again = [], asyncio.Event()
+    monkeypatch.setattr(streams, "TUNNEL_SECONDS", 0.0)
+    monkeypatch.setattr(relay, "CONNECT_SECONDS", 0.05)
+
+    async def scenario():
+        with socket.create_server(("127.0.0.1", 0)) as door:
+            address = f"127.0.0.1:{door.getsockname()[1]}"
+            _drop_new_connections(door)
+            if not is_ending:
+                door.close()
+
+            async def find_holder(node_id):
+                looks.append(node_id)
+                if len(looks) > 1:
+                    again.set()
+                return Holder("another", address)
+
+            monkeypatch.setattr(relay, "find_holder", find_holder)
+            opening = asyncio.ensure_future(stream_open(Target(NODE, 1, 0, 80)))
+            if not is_ending:
+                with pytest.raises(StreamRefused) as refused:
+                    await opening
+                assert refused.value.code is StreamRefusal.NO_TUNNEL
+                return
+            waiting = asyncio.ensure_future(again.wait())
+            await asyncio.wait((opening, waiting), return_when=asyncio.FIRST_COMPLETED)
+            async with tunnel(echo) as (held, _, _):
+                with hold_tunnel(NODE, held):
+                    stream = await opening
+                    await stream.write(b"x")
+                    assert await stream.read() == b"x"
+        await relay.close_relays()
+
+    asyncio.run(scenario())
+
+
+def test_a_caller_waits_longer_than_a_process_that_ends_keeps_its_tunnels():
+    """The node's next tunnel takes a second or two."""
+    assert LAST_REQUESTS_SECONDS + LAST_CALLS_SECONDS + 2 < streams.OPEN_SECONDS
 
 
 def test_an_entry_in_redis_counts_for_the_node_and_the_address_that_were_signed():
