@@ -47,6 +47,11 @@ class OutputFormat(StrEnum):
     YAML = "yaml"
     NAME = "name"
 
+    @property
+    def is_data(self) -> bool:
+        """Whether a program reads it: all that REST says."""
+        return self in (OutputFormat.JSON, OutputFormat.YAML)
+
 
 OutputOption = Annotated[
     OutputFormat,
@@ -106,7 +111,7 @@ def print_rows(
     empty: str = "",
 ) -> None:
     """A list. JSON and YAML have the rows of REST; `empty` is the message for an empty table."""
-    if output_format in (OutputFormat.JSON, OutputFormat.YAML):
+    if output_format.is_data:
         print_data(list(rows), output_format)
     elif output_format is OutputFormat.NAME:
         for row in rows:
@@ -130,7 +135,7 @@ def print_data(value: Any, output_format: OutputFormat) -> None:
 
 def print_row(row: Mapping[str, Any], output_format: OutputFormat, *, name: str = "id") -> None:
     """What a command created or changed: its name, or all of it as JSON or YAML."""
-    if output_format in (OutputFormat.JSON, OutputFormat.YAML):
+    if output_format.is_data:
         print_data(dict(row), output_format)
     else:
         sys.stdout.write(f"{single_line(row.get(name, ''))}\n")

@@ -75,7 +75,7 @@ def advise(
     }
     body = {name: value for name, value in fields.items() if value}
     advice = cli.client.post("advice", body, is_repeatable=True, hint="tessera advise --help")
-    if output in (OutputFormat.JSON, OutputFormat.YAML):
+    if output.is_data:
         print_data(advice, output)
         return
     now = cli.now()

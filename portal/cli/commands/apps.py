@@ -114,7 +114,7 @@ def app_token(
         )
     body = {"name": name, "job": job, "app": app, "project": project, "days": days}
     made = cli_context(context).client.call("POST", "app-tokens", body=body).json()
-    if output in (OutputFormat.JSON, OutputFormat.YAML):
+    if output.is_data:
         print_data(made, output)
     else:
         typer.echo(made["token"])

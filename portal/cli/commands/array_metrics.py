@@ -24,7 +24,7 @@ def array_metrics(cli: CliContext, array: str, output: OutputFormat, *, is_csv: 
                 typer.echo(single_line(line))
         return
     rows = _members(cli, path)
-    if output in (OutputFormat.JSON, OutputFormat.YAML):
+    if output.is_data:
         print_data({"results": rows}, output)
         return
     print_rows(rows, _columns(rows), output, name="job")

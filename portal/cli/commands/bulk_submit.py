@@ -55,7 +55,7 @@ def bulk_submit(
     else:
         answer = cli.client.post(PATH, {"jobs": bodies, "count": count}, key=key)
         _print_ids(answer, mode.output)
-    if _is_data(mode.output):
+    if mode.output.is_data:
         print_data(answer, mode.output)
         return
     print_message(f"Submitted {answer['submitted']:,} jobs")
@@ -120,7 +120,7 @@ class _Parts:
 
     def _print_cut_short(self) -> None:
         self.line.clear()
-        if _is_data(self.output):
+        if self.output.is_data:
             print_data(self._answer(), self.output)
         print_message(
             f"{len(self.results):,} of {len(self.jobs):,} jobs are submitted. The same command "
@@ -132,13 +132,9 @@ class _Parts:
 
 
 def _print_ids(answer: dict[str, Any], output: OutputFormat) -> None:
-    if not _is_data(output):
+    if not output.is_data:
         for job in answer["results"]:
             typer.echo(single_line(job["id"]))
-
-
-def _is_data(output: OutputFormat) -> bool:
-    return output in (OutputFormat.JSON, OutputFormat.YAML)
 
 
 def _dry_run(cli: CliContext, bodies: list[dict[str, Any]], count: int) -> dict[str, Any]:
@@ -162,7 +158,7 @@ def _dry_run_call(cli: CliContext, call: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_dry_run(answer: dict[str, Any], output: OutputFormat) -> None:
-    if _is_data(output):
+    if output.is_data:
         print_data(answer, output)
     else:
         console(sys.stdout).print(facts_table(_facts(answer)))

@@ -104,7 +104,7 @@ def why(
     """Explain why a job waits, until when, and what would let it start sooner; or why it failed."""
     cli = cli_context(context)
     row = fetch_job(cli.client, job)
-    if output in (OutputFormat.JSON, OutputFormat.YAML):
+    if output.is_data:
         names = (
             *("id", "status", "reason", "position", "estimate", "no_estimate", "bound"),
             *("diagnosis", "result"),
@@ -131,7 +131,7 @@ def show(
     """Show a job: its request, where it runs and how it ended."""
     cli = cli_context(context)
     row = fetch_job(cli.client, job)
-    if output in (OutputFormat.JSON, OutputFormat.YAML):
+    if output.is_data:
         print_data(row, output)
         return
     if output is OutputFormat.NAME:

@@ -54,7 +54,7 @@ def metrics(
             raise CommandFailed("usage", sentence, f"tessera metrics {job}", ExitCode.USAGE)
         array_metrics(cli, job, output, is_csv=csv)
         return
-    is_whole = output in (OutputFormat.JSON, OutputFormat.YAML)
+    is_whole = output.is_data
     query = {"name": name, "rank": rank, "points": str(csv or is_whole).lower()}
     rows, page = _series(cli, job, query)
     skipped, utilisation = page["skipped"], page.get("model_utilisation")

@@ -50,7 +50,7 @@ def ranks(
 ) -> None:
     """Print the ranks of a job's last attempt by node: their activity and steps, and which lag."""
     page = cli_context(context).client.get(api_path("jobs", job, "ranks"), hint="tessera ps -a")
-    if output in (OutputFormat.JSON, OutputFormat.YAML):
+    if output.is_data:
         print_data(page, output)
         return
     empty = f"{single_line(job)} has not been placed yet: tessera why {single_line(job)}"

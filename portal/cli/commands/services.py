@@ -127,7 +127,7 @@ def service_show(
 ) -> None:
     """Show a service with its copies and how busy they are."""
     row = _shown(cli_context(context), service)
-    if output in (OutputFormat.JSON, OutputFormat.YAML):
+    if output.is_data:
         print_data(row, output)
     elif output is OutputFormat.NAME:
         print_row(row, output)

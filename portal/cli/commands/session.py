@@ -113,7 +113,7 @@ def whoami(context: typer.Context, output: OutputOption = OutputFormat.TABLE) ->
         "projects": [str(row["slug"]) for row in projects],
         "project": cli.access.project or None,
     }
-    if output in (OutputFormat.JSON, OutputFormat.YAML):
+    if output.is_data:
         print_data(info, output)
         return
     if output is OutputFormat.NAME:

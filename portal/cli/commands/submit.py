@@ -220,7 +220,7 @@ def _read_text(path: str) -> str:
 
 def _show_dry_run(cli: CliContext, body: dict[str, Any], output: OutputFormat) -> None:
     answer = cli.client.post("jobs", body, is_repeatable=True, dry_run="true")
-    if output in (OutputFormat.JSON, OutputFormat.YAML):
+    if output.is_data:
         print_data(answer, output)
     elif output is OutputFormat.NAME:
         typer.echo(single_line(verdict_name(answer)))

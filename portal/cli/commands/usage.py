@@ -81,7 +81,7 @@ def usage(
             raise
         sentence = "This portal's API has no usage report; see its Usage page"
         raise CommandFailed("not_offered", sentence, "tessera quota") from failed
-    if output in (OutputFormat.JSON, OutputFormat.YAML):
+    if output.is_data:
         print_data(answer, output)
         return
     shown = [Column(part.upper(), itemgetter(part)) for part in answer["by"]]
