@@ -9,11 +9,15 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import socket
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -21,22 +25,25 @@ from agents.contract.documents import (
     DesiredReplica,
     ObservedDocument,
     ObservedReplica,
+    Rendezvous,
     ReplicaState,
 )
 from agents.contract.launcher_names import LauncherName
+from agents.launchers.base import Launch
+from agents.launchers.registry import LAUNCHERS
 from agents.notebooks.watch import NotebookWatch
+from portal.web.request.quick_starts import quick_start_values
+from tests.browser.notebooks import check_origin, notebook_stack
 from tests.browser.people import PATIENCE, sign_in
+from tests.environment.programs import free_port
 from tests.services.real_python import python_with
-from tests.services.stack import Stack
+from tests.services.stack import Stack, until
+from tests.unit.agents.documents import a_replica
 
 pytestmark = [pytest.mark.browser, pytest.mark.on_demand, pytest.mark.slow]
 PORT = 8888
+MEETING = Rendezvous("127.0.0.1", 29_500)
 IN_LAB = re.compile(r"http://lab--j\d+\.localhost.*/lab")
-# What a script of a page would try: the reader's own session at the portal.
-CALL = """async (url) => {
-  try { const answer = await fetch(url, {credentials: 'include'}); return await answer.text() }
-  catch (error) { return String(error) }
-}"""
 SHELL = """async () => {
   const xsrf = document.cookie.match(/_xsrf=([^;]+)/)[1];
   const made = await fetch('/api/terminals', {method: 'POST', headers: {'X-XSRFToken': xsrf}});
@@ -57,17 +64,8 @@ FILE = "async (path) => (await (await fetch(`/api/contents/${path}?content=1`)).
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory, chromium_path) -> Iterator[Stack]:
-    python = python_with("jupyterlab", "jupyter")
-    var = tmp_path_factory.mktemp("notebook")
-    # Below `var`: what works there ends with the stack.
-    homes = var / "homes"
-    homes.mkdir(mode=0o755)
-    running = Stack(var=var, nodes=("node-a",), policy=f'[volumes]\nscratch = "{homes}"\n')
-    path = f"{Path(python).parent}:{os.environ['PATH']}"
-    running.extra_env = {"TESSERA_APPS_DOMAIN": "localhost", "PATH": path}
-    with running:
-        running.manage_program("tests.services.add_homes", "scratch")
-        running.seeded["homes"] = str(homes)
+    python = Path(python_with("jupyterlab", "jupyter"))
+    with notebook_stack(tmp_path_factory.mktemp("notebook"), python) as running:
         yield running
 
 
@@ -104,12 +102,28 @@ def test_from_home_to_an_executed_cell_in_four_clicks_and_back_tomorrow(stack, p
     check_tomorrow(stack, page)
 
 
-def check_origin(stack: Stack, page: Page) -> None:
-    """A script of the page gets nothing of the portal, with the reader's cookies neither."""
-    assert page.evaluate("location.origin") != stack.url
-    said = page.evaluate(CALL, f"{stack.url}/api/v1/me")
-    assert "Failed to fetch" in said and "nora" not in said
-    assert "nora" not in page.evaluate(CALL, "/api/v1/me")
+def test_the_card_of_rstudio_leads_to_it(tmp_path):
+    """JupyterLab takes its first page from LabApp: with ServerApp's it opened itself. That there is
+    an RStudio Server behind the path is its image's part."""
+    program = Path(python_with("jupyterlab", "jupyter")).parent / "jupyter"
+    port, words = free_port(), shlex.split(quick_start_values("rstudio")["command"])
+    replica = a_replica(launcher="jupyter", command=(*words, f"--port={port}"), volumes=())
+    started = LAUNCHERS[LauncherName.JUPYTER].command(Launch(replica, MEETING))
+    process = subprocess.Popen([program, *started[1:]], env=os.environ | {"HOME": str(tmp_path)})
+    try:
+        until(lambda: first_page(port).startswith("/rstudio"), what="the first page")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def first_page(port: int) -> str:
+    """Where its root leads; empty until it listens."""
+    with suppress(httpx.TransportError):
+        found = httpx.get(f"http://127.0.0.1:{port}/").headers["location"]
+        assert not found.startswith("/lab"), found
+        return found
+    return ""
 
 
 def check_watch() -> None:

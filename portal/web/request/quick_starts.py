@@ -91,7 +91,7 @@ NOTEBOOK_STARTS = (
             "kind": "notebook",
             "launcher": "jupyter",
             "image": "rocker/binder:4.5.1",
-            "command": "jupyter lab --ServerApp.default_url=/rstudio",
+            "command": "jupyter lab --LabApp.default_url=/rstudio",
         },
     ),
 )
