@@ -217,6 +217,25 @@ def test_a_promoted_canary_ends_once_its_request_is_on_all_copies(olga, team, no
     assert {copy.job.request["apps"][0] for copy in copies_of(service)} == {"llm:8000"}
 
 
+def test_a_promoted_canary_goes_on_until_its_calls_have_copies_to_go_to(olga, team, node):
+    service = a_service(olga, team, min_copies=0, max_copies=2)
+    canary = a_service(olga, team, "next", request=NEW)
+    all_rounds(node, service, canary, seconds=0)
+    service = split(service, olga, canary.label, 100)
+    (copy,) = copies_of(canary)
+    counts = CallCounts(0, {copy.job_id: 1}, [0] * 36)
+    loads_report(process="p", counts={canary.pk: counts}, now=timezone.now())
+    service = a_round(promote(service, olga))
+    canary.refresh_from_db()
+    assert (service.copies, canary.ended_at) == (1, None), "it has none yet"
+    settle(node)
+    check_all()
+    service = a_round(service)
+    canary.refresh_from_db()
+    assert canary.ended_at is not None
+    assert a_round(service).canary is None
+
+
 def test_a_canary_with_another_health_path_is_not_promoted(olga, team, node):
     service = a_service(olga, team)
     canary = a_service(olga, team, "next", request=NEW, health_path="/ready")

@@ -1,5 +1,5 @@
-"""A service of real jobs: started by its first call, stopped without calls, and called while its
-copies are killed."""
+"""A service of real jobs: started by its first call, stopped without calls, called while its copies
+are killed, and while its canary is promoted."""
 
 import json
 import os
@@ -63,6 +63,7 @@ def create(stack: Stack, name: str, **fields: Any) -> str:
         "project": "vision",
         "image": "tessera-example:latest",
         "command": [sys.executable, "-c", SERVER],
+        "env": {"VERSION": name},
         "device": {"mig": "1g.18gb"},
         "cpu": "100m",
         "memory": "128MiB",
@@ -129,4 +130,45 @@ def test_no_call_is_lost_while_copies_are_killed(stack, token):
     assert len({each.text for each in found}) > 1
     states = [job["status"] for job in shown(stack, service)["jobs"]]
     assert states.count("failed") >= KILLS - 1, states
+    stack.call("DELETE", f"/services/{service}")
+
+
+def test_no_call_is_lost_while_a_canary_is_tried_and_promoted(stack, token):
+    service, canary = create(stack, "stable"), create(stack, "next")
+
+    def ready(of: str) -> bool:
+        return int(shown(stack, of)["ready"]) >= 1
+
+    def change(**fields: Any) -> None:
+        headers = {
+            "Authorization": f"Token {stack.seeded['token']}",
+            "If-Match": f'"{shown(stack, service)["version"]}"',
+        }
+        address = f"{stack.url}/api/v1/services/{service}"
+        changed = stack.http.patch(address, json=fields, headers=headers)
+        assert changed.is_success, changed.text
+
+    until(lambda: ready(service) and ready(canary), what="a copy of each")
+    with calling(stack, service, token) as call:
+        old = {call().text}
+        change(canary=canary, canary_percent=100)
+        until(lambda: call().text not in old, what="an answer of the canary")
+        new = {call().text for _ in range(10)}
+        assert len(new) == 1 and not new & old
+        change(canary_percent=50)
+        # All of one version is a chance of 1 in 2^39 by then.
+        until(lambda: call().text in old, what="an answer of the service")
+        both = [call().text for _ in range(40)]
+        assert set(both) == old | new
+        stack.call("POST", f"/services/{service}/promote")
+        statuses = set()
+
+        def is_over() -> bool:
+            statuses.add(call().status_code)
+            return bool(shown(stack, canary)["ended_at"])
+
+        until(is_over, what="the end of the canary")
+        until(lambda: call().text not in old | new, what="an answer of the new copy")
+        assert statuses == {200}
+    assert shown(stack, service)["generation"] == 2
     stack.call("DELETE", f"/services/{service}")
