@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from django.db import models, transaction
@@ -76,11 +77,15 @@ class Transitions:
     A row may move several times; it is written once, with an event for each move. Until `write`,
     rows of the database are as they were: lock and read what is needed before. After it, more may
     be gathered.
+
+    A new row moves before it is inserted, so that no UPDATE follows its INSERT. The caller inserts
+    it before `write`, in the same transaction: its events then learn its key.
     """
 
     def __init__(self) -> None:
         self._moved: dict[tuple[type[models.Model], Any], _Moved] = {}
         self._events: list[Event] = []
+        self._new: list[tuple[Any, Event]] = []
 
     def advance(
         self,
@@ -99,10 +104,10 @@ class Transitions:
         Raises IllegalTransitionError, and ValueError for another copy of a row that has moved here.
         """
         old, columns, event = _move(row, to, actor, reason, code, message, at, columns)
-        moved = self._gather(row, old)
+        if not row._state.adding:
+            self._gather(row, old).columns |= columns
         _set(row, to, columns)
-        moved.columns |= columns
-        self._events.append(event)
+        self._keep(row, event)
 
     def set_columns(self, row: Any, **columns: Any) -> None:
         """Set columns of a row that moves here, in the same update, or of one that does not. It may
@@ -114,7 +119,12 @@ class Transitions:
 
     def record(self, row: Any, code: str, message: Message, *, actor: str = SYSTEM) -> None:
         """As the function `event_record`, but only in memory until `write`."""
-        self._events.append(_recorded(row, code, message, actor, {}))
+        self._keep(row, _recorded(row, code, message, actor, {}))
+
+    def _keep(self, row: Any, event: Event) -> None:
+        self._events.append(event)
+        if row._state.adding:
+            self._new.append((row, event))
 
     def _gather(self, row: Any, old: str | None) -> _Moved:
         moved = self._moved.setdefault((type(row), row.pk), _Moved(row, old))
@@ -135,11 +145,16 @@ class Transitions:
         with transaction.atomic(savepoint=False):
             for (model, old, new, _), group in alike.items():
                 _update_alike(model, old, new, group)
+            for row, event in self._new:
+                _link(event, row)
             newest = rows_insert(Event, self._events)
-            jobs = {m.row.pk: m.row for m in self._moved.values() if _is_job(m.row)}
+            rows = chain(
+                (moved.row for moved in self._moved.values()), (row for row, _ in self._new)
+            )
+            jobs = {row.pk: row for row in rows if _is_job(row)}
             of_jobs = [event for event in self._events if event.noun == "job"]
             _log_on_commit([(jobs[e.job_id], e) for e in of_jobs if e.job_id in jobs])
-        self._moved, self._events = {}, []
+        self._moved, self._events, self._new = {}, [], []
         return newest
 
 
@@ -254,6 +269,15 @@ def _with_message(data: dict[str, Any], message: Message) -> dict[str, Any]:
     """Add what the sentence was made of, so that pages can show it in another language."""
     is_own_text = message.key in (NO_MESSAGE.key, VERBATIM)
     return data if is_own_text else data | {"said": message.as_dict()}
+
+
+def _link(event: Event, row: Any) -> None:
+    """Now that the row has its key. Raises ValueError if it was not inserted."""
+    if row._state.adding:
+        raise ValueError(f"insert the new {type(row).__name__} before what it has gone through")
+    event.noun_id = str(row.pk)
+    for name, value in _links(row).items():
+        setattr(event, name, value)
 
 
 def _links(row: Any) -> dict[str, Any]:

@@ -180,6 +180,8 @@ def jobs_create(
         )
         for (each, _), place in zip(admitted, places or repeat({}), strict=False)
     ]
+    approvals = [each.check.approval for each, _ in admitted]
+    transitions = _begin(jobs, approvals, actor)
     if len(jobs) == 1:
         (job,) = jobs
         job.pk = rows_insert(Job, jobs)
@@ -189,7 +191,11 @@ def jobs_create(
     _depend(jobs, [before for _, before in admitted])
     volumes_take(jobs, [each.request.volumes for each, _ in admitted])
     code_keep(code=[each.request.code_tree for each, _ in admitted])
-    _begin(jobs, [each.check.approval for each, _ in admitted], actor)
+    newest = transitions.write()
+    if len(jobs) == 1:
+        jobs[0].newest_event = newest
+    if not all(approvals):
+        ring_plan()
     # One ring is enough: nobody waits for a job that is new, and streams of all jobs read on.
     ring(f"job:{jobs[-1].pk}")
     return jobs
@@ -205,8 +211,9 @@ def _depend(jobs: Sequence[Job], before: Sequence[Mapping[int, bool]]) -> None:
         Dependency.objects.bulk_create(links)
 
 
-def _begin(jobs: Sequence[Job], approvals: Sequence[Reason | None], actor: str) -> None:
-    """Queue each job, or let it await approval."""
+def _begin(jobs: Sequence[Job], approvals: Sequence[Reason | None], actor: str) -> Transitions:
+    """Queue each of these new jobs, or let it await approval: the caller inserts them, then writes
+    the transitions."""
     message = Message("submitted by %(user)s", user=actor)
     now, transitions = timezone.now(), Transitions()
     for job, reason in zip(jobs, approvals, strict=True):
@@ -215,11 +222,7 @@ def _begin(jobs: Sequence[Job], approvals: Sequence[Reason | None], actor: str) 
             transitions.advance(job, JobStatus.AWAITING_APPROVAL, actor=actor, reason=reason)
         else:
             transitions.advance(job, JobStatus.QUEUED, actor=actor, queued_at=now)
-    newest = transitions.write()
-    if len(jobs) == 1:
-        jobs[0].newest_event = newest
-    if not all(approvals):
-        ring_plan()
+    return transitions
 
 
 def _columns(request: JobRequest) -> dict[str, Any]:

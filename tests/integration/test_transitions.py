@@ -3,8 +3,11 @@
 import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from agents.contract.documents import SliceKind
+from agents.contract.message import NO_MESSAGE
+from portal.audit.codes import EventCode
 from portal.audit.models import Event
 from portal.audit.transitions import (
     IllegalTransitionError,
@@ -13,10 +16,12 @@ from portal.audit.transitions import (
     advance,
 )
 from portal.inventory.models import Gpu, Slice
-from scheduler.core.model.states import SliceStatus
-from tests.support.rows import a_node
+from portal.jobs.models import Job
+from scheduler.core.model.states import JobStatus, SliceStatus
+from tests.support.rows import a_node, a_project, a_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
+AMOUNTS = {"cpu_milli": 1, "memory_mib": 1, "replica_count": 1, "time_limit_seconds": 60}
 
 
 @pytest.fixture
@@ -66,6 +71,37 @@ def test_a_row_that_moves_several_times_is_written_once_with_every_event(slices)
     row.refresh_from_db()
     assert (row.status, row.device_uuid, row.problem) == ("ready", "MIG-1", "first")
     assert [move[1:] for move in moves()] == [("planned", "creating"), ("creating", "ready")]
+
+
+def test_a_new_row_is_inserted_where_it_has_moved_to_and_its_events_learn_its_key(caplog):
+    alice = a_user("alice")
+    vision = a_project("vision", alice)
+    jobs = [Job(project=vision, owner=alice, request={}, **AMOUNTS) for _ in range(2)]
+    transitions = Transitions()
+    for job in jobs:
+        transitions.record(job, EventCode.SUBMITTED, NO_MESSAGE)
+        transitions.advance(job, JobStatus.QUEUED, queued_at=timezone.now())
+    with pytest.raises(ValueError, match="insert the new Job"):
+        transitions.write()
+    assert not Event.objects.exists()
+    Job.objects.bulk_create(jobs)
+    with CaptureQueriesContext(connection) as seen, caplog.at_level("INFO", "portal.audit"):
+        transitions.write()
+    assert [query["sql"].split()[0] for query in seen] == ["BEGIN", "INSERT", "COMMIT"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{job.label} submitted -> queued" for job in jobs
+    ]
+    columns = ("job_id", "noun_id", "project_id", "old", "new")
+    assert list(Event.objects.order_by("id").values_list(*columns)) == [
+        (job.pk, str(job.pk), job.project_id, old, new)
+        for job in jobs
+        for old, new in (("", ""), ("submitted", "queued"))
+    ]
+    assert set(Job.objects.values_list("status", flat=True)) == {JobStatus.QUEUED}
+    assert all(job.queued_at for job in Job.objects.all())
+    transitions.advance(jobs[0], JobStatus.CANCELLED)
+    transitions.write()
+    assert Job.objects.get(status=JobStatus.CANCELLED) == jobs[0]
 
 
 @pytest.mark.parametrize("differing", [False, True])
