@@ -18,6 +18,7 @@ from django.utils import timezone
 from portal.allocations.services import RELEASED_TOGETHER, allocations_release
 from portal.availability.published import counts_publish
 from portal.celery import app
+from portal.database.reads import reads_together
 from portal.desired.services import node_drive
 from portal.diagnosis.services import diagnoses_refresh
 from portal.job_services.drive import services_drive
@@ -93,11 +94,12 @@ def plan_once() -> None:
     between_steps = sweeps_between_steps()
     if allocations_release() == RELEASED_TOGETHER:
         ring_plan()
-    continued = continuation_read("plan")
-    policy, history = current_policy(), process_history()
-    snapshot = planner_input(
-        now=timezone.now(), policy=policy, history=history, nodes=process_nodes()
-    )
+    with reads_together():
+        continued = continuation_read("plan")
+        policy, history = current_policy(), process_history()
+        snapshot = planner_input(
+            now=timezone.now(), policy=policy, history=history, nodes=process_nodes()
+        )
     with gc_paused():
         decide_until = deadline(DECIDE_SECONDS)
         plan, places = plan_and_places(

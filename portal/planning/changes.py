@@ -63,8 +63,9 @@ class ChangeMark:
 class NodeChanges:
     nodes: frozenset[UUID] | None
     """None: every node."""
-    mark: ChangeMark
-    """For the next call."""
+    mark: ChangeMark | None
+    """For the next call. None in a transaction that has changed rows itself: what was seen here may
+    be rolled back."""
 
 
 def changes_since(mark: ChangeMark | None) -> NodeChanges:
@@ -73,8 +74,8 @@ def changes_since(mark: ChangeMark | None) -> NodeChanges:
     Call it before the rows are read: what changes meanwhile is then reported again by the next
     call."""
     read = _postgresql_changes if connection.vendor == "postgresql" else _sqlite_changes
-    server, number, nodes = read(mark.number if mark else 0)
-    here = ChangeMark(server, number)
+    server, number, nodes, is_lasting = read(mark.number if mark else 0)
+    here = ChangeMark(server, number) if is_lasting else None
     if mark is None or mark.server != server or number < mark.number or None in nodes:
         return NodeChanges(None, here)
     return NodeChanges(frozenset(UUID(str(node)) for node in nodes), here)
@@ -105,27 +106,33 @@ def make_triggers(using: str = "default", **_: Any) -> None:
                 cursor.execute(statement)
 
 
-def _postgresql_changes(number: int) -> tuple[str, int, set[Any]]:
+# The server, the number of a mark, the nodes, and whether nothing of it may be rolled back.
+_Found = tuple[str, int, set[Any], bool]
+
+
+def _postgresql_changes(number: int) -> _Found:
     # A constant: the name of our own table.
     changed = f'SELECT DISTINCT node_id FROM {CHANGES} WHERE "transaction" >= %s'  # noqa: S608
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_postmaster_start_time()::text,"
-            f" pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ARRAY({changed})",
+            f" pg_snapshot_xmin(pg_current_snapshot())::text::bigint, ARRAY({changed}),"
+            # A transaction has a number from its first change on.
+            " pg_current_xact_id_if_assigned() IS NULL",
             [number],
         )
-        server, oldest_running, nodes = cursor.fetchone()
-    return server, oldest_running, set(nodes)
+        server, oldest_running, nodes, is_lasting = cursor.fetchone()
+    return server, oldest_running, set(nodes), is_lasting
 
 
-def _sqlite_changes(number: int) -> tuple[str, int, set[Any]]:
+def _sqlite_changes(number: int) -> _Found:
     with connection.cursor() as cursor:
         cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = %s", [CHANGES])
         row = cursor.fetchone()
         # A constant: the name of our own table.
         cursor.execute(f"SELECT DISTINCT node_id FROM {CHANGES} WHERE id > %s", [number])  # noqa: S608
         nodes = {node for (node,) in cursor.fetchall()}
-    return "", row[0] if row else 0, nodes
+    return "", row[0] if row else 0, nodes, not connection.in_atomic_block
 
 
 def watched_tables(

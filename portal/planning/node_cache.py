@@ -48,9 +48,8 @@ class NodeCache:
             self._keep(node_records())
         elif changes.nodes:
             self._keep(self._without(changes.nodes) | node_records(changes.nodes))
-        # Last: a refresh that failed has read nothing. Nor has one within a transaction, of which
-        # the changes that it saw may be rolled back.
-        self._mark = None if connection.in_atomic_block else changes.mark
+        # Last: a refresh that failed has read nothing.
+        self._mark = changes.mark
         self._refreshed_at = begun
 
     def _without(self, nodes: Collection[UUID]) -> dict[UUID, NodeRecord]:

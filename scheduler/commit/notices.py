@@ -78,8 +78,10 @@ def deferrals_write(deferrals: tuple[Deferral, ...]) -> None:
     """
     if notice_pace.is_recent and is_plan_rung():
         return
-    new = {int(each.job): each for each in deferrals}
-    if notice_pace.is_due(len(new)):
+    new, is_due = {int(each.job): each for each in deferrals}, notice_pace.is_due(len(deferrals))
+    if not new:
+        return
+    if is_due:
         written = {pk: (reason, position) for pk, reason, position in _WRITTEN.rows()}
     else:
         new, written = {pk: new[pk] for pk in new.keys() & set(_UNWRITTEN.rows())}, {}

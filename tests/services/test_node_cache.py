@@ -59,6 +59,20 @@ def test_only_nodes_that_changed_are_read_again_on_postgresql():
     assert [one is other for one, other in zip(before, after, strict=True)].count(False) == 1
 
 
+def test_a_transaction_that_has_changed_nothing_keeps_what_it_reads():
+    rows, kept = [a_node(f"n{number}").row for number in range(2)], NodeCache()
+    with transaction.atomic():
+        before = of(kept)[0]
+    while any(map(is_not, again := of(kept)[0], before)):
+        before = again
+    with transaction.atomic():
+        assert of(kept)[0][0] is before[0]
+        Node.objects.filter(pk=rows[1].pk).update(labels=["mine"])
+        assert of(kept)[0][1].labels == ("mine",)
+        transaction.set_rollback(True)
+    assert of(kept)[0][1].labels == ()
+
+
 def test_a_change_that_commits_after_a_later_one_is_seen():
     first, second = a_node("n1").row, a_node("n2").row
     kept, is_changed, may_commit = NodeCache(), threading.Event(), threading.Event()
