@@ -7,6 +7,7 @@ threads of its own, so that it cannot hold up the calls that keep nodes alive.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -15,8 +16,17 @@ from agents.contract.calls import MAX_LOG_CHUNK_BYTES, LogResponse
 from agents.contract.errors import ContractError, ContractErrorCode
 from agents.contract.log_batch import LogBatchResponse, LogChunkResult, NewLogBytes
 from portal.agentapi.threads import run_in_log_thread, run_in_store_thread
+from portal.database.kept_queries import KeptSelect, ListOf
+from portal.database.locks import LockingQuerySet
 from portal.database.row_writes import rows_update
-from portal.inventory.credentials import CREDENTIALS, node_authenticate
+from portal.inventory.credentials import (
+    CREDENTIAL_COLUMNS,
+    CREDENTIALS,
+    claimed_node_id,
+    node_authenticate,
+    require_bearer,
+)
+from portal.inventory.models import Node
 from portal.job_logs.storage import stream_name
 from portal.jobs.models import Replica
 from portal.live.bell import ring
@@ -24,8 +34,9 @@ from portal.storage.segments import StreamEnd, discard, merge_end, record, uploa
 
 MAX_LOG_BYTES = 128 << 20
 COLUMNS = (
-    *("attempt", "rank", "log_bytes", "log_removed_at"),
+    *("node", "attempt", "rank", "log_bytes", "log_removed_at"),
     *("attempt__job", "attempt__number", "attempt__job__uid"),
+    *(f"node__{name}" for name in CREDENTIAL_COLUMNS),
 )
 
 
@@ -171,12 +182,26 @@ def _judge(row: Replica | None, chunk: NewLogBytes) -> int | ContractError | Non
 
 
 def _own_replicas(call: LogCall, *, lock: bool) -> dict[str, Replica]:
-    """The node's replicas that the call names, by the name that it uses."""
-    node = node_authenticate(CREDENTIALS, authorization=call.authorization, epoch=call.epoch)
+    """The node's replicas that the call names, by the name that it uses. The node that they are
+    of comes with them, as nearly every call names one. Raises ContractError."""
     keys = {key: chunk.replica for chunk in call.chunks if (key := _uuid(chunk.replica))}
-    rows = Replica.objects.select_related("attempt__job").only(*COLUMNS)
-    own = rows.filter(pk__in=list(keys), node=node)
-    return {keys[row.pk]: row for row in (own.lock_rows() if lock else own)}
+    kept = _LOCKED if lock else _OWN
+    rows = kept.rows(claimed_node_id(call.authorization), list(keys)) if keys else []
+    if rows and (node := rows[0].node):
+        require_bearer(node, authorization=call.authorization, epoch=call.epoch)
+    else:
+        node_authenticate(CREDENTIALS, authorization=call.authorization, epoch=call.epoch)
+    return {keys[row.pk]: row for row in rows}
+
+
+def _own(node: Any, replicas: Any) -> LockingQuerySet[Replica]:
+    rows = Replica.objects.filter(node=node, pk__in=replicas).order_by()
+    return rows.select_related("attempt__job", "node").only(*COLUMNS)
+
+
+_REPLICAS = (Node._meta.pk, ListOf(Replica._meta.pk))
+_OWN = KeptSelect(_own, *_REPLICAS)
+_LOCKED = KeptSelect(lambda node, replicas: _own(node, replicas).locking(), *_REPLICAS)
 
 
 def _uuid(text: str) -> UUID | None:

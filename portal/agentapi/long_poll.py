@@ -60,6 +60,8 @@ async def long_poll(
             rung = await bell.wait(end - loop.time())
             if gone.done():
                 return None
+            if bell.is_ended:
+                break
             revision, answer = await run_in_thread(sync.sync_news, state=state)
             if answer and not bell.is_ended:
                 return answer

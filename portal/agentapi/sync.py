@@ -1,19 +1,18 @@
 """Sync, the database part: accept a node's report, and read its desired document."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Case, Exists, F, OuterRef, QuerySet, When
 from django.utils import timezone
 
-from agents.contract.calls import EventType, ReplicaOrigin, SyncRequest, SyncResponse
+from agents.contract.calls import EventType, SyncRequest, SyncResponse
 from agents.contract.documents import (
     DesiredDocument,
-    DesiredReplicaState,
     ObservedDocument,
     read_desired,
 )
@@ -22,9 +21,10 @@ from agents.contract.protocol import check_protocol
 from portal.agentapi.enrolment import node_mark_online
 from portal.agentapi.events import events_append
 from portal.agentapi.node_report import report_apply
+from portal.agentapi.origins import origins_of
 from portal.allocations.holding import node_refuses, node_suspect
 from portal.allocations.services import is_release_due, to_be_removed
-from portal.database.kept_queries import KeptSelect, KeptUpdate, ListOf
+from portal.database.kept_queries import KeptSelect, KeptUpdate
 from portal.database.row_writes import rows_update
 from portal.inventory.contact import contact_columns, longest_pause
 from portal.inventory.credentials import (
@@ -35,7 +35,6 @@ from portal.inventory.credentials import (
     token_digest_of,
 )
 from portal.inventory.models import Node, NodeQuerySet
-from portal.jobs.models import Replica
 from scheduler.core.model.states import NodeStatus
 
 # No document has this revision, and it is no news to any node.
@@ -108,18 +107,19 @@ def sync_accept(*, authorization: str, request: SyncRequest) -> SyncState:
 
 def _quiet(authorization: str, request: SyncRequest) -> SyncState | None:
     """Record the contact of a node with nothing to report, to which there is nothing to say: most
-    calls, in two statements. None if anything at all is otherwise."""
+    calls, in one statement. None if anything at all is otherwise."""
     if request.observed is not None or request.events:
         return None
     node_id, applied, now = claimed_node_id(authorization), request.applied_revision, timezone.now()
     as_called = (node_id, token_digest_of(authorization), request.epoch, request.observed_hash)
     times = (now - longest_pause(), now, _lease_until(now))
-    if not _QUIET.write(*as_called, applied, *times):
+    acked = _QUIET.write_and_read(*as_called, applied, *times)
+    if not acked:
         return None
     return SyncState(
         node_id=node_id,
         epoch=request.epoch,
-        acked_seq=_ACKED.rows(node_id)[0],
+        acked_seq=acked[0],
         applied_revision=applied,
         revision=applied,
         full_required=False,
@@ -158,9 +158,7 @@ _QUIET = KeptUpdate(
     _quiet_columns,
     *map(_column, ("id", "token_digest", "epoch", "observed_hash")),
     *map(_column, ("applied_revision", "last_seen_at", "last_seen_at", "lease_until")),
-)
-_ACKED = KeptSelect(
-    lambda node: Node.objects.filter(pk=node).values_list("acked_seq", flat=True), Node._meta.pk
+    returning=_column("acked_seq"),
 )
 
 
@@ -175,8 +173,14 @@ def _locked_node(node: Any) -> NodeQuerySet:
 # With a report, what it is compared with is read as well.
 _REPORTING = KeptSelect(_locked_node, Node._meta.pk)
 _CALLING = KeptSelect(lambda node: _locked_node(node).defer("facts", "topology"), Node._meta.pk)
-_REVISIONS = KeptSelect(
-    lambda node: Node.objects.filter(pk=node).only(*REVISION_COLUMNS), Node._meta.pk
+# With the document in `news`, if it is of a later revision than the one that the node has applied.
+_NEWS: KeptSelect[Any] = KeptSelect(
+    lambda node, applied: (
+        Node.objects.filter(pk=node)
+        .only(*REVISION_COLUMNS)
+        .annotate(news=Case(When(revision__gt=applied, then=F("desired"))))
+    ),
+    *map(_column, ("id", "revision")),
 )
 
 
@@ -236,9 +240,15 @@ def _needs_full(node: Node, request: SyncRequest) -> bool:
 def sync_news(*, state: SyncState) -> tuple[int, SyncResponse | None]:
     """The node's revision now, the cheap read after a bell; and the answer if that is news, in the
     same thread. Raises as `sync_accept` does."""
-    revision = _revision(state.node_id, state.epoch)
-    is_news = revision > state.applied_revision
-    return revision, sync_answer(state=state, revision=revision) if is_news else None
+    (node,) = _NEWS.rows(state.node_id, state.applied_revision)
+    require_not_retired(node)
+    if node.epoch != state.epoch:
+        raise epoch_stale(state.epoch)
+    revision = WITHHELD if node.is_document_withheld else node.revision
+    if revision <= state.applied_revision:
+        return revision, None
+    state = replace(state, desired=read_desired(node.news) if node.news else None)
+    return revision, sync_answer(state=state, revision=revision)
 
 
 def sync_answer(*, state: SyncState, revision: int) -> SyncResponse:
@@ -259,28 +269,8 @@ def sync_answer(*, state: SyncState, revision: int) -> SyncResponse:
         full_required=state.full_required,
         server_time=timezone.now().isoformat(),
         desired=desired,
-        origins=_origins(desired) if desired else (),
+        origins=origins_of(desired) if desired else (),
     )
-
-
-def _origins(desired: DesiredDocument) -> tuple[ReplicaOrigin, ...]:
-    """Of replicas that the agent is to prepare, and has not: it then remembers them."""
-    stopped = DesiredReplicaState.STOP
-    new = [r.id for r in desired.replicas if r.rendezvous is None and r.wish is not stopped]
-    if not new:
-        return ()
-    rows = _ORIGINS.rows([UUID(pk) for pk in new])
-    return tuple(ReplicaOrigin(str(pk), f"J-{job}", request) for pk, job, request in rows)
-
-
-_ORIGINS = KeptSelect(
-    lambda replicas: (
-        Replica.objects.filter(pk__in=replicas)
-        .order_by("pk")
-        .values_list("pk", "attempt__job_id", "attempt__job__request_id")
-    ),
-    ListOf(Replica._meta.pk),
-)
 
 
 def _desired(node_id: UUID) -> DesiredDocument | None:
@@ -291,15 +281,6 @@ def _desired(node_id: UUID) -> DesiredDocument | None:
 _DESIRED = KeptSelect(
     lambda node: Node.objects.filter(pk=node).values_list("desired", flat=True), Node._meta.pk
 )
-
-
-def _revision(node_id: UUID, epoch: int) -> int:
-    """The revision that the node should have; WITHHELD while it gets no document."""
-    (node,) = _REVISIONS.rows(node_id)
-    require_not_retired(node)
-    if node.epoch != epoch:
-        raise epoch_stale(epoch)
-    return WITHHELD if node.is_document_withheld else node.revision
 
 
 def _require_own(node: Node, observed: ObservedDocument | None) -> None:

@@ -305,11 +305,10 @@ def _release(ids: Collection[UUID]) -> int:
             transitions.advance(
                 row, AllocationStatus.RELEASED, at=now, released_at=now, used_seconds=used
             )
-        transitions.write()
         by_id = {device.pk: device for device in slices}
         devices = [by_id[row.slice_id] for row in rows if row.slice_id]
         quotas_return(_units_by_quota(quotas, rows, {d.pk: d.gpu for d in devices}))
-        slices_delete([device for device in devices if device.kind != SliceKind.MIG])
+        slices_delete([d for d in devices if d.kind != SliceKind.MIG], transitions)
         return len(rows)
 
 

@@ -14,7 +14,7 @@ test keeps texts there, too.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, connection
@@ -172,10 +172,13 @@ class KeptUpdate(_Kept):
         make: Callable[..., QuerySet[Any]],
         columns: Callable[..., Mapping[str, Any]],
         *fields: SlotField,
+        returning: "AnyField | None" = None,
     ) -> None:
-        """`make` and `columns` are given the same values: which rows, and what is written."""
+        """`make` and `columns` are given the same values: which rows, and what is written.
+        `returning`: a field that is not written, for `write_and_read`: a number, a text or a UUID,
+        which PostgreSQL gives as it is."""
         super().__init__(*fields)
-        self._make, self._columns = make, columns
+        self._make, self._columns, self._returning = make, columns, returning
         self._made: dict[TextKey, _Text] = {}
 
     def write(self, *values: Any) -> int:
@@ -183,12 +186,30 @@ class KeptUpdate(_Kept):
         key = self._key(values)
         if key is None:
             return self._make(*values).update(**self._columns(*values))
-        text = self._made.get(key)
-        if text is None:
-            slots = self._slots(key)
-            text = self._made[key] = _update(self._make(*slots), self._columns(*slots))
-        with text.execute(values) as cursor:
+        with self._text(key).execute(values) as cursor:
             return int(cursor.rowcount)
+
+    def write_and_read(self, *values: Any) -> list[Any]:
+        """Returns `returning` of the rows that were written: in the same statement, or as it was
+        just before where Django asks."""
+        if self._returning is None:
+            raise TypeError("this update was not told what to return")
+        key = self._key(values)
+        if key is None:
+            found = list(self._make(*values).values_list(self._returning.attname, flat=True))
+            return found if self.write(*values) else []
+        with self._text(key).execute(values) as cursor:
+            return _first_columns(cursor.fetchall())
+
+    def _text(self, key: TextKey) -> _Text:
+        if key not in self._made:
+            slots = self._slots(key)
+            text = _update(self._make(*slots), self._columns(*slots))
+            if self._returning is not None:
+                column = connection.ops.quote_name(str(self._returning.column))
+                text = replace(text, sql=f"{text.sql} RETURNING {column}")
+            self._made[key] = text
+        return self._made[key]
 
 
 def _update(rows: QuerySet[Any], columns: Mapping[str, Any]) -> _Text:
@@ -243,6 +264,7 @@ def _models(compiler: Any) -> Callable[[Iterable[Row]], list[Any]]:
     # The stubs are of a newer Django, which has one argument more.
     populators: Any = get_related_populators
     related = populators(of_model, compiler.select, DEFAULT_DB_ALIAS)
+    annotations = tuple(compiler.annotation_col_map.items())
 
     def read(found: Iterable[Row]) -> list[Any]:
         rows = []
@@ -250,6 +272,8 @@ def _models(compiler: Any) -> Callable[[Iterable[Row]], list[Any]]:
             made = model.from_db(DEFAULT_DB_ALIAS, names, row[first:end])
             for each in related:
                 each.populate(row, made)
+            for name, position in annotations:
+                setattr(made, name, row[position])
             rows.append(made)
         return rows
 

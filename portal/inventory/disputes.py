@@ -5,7 +5,9 @@ The GPU stays with its holder, and the claimant gets no work for it, until an ad
 """
 
 from collections.abc import Iterable
+from typing import Any
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from agents.contract.message import Message
@@ -16,13 +18,13 @@ from portal.database.kept_queries import KeptSelect
 from portal.inventory.models import DisputedClaim, Gpu, Node
 from portal.live.bell import ring
 
-# The GPUs that a node claims.
-_CLAIMED = KeptSelect(
-    lambda node: (
-        DisputedClaim.objects.current().filter(claimant=node).values_list("pk", "gpu__uuid")
-    ),
-    Node._meta.pk,
-)
+
+def claims_of(node: Any) -> QuerySet[DisputedClaim]:
+    """On GPUs of other nodes. `node`: its key."""
+    return DisputedClaim.objects.current().filter(claimant=node)
+
+
+_CLAIMED = KeptSelect(lambda node: claims_of(node).values_list("pk", "gpu__uuid"), Node._meta.pk)
 
 
 def claim_dispute(*, gpu: Gpu, claimant: Node) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, F, Q, When
+from django.db.models import Case, Exists, F, Q, When
 from django.utils import timezone
 
 from agents.contract.codec import encode
@@ -21,7 +21,7 @@ from agents.contract.message import Message, verbatim
 from portal.audit.codes import EventCode
 from portal.audit.transitions import Transitions, event_record
 from portal.database.kept_queries import KeptSelect
-from portal.inventory.disputes import claim_dispute, claims_withdraw
+from portal.inventory.disputes import claim_dispute, claims_of, claims_withdraw
 from portal.inventory.models import Gpu, Node, Slice, SlotClaim
 from portal.live.bell import ring_drive
 from scheduler.core.model.states import GpuHealth, NodeStatus, SliceStatus
@@ -32,7 +32,14 @@ GPU_COLUMNS = (
     *("node", "uuid", "index", "board", "product_name", "memory_mib", "observed_mode"),
     *("pci_bus_id", "numa_node", "profiles", "busy", "health", "health_reason"),
 )
-_GPUS = KeptSelect(lambda node: Gpu.objects.filter(node=node).only(*GPU_COLUMNS), Node._meta.pk)
+_GPUS: KeptSelect[Any] = KeptSelect(
+    lambda node: (
+        Gpu.objects.filter(node=node)
+        .only(*GPU_COLUMNS)
+        .annotate(node_disputes=Exists(claims_of(node)))
+    ),
+    Node._meta.pk,
+)
 # Nothing that a report has moves a device without a partition that is ready.
 _SLICES = KeptSelect(
     lambda node: (
@@ -56,7 +63,8 @@ def gpu_reports_apply(node: Node, observed: ObservedDocument) -> bool:
     own = {gpu.uuid: gpu for gpu in _GPUS.rows(node.pk)}
     if own.keys() == uuids and not any(_differs(own[seen.uuid], seen) for seen in observed.gpus):
         # As in most reports: no row is locked.
-        claims_withdraw(claimant=node, reported=uuids)
+        if next((gpu.node_disputes for gpu in own.values()), True):
+            claims_withdraw(claimant=node, reported=uuids)
         return False
     # Those of other nodes too, in one order: two nodes that report each other's do not deadlock.
     concerned = Gpu.objects.filter(Q(node=node) | Q(uuid__in=uuids))
@@ -240,12 +248,14 @@ def slice_delete(row: Slice) -> None:
     slices_delete([row])
 
 
-def slices_delete(rows: Iterable[Slice]) -> None:
+def slices_delete(rows: Iterable[Slice], transitions: Transitions | None = None) -> None:
     """Mark the slices as deleted and release their claims, or their MPS shares.
 
-    The caller has locked them and their GPUs.
+    The caller has locked them and their GPUs. `transitions`: what it has gathered, to be written
+    with theirs.
     """
-    transitions, now, rows = Transitions(), timezone.now(), list(rows)
+    now, rows = timezone.now(), list(rows)
+    transitions = transitions or Transitions()
     for row in rows:
         transitions.advance(row, SliceStatus.DELETED, device_uuid="", deleted_at=now)
     transitions.write()

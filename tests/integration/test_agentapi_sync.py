@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from uuid import uuid4
 
 import pytest
 from django.conf import settings
@@ -10,11 +11,11 @@ from django.db import OperationalError, connection
 from agents.contract.calls import SYNC_PATH
 from agents.contract.documents import NodeFacts
 from portal.agentapi import events, sync
-from portal.agentapi.long_poll import is_polling
+from portal.agentapi.long_poll import is_polling, long_poll
 from portal.audit.models import Event
 from portal.inventory.models import Node
 from portal.live.bell import ring
-from portal.live.listener import listener
+from portal.live.listener import Bell, listener
 from portal.token_buckets import BucketRate
 from scheduler.core.model.states import NodeStatus
 from tests.support.agent_calls import an_agent, run, until
@@ -225,6 +226,20 @@ def test_a_newer_call_of_a_node_ends_the_older():
         assert (await newer).json()["revision"] == 1
 
     run(scenario)
+
+
+def test_a_call_that_a_newer_one_ends_looks_for_nothing(monkeypatch):
+    looks = []
+    monkeypatch.setattr(sync, "sync_news", lambda **_: looks.append(1))
+
+    async def scenario():
+        bell = Bell()
+        asyncio.get_running_loop().call_soon(bell.supersede)
+        state = sync.SyncState(uuid4(), 4, 7, 3, 3, full_required=False)
+        answer = await long_poll(bell, state, 300, asyncio.Event().wait)
+        assert (answer.revision, answer.desired, looks) == (3, None, [])
+
+    asyncio.run(scenario())
 
 
 def test_a_call_held_by_a_replaced_agent_ends_as_stale():

@@ -1,5 +1,6 @@
-"""A call of a node with nothing to report: two statements, and the guarantees of all calls."""
+"""A call of a node with nothing to report: one statement, and the guarantees of all calls."""
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -12,7 +13,8 @@ from agents.contract.calls import SyncRequest
 from agents.contract.documents import digest
 from agents.contract.errors import ContractError
 from portal.agentapi import sync
-from portal.agentapi.sync import sync_accept
+from portal.agentapi.sync import SyncState, sync_accept, sync_news
+from portal.database import kept_queries
 from portal.inventory.credentials import digest_of
 from portal.inventory.models import Node
 from portal.jobs.models import DesiredState, Replica
@@ -54,11 +56,18 @@ def answer(token: str, request: SyncRequest):
     return found, Node.objects.values(*COLUMNS[2:]).get()
 
 
-def test_a_quiet_call_is_two_statements_and_renews_the_lease(quiet):
+@pytest.fixture
+def texts_are_kept(monkeypatch):
+    """As on PostgreSQL."""
+    monkeypatch.setattr(kept_queries, "KEPT_ON", frozenset({"postgresql", "sqlite"}))
+
+
+@pytest.mark.usefixtures("texts_are_kept")
+def test_a_quiet_call_is_one_statement_and_renews_the_lease(quiet):
     token, request = quiet
     with CaptureQueriesContext(connection) as seen:
         state = sync_accept(authorization=token, request=request)
-    assert len(seen) == 2
+    assert len(seen) == 1
     assert (state.acked_seq, state.full_required, state.has_news) == (7, False, False)
     node = Node.objects.get()
     assert timezone.now() - node.last_seen_at < timedelta(minutes=1)
@@ -80,6 +89,24 @@ def test_only_a_pause_that_is_too_long_begins_contact_anew(quiet):
         node.contact_since,
         True,
     )
+
+
+def test_a_new_document_is_read_by_the_statement_that_finds_it(quiet):
+    _, request = quiet
+    applied = request.applied_revision - 1
+    state = SyncState(Node.objects.get().pk, 4, 7, applied, applied, False)
+    _, answer = sync_news(state=state)
+    assert answer.desired.revision == answer.revision == request.applied_revision
+    (origin,) = answer.origins
+    assert origin.replica == str(Replica.objects.get().pk)
+    with CaptureQueriesContext(connection) as seen:
+        _, again = sync_news(state=state)
+    assert (again.desired, again.origins) == (answer.desired, answer.origins)
+    assert len(seen) == 1
+    for stays in (replace(state, applied_revision=applied + 1), replace(state, epoch=3)):
+        with CaptureQueriesContext(connection) as seen, suppress(ContractError):
+            assert sync_news(state=stays) == (applied + 1, None)
+        assert len(seen) == 1
 
 
 def now() -> object:

@@ -88,7 +88,7 @@ def test_a_release_is_one_transaction_of_as_many_statements_for_one_and_for_many
     assert costs[0] == costs[1]
     assert costs[0]["BEGIN"] == 1
     # What is marked; owners, quotas, GPUs, slices, allocations; and what each of them becomes.
-    assert (costs[0]["SELECT"], costs[0]["UPDATE"], costs[0]["INSERT"]) == (6, 3, 2)
+    assert (costs[0]["SELECT"], costs[0]["UPDATE"], costs[0]["INSERT"]) == (6, 3, 1)
 
 
 def test_nothing_to_release_is_one_query(rung, django_assert_num_queries):

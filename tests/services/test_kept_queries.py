@@ -17,6 +17,7 @@ from django.db import (
     connection,
     transaction,
 )
+from django.db.models import Case, F, When
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -118,6 +119,47 @@ def test_an_update_writes_the_rows_that_still_are_as_expected(postgres_django):
     assert kept.write([1, 2], 7, "no") == 0
     assert kept.write([2], 1, "b") == 1
     assert [Slice.objects.get(pk=row.pk).busy for row in rows] == ["it's %s", "it's %s", "b"]
+
+
+def test_an_update_gives_a_field_of_the_rows_that_it_wrote(postgres_django, monkeypatch):
+    row, other = a_node("n1").row, a_node("n2").row
+    Node.objects.filter(pk=row.pk).update(acked_seq=2**40)
+    kept = KeptUpdate(
+        lambda pk, name: Node.objects.filter(pk=pk, name=name),
+        lambda pk, name: {"fabric": name},
+        Node._meta.pk,
+        Node._meta.get_field("name"),
+        returning=Node._meta.get_field("acked_seq"),
+    )
+    for texts in (kept_queries.KEPT_ON, frozenset()):
+        monkeypatch.setattr(kept_queries, "KEPT_ON", texts)
+        Node.objects.update(fabric="")
+        assert kept.write_and_read(row.pk, "n1") == [2**40]
+        assert kept.write_and_read(other.pk, "n1") == []
+        assert kept.write(other.pk, "n2") == 1
+        assert list(Node.objects.order_by("name").values_list("fabric", flat=True)) == ["n1", "n2"]
+
+
+def test_models_have_what_their_query_set_adds(postgres_django):
+    node = Node.objects.create(name="n", facts={"a": [1]}, fabric="f")
+    kept = KeptSelect(
+        lambda pk, name: (
+            Node.objects.filter(pk=pk)
+            .only("name")
+            .annotate(seen=Case(When(name__gt=name, then=F("facts"))), at=F("fabric"))
+        ),
+        Node._meta.pk,
+        Node._meta.get_field("name"),
+    )
+    for name in ("m", "n"):
+        (found,) = kept.rows(node.pk, name)
+        (row,) = kept._make(node.pk, name)
+        assert (
+            (found.seen, found.at)
+            == (row.seen, row.at)
+            == ({"a": [1]} if name < "n" else None, "f")
+        )
+        assert found.get_deferred_fields() == row.get_deferred_fields()
 
 
 def test_no_value_is_an_error_rather_than_no_row(postgres_django):
