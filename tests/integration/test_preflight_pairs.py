@@ -10,7 +10,6 @@ from django.test import override_settings
 from django.utils import timezone
 
 from agents.launchers.nccl_tests import PAIRS, RING
-from agents.launchers.pair_rounds import TITLE as PAIR_TITLE
 from agents.launchers.pair_rounds import ranks_of_pair
 from agents.launchers.ring_all_reduce import TITLE as RING_TITLE
 from portal.audit.models import Event
@@ -20,7 +19,7 @@ from portal.node_pairs.selectors import bad_pairs
 from portal.preflights import results
 from scheduler.core.model.states import JobStatus
 from tests.integration.test_preflights import GANG, IMAGE, checked, devices_of, real_node
-from tests.support.nccl_outputs import a_table
+from tests.support.nccl_outputs import a_table, pair_names, pair_tables
 from tests.support.rows import HonestNode, a_job, a_project, a_user, settle
 
 pytestmark = pytest.mark.django_db
@@ -44,16 +43,15 @@ def job(nodes) -> Job:
     return a_job(alice, a_project("vision", alice, gpus=16), **THREE)
 
 
-def pair_tables(job: Job, tables: dict[str, str]) -> str:
-    """What the check of the pairs prints: `tables` by the names of two nodes, such as "ab"."""
+def printed(job: Job, tables: dict[str, str]) -> str:
+    """By the check of its pairs: `tables` by the names of two nodes, such as "ab"."""
     attempt = job.attempts.latest("number")
     on = dict(attempt.replicas.values_list("rank", "node__name"))
-    *_, rounds = (word for word in attempt.preflight["command"] if ":" in word)
     found = []
-    for name in rounds.replace("/", ",").split(","):
+    for name in pair_names(attempt.preflight["command"]):
         pair = "".join(sorted(on[rank] for rank in ranks_of_pair(name)))
-        found.append(f"{PAIR_TITLE} {name}\n{tables.get(pair, 'mpirun: lost')}\n")
-    return "".join(found)
+        found.append((name, tables.get(pair, "mpirun: lost")))
+    return pair_tables(found)
 
 
 GOOD = {pair: a_table(48) for pair in ("ab", "ac", "bc")}
@@ -78,7 +76,7 @@ def test_a_slow_ring_has_its_pairs_measured_on_the_same_devices_and_the_slow_one
         "The network check over a, b, c reached 12.3 of 50.0 GB/s. Its pairs of nodes are "
         "measured now"
     )
-    checked(job, nodes, pair_tables(job, GOOD | {"bc": a_table(10)}))
+    checked(job, nodes, printed(job, GOOD | {"bc": a_table(10)}))
     assert (job.status, job.infrastructure_retries_left) == (JobStatus.QUEUED, 1)
     second.refresh_from_db()
     assert (second.outcome, second.first_failure["code"]) == ("failed", "network_check")
@@ -99,7 +97,7 @@ def test_a_slow_ring_has_its_pairs_measured_on_the_same_devices_and_the_slow_one
 def test_where_no_other_place_is_the_gang_starts_on_the_slow_pair_without_a_third_check(job, nodes):
     checked(job, nodes, a_table(12.3))
     slow_and_wrong = {"bc": a_table(10), "ab": a_table(48, wrong=2)}
-    checked(job, nodes, pair_tables(job, GOOD | slow_and_wrong))
+    checked(job, nodes, printed(job, GOOD | slow_and_wrong))
     failure = job.attempts.latest("number").first_failure["sentence"]
     assert "several pairs of nodes that are slow or add wrongly: a and b, b and c" in failure
     assert {row.verdict for row in bad_pairs()} == {"slow", "wrong"}
@@ -118,7 +116,7 @@ def test_where_no_other_place_is_the_gang_starts_on_the_slow_pair_without_a_thir
 def test_where_no_pair_is_bad_by_itself_that_is_said_and_the_gang_starts(job, nodes, ring, code):
     checked(job, nodes, ring)
     assert not Event.objects.filter(code=code).exists()
-    checked(job, nodes, pair_tables(job, GOOD))
+    checked(job, nodes, printed(job, GOOD))
     said = Event.objects.filter(code="network_checked").latest("pk").sentence
     assert "but no pair of neighbours in it is slow or adds wrongly by itself" in said
     assert Event.objects.get(code=code).sentence == said
@@ -132,7 +130,7 @@ def test_where_no_pair_is_bad_by_itself_that_is_said_and_the_gang_starts(job, no
 def test_where_some_pairs_gave_no_result_admins_are_asked_to_measure(job, nodes, monkeypatch):
     monkeypatch.setattr(results, "LATE_LOG", timedelta())
     checked(job, nodes, a_table(12.3))
-    checked(job, nodes, pair_tables(job, {"ab": a_table(48)}), exit_code=1)
+    checked(job, nodes, printed(job, {"ab": a_table(48)}), exit_code=1)
     said = Event.objects.get(code="pair_slow").sentence
     assert "measuring some gave no result: an admin can measure them" in said
     assert PairMeasurement.objects.count() == 1
@@ -148,7 +146,7 @@ def test_simulated_nodes_measure_their_pairs_with_the_ring_of_sockets(job, nodes
     command = job.attempts.latest("number").preflight["command"]
     assert command[0] == RING and command[-2] == "--rounds"
     table = f"{RING_TITLE}\n{a_table(0.4)}"
-    checked(job, nodes, pair_tables(job, dict.fromkeys(GOOD, table)))
+    checked(job, nodes, printed(job, dict.fromkeys(GOOD, table)))
     assert {row.verdict for row in PairMeasurement.objects.all()} == {"unjudged"}
     assert not job.attempts.latest("number").is_preflight
 

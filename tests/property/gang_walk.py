@@ -24,13 +24,12 @@ from portal.inventory.models import Node
 from portal.jobs.models import Attempt, DesiredState, Job, Replica, StopReason
 from portal.jobs.replica_ranges import replica_range
 from portal.jobs.services import job_cancel
-from portal.node_pairs.nccl_output import NcclTestOutput, read_nccl_output
 from portal.quotas.models import Quota
 from scheduler import sweeper
 from scheduler.core.model.states import JOB_FINAL, JobStatus
 from scheduler.tasks import plan_once
 from tests.property.gang_nodes import FOREVER, WalkedNode
-from tests.support.nccl_outputs import a_table
+from tests.support.nccl_outputs import a_table, pair_names, pair_tables
 from tests.support.node_sessions import session_open
 from tests.support.rows import a_job, a_node, a_project, a_user
 
@@ -91,16 +90,20 @@ class GangWalk:
     @contextmanager
     def _virtual_time(self):
         grows_soon = mock.patch("scheduler.core.pass_growth.GROW_SECONDS", 60)
-        measured = mock.patch("portal.preflights.results.measured_of_attempt", self._measured)
+        measured = mock.patch("portal.preflights.results.log_end", self._measured)
         has_image = replace(settings.PLATFORM, nccl_tests_image="nccl-tests")
         clock = mock.patch("django.utils.timezone.now", lambda: self.now)
         with grows_soon, measured, clock, override_settings(PLATFORM=has_image):
             yield
 
-    def _measured(self, attempt: Attempt, head: Replica) -> NcclTestOutput:
-        """Some checks are well, some find wrong sums, some end without a table."""
+    def _measured(self, attempt: Attempt, head: Replica) -> str:
+        """Some checks are well, some find wrong sums, some end without a table; of pairs, each."""
         texts = (a_table(40), a_table(40), a_table(40, wrong=1), "mpirun: not found")
-        return read_nccl_output(texts[attempt.pk % len(texts)])
+        names = pair_names(attempt.preflight["command"])
+        if names:
+            self.done["measured pairs"] += 1
+        tables = [(name, texts[(attempt.pk + at) % len(texts)]) for at, name in enumerate(names)]
+        return pair_tables(tables) or texts[attempt.pk % len(texts)]
 
     def _begin(self) -> None:
         self.alice = a_user()
