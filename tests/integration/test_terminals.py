@@ -85,13 +85,13 @@ def a_call(job, headers, query: str = "", way: str = "terminal"):
 
 
 def refusal(job, headers, query: str = "", way: str = "terminal") -> tuple[int, str]:
-    async def whole():
+    async def scenario():
         try:
             return await a_call(job, headers, query, way).run(terminal_endpoint)
         finally:
             await listener().close()
 
-    said = asyncio.run(whole())
+    said = asyncio.run(scenario())
     status = status_of(said)
     return status, json.loads(body_of(said))["code"] if status != 101 else ""
 
@@ -164,7 +164,7 @@ def as_bytes(**fields) -> bytes:
 def test_the_owner_reaches_the_replica_of_the_attempt_that_runs(olga, job, way):
     node, headers = Node(), way(olga)
 
-    async def whole():
+    async def scenario():
         async with opened(job, headers, node) as (link, _):
             stream = await link.open(as_bytes())
             await stream.write(b"typed")
@@ -178,7 +178,7 @@ def test_the_owner_reaches_the_replica_of_the_attempt_that_runs(olga, job, way):
                     StreamRefusal.TOO_MANY_STREAMS,
                 )
 
-    asyncio.run(whole())
+    asyncio.run(scenario())
     replica = Replica.objects.get(attempt__job=job)
     fields = ASKED | {"attempt": replica.attempt_id, "rank": 0, "idle_seconds": 1_800}
     assert node.targets == [TerminalTarget(**fields)]
@@ -189,7 +189,7 @@ def test_the_owner_reaches_the_replica_of_the_attempt_that_runs(olga, job, way):
 def test_ssh_goes_the_same_way_with_a_token_and_its_rules(olga, job):
     node, headers = Node(), by_token(olga)
 
-    async def whole():
+    async def scenario():
         async with opened(job, headers, node, "ssh") as (link, socket):
             stream = await link.open(json.dumps({"client_key": "A" * 68}).encode())
             await stream.write(b"SSH-2.0-x")
@@ -203,7 +203,7 @@ def test_ssh_goes_the_same_way_with_a_token_and_its_rules(olga, job):
                     await stream.read()
             assert socket.closed_with == (1008, endpoint.TERMINAL_LOST)
 
-    asyncio.run(whole())
+    asyncio.run(scenario())
     replica = Replica.objects.get(attempt__job=job)
     place = {"attempt": replica.attempt_id, "rank": 0, "idle_seconds": 1_800}
     assert node.targets == [SshTarget(client_key="A" * 68, **place)]
@@ -264,7 +264,7 @@ def bar(job):
 def test_what_is_open_ends_with_the_right_to_it(olga, job, way, change):
     node, headers = Node(), way(olga)
 
-    async def whole():
+    async def scenario():
         async with opened(job, headers, node) as (link, socket):
             stream = await link.open(as_bytes())
             await stream.write(b"typed")
@@ -275,7 +275,7 @@ def test_what_is_open_ends_with_the_right_to_it(olga, job, way, change):
                     await stream.read()
             assert socket.closed_with == (1008, endpoint.TERMINAL_LOST)
 
-    asyncio.run(whole())
+    asyncio.run(scenario())
 
 
 def test_a_user_has_so_many_open(olga, job, monkeypatch):

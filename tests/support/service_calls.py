@@ -59,7 +59,7 @@ class Copies:
         self.opened: Counter[int] = Counter()
 
     def run(self, work):
-        async def whole():
+        async def run_work():
             async with AsyncExitStack() as stack:
                 ports = {
                     port: await stack.enter_async_context(listening(handler))
@@ -80,7 +80,7 @@ class Copies:
                 finally:
                     await listener().close()
 
-        return asyncio.run(whole())
+        return asyncio.run(run_work())
 
     def said(self, *calls):
         """What is said to each of these calls, one after another."""

@@ -40,11 +40,11 @@ def silent(request, monkeypatch):
 
 
 def calling(silent, address: str = HERE) -> asyncio.Task:
-    async def whole():
+    async def handshake():
         set_client_address(address)
         return await websocket_call(silent.path).run(silent.serve)
 
-    return asyncio.ensure_future(whole())
+    return asyncio.ensure_future(handshake())
 
 
 def test_a_flood_from_one_address_is_refused_and_another_one_gets_in(silent, monkeypatch):
