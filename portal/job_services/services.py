@@ -143,7 +143,7 @@ def service_promote(
     with transaction.atomic():
         row = _lock(service, actor, version)
         _require_owner(row, actor)
-        if row.canary is None:
+        if row.canary is None or row.canary.ended_at is not None:
             sentence = "This service has no canary: choose one, and promote it later"
             raise Refused(ErrorCode.CANARY_INVALID, sentence, "canary")
         if row.canary.health_path != row.health_path:
@@ -182,6 +182,8 @@ def _change_request(
     stored = _stored(request_as_dict(request), values)
     if stored != row.request or values.port != row.port:
         row.request, row.generation = stored, row.generation + 1
+        # It is not the canary's any more, which goes on; to promote is to say so again.
+        row.is_canary_promoted = False
         row.failures, row.next_start_at, row.problem = 0, None, None
 
 

@@ -179,6 +179,7 @@ def test_a_canary_that_ends_leaves_its_service_all_calls(olga, team, node):
     service, canary = a_service(olga, team), a_service(olga, team, "next", request=NEW)
     service = split(service, olga, canary.label, 20)
     service_end(service=canary, actor=olga)
+    assert refused(promote, service, olga) == "canary_invalid"
     service = a_round(service)
     assert (service.canary, service.canary_percent) == (None, 0)
 
@@ -236,6 +237,19 @@ def test_a_promoted_canary_goes_on_until_its_calls_have_copies_to_go_to(olga, te
     canary.refresh_from_db()
     assert canary.ended_at is not None
     assert a_round(service).canary is None
+
+
+def test_a_request_that_changes_during_a_promotion_leaves_the_canary_as_it_is(olga, team, node):
+    service = a_service(olga, team)
+    canary = a_service(olga, team, "next", request=NEW)
+    old = service.request
+    service = promote(split(service, olga, canary.label, 5), olga)
+    service = service_change(
+        service=service, actor=olga, values=values_of(service), body=old, limits=request_limits()
+    )
+    assert (service.generation, service.request) == (3, old)
+    assert (service.canary, service.canary_percent) == (canary, 5)
+    assert not service.is_canary_promoted, "it would end once all copies run the old request"
 
 
 def test_a_canary_with_another_health_path_is_not_promoted(olga, team, node):
