@@ -12,6 +12,7 @@ from agents.contract.message import Message
 from portal.accounts.models import Project, User
 from portal.audit.codes import AuditAction
 from portal.audit.services import audit_record
+from portal.audit.transitions import SYSTEM
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.job_services.models import JobService
@@ -61,7 +62,7 @@ def service_create(
             copies=values.min_copies,
             **asdict(values),
         )
-        _audit(AuditAction.SERVICE_CREATE, row, actor, {}, service_facts(row))
+        _audit(AuditAction.SERVICE_CREATE, row, actor.username, {}, service_facts(row))
         _ring(row)
     return row
 
@@ -101,7 +102,7 @@ def service_change(
         if canary is not None:
             _change_canary(row, actor, canary)
         _set_values(row, values)
-        _audit(AuditAction.SERVICE_CHANGE, row, actor, before, service_facts(row))
+        _audit(AuditAction.SERVICE_CHANGE, row, actor.username, before, service_facts(row))
         _ring(row)
     return row
 
@@ -157,7 +158,7 @@ def service_promote(
         _change_request(row, actor, canary.request, values, limits)
         row.is_canary_promoted = True
         _set_values(row, values)
-        _audit(AuditAction.SERVICE_PROMOTE, row, actor, before, service_facts(row))
+        _audit(AuditAction.SERVICE_PROMOTE, row, actor.username, before, service_facts(row))
         _ring(row)
     return row
 
@@ -193,19 +194,21 @@ def service_end(*, service: JobService, actor: User, version: int | None = None)
     with transaction.atomic():
         row = _lock(service, actor, version, is_ended_too=True)
         if row.ended_at is None:
-            _audit(AuditAction.SERVICE_END, row, actor, service_facts(row), {})
-            _end(row)
+            _end(row, actor.username)
     return row
 
 
 def canary_end(*, pk: int) -> None:
-    """End a service whose request its own service runs by now. Repeats are harmless."""
+    """End a promoted canary, now that its service runs its request. Nothing if it has ended, or is
+    promoted no more."""
+    promoted = JobService.objects.live().filter(canary=pk, is_canary_promoted=True)
     with transaction.atomic():
-        for row in JobService.objects.filter(pk=pk).live().lock_rows():
-            _end(row)
+        for row in JobService.objects.live().filter(pk__in=promoted.values("canary")).lock_rows():
+            _end(row, SYSTEM)
 
 
-def _end(row: JobService) -> None:
+def _end(row: JobService, actor: str) -> None:
+    _audit(AuditAction.SERVICE_END, row, actor, service_facts(row), {})
     row.ended_at, row.copies, row.problem = timezone.now(), 0, None
     row.clear_canary()
     row.version += 1
@@ -272,12 +275,12 @@ def _lock(
 def _audit(
     action: AuditAction,
     row: JobService,
-    actor: User,
+    actor: str,
     before: dict[str, Any],
     after: dict[str, Any],
 ) -> None:
     audit_record(
-        actor=actor.username,
+        actor=actor,
         action=action,
         noun="service",
         noun_id=row.label,

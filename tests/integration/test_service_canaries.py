@@ -215,6 +215,8 @@ def test_a_promoted_canary_ends_once_its_request_is_on_all_copies(olga, team, no
         if service.canary is None:
             break
     assert canary.ended_at is not None
+    (line,) = AuditEntry.objects.filter(action="service_end")
+    assert (line.noun_id, line.actor) == (canary.label, "system")
     assert (service.canary, service.is_canary_promoted) == (None, False)
     assert {copy.job.request["command"][-1] for copy in copies_of(service)} == {"new.py"}
     assert {copy.job.request["apps"][0] for copy in copies_of(service)} == {"llm:8000"}
