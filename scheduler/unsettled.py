@@ -11,7 +11,7 @@ from portal.inventory.models import Gpu, Node, Slice
 from portal.jobs.models import DesiredState
 from portal.leases.services import continuation_read, continuation_write
 from portal.task_queues import SWEEP_SECONDS
-from scheduler.core.model.states import ReplicaStatus, SliceStatus
+from scheduler.core.model.states import NodeStatus, ReplicaStatus, SliceStatus
 
 # Every node is looked at once in this time, if every sweep that is rung is done.
 ROUND_SECONDS = 300.0
@@ -46,9 +46,10 @@ def unsettled_nodes() -> set[UUID]:
 
 
 def unheard_nodes() -> set[UUID]:
-    """Active nodes that have not applied their document yet. Most are at it; of the others, the
-    bell was lost: that of a worker which died between the commit and the ring, for example."""
-    rows = Node.objects.active().filter(applied_revision__lt=F("revision"))
+    """Online nodes that have not applied their document yet. Most are at it; of the others, the
+    bell was lost: that of a worker which died between the commit and the ring, for example. A
+    silent node has no call open, and is told by its next one."""
+    rows = Node.objects.filter(status=NodeStatus.ONLINE, applied_revision__lt=F("revision"))
     return set(rows.order_by().values_list("pk", flat=True))
 
 

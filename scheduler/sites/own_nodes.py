@@ -78,9 +78,11 @@ class OwnNodes:
 def unheard_nodes_ring() -> None:
     """Ring again each node that may not have heard of its document: at an open call, it would else
     learn of it when that ends."""
-    with transaction.atomic():
-        for pk in sorted(unheard_nodes()):
-            ring(f"node:{pk}")
+    if nodes := unheard_nodes():
+        # In one message.
+        with transaction.atomic():
+            for pk in sorted(nodes):
+                ring(f"node:{pk}")
 
 
 def _nodes_judge(now: datetime) -> None:

@@ -11,6 +11,7 @@ from portal.desired.services import node_drive
 from portal.inventory.models import Node
 from portal.live import bell
 from scheduler import tasks
+from scheduler.core.model.states import NodeStatus
 from scheduler.sites.registry import own_nodes
 from scheduler.tasks import plan_once
 from scheduler.unsettled import unheard_nodes
@@ -62,4 +63,9 @@ def test_a_node_that_has_not_applied_its_document_is_rung_again(placed_on, rung,
 
 def test_a_node_that_has_applied_its_document_is_not(placed_on, rung):
     Node.objects.update(applied_revision=F("revision"))
+    assert rung(own_nodes.drive) == []
+
+
+def test_a_silent_node_is_not(placed_on, rung):
+    Node.objects.filter(pk=placed_on).update(status=NodeStatus.LOST)
     assert rung(own_nodes.drive) == []
