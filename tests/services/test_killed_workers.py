@@ -1,5 +1,5 @@
-"""The worker is killed again and again during a burst, at random moments and at work:
-no free GPU stays idle for long, no job is lost or started twice, and every row is exact."""
+"""The worker is killed again and again during a burst, at random moments and in the middle of its
+work: no free GPU stays idle for long, no job is lost or started twice, and every row is exact."""
 
 import json
 import os

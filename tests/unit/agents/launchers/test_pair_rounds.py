@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -94,6 +95,7 @@ def test_what_there_is_is_shown_when_it_is_told_to_end(run):
     hanging = run.calls / "replica-2_4,replica-8_4"
     while not hanging.exists():
         assert program.poll() is None
+        time.sleep(0.01)
     program.send_signal(signal.SIGTERM)
     output, _ = program.communicate(timeout=20)
     assert program.returncode == 143
