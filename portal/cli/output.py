@@ -49,7 +49,7 @@ class OutputFormat(StrEnum):
 
     @property
     def is_data(self) -> bool:
-        """Whether a program reads it: all that REST says."""
+        """Whether it has all that REST says, for programs."""
         return self in (OutputFormat.JSON, OutputFormat.YAML)
 
 

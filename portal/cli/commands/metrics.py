@@ -54,8 +54,7 @@ def metrics(
             raise CommandFailed("usage", sentence, f"tessera metrics {job}", ExitCode.USAGE)
         array_metrics(cli, job, output, is_csv=csv)
         return
-    is_whole = output.is_data
-    query = {"name": name, "rank": rank, "points": str(csv or is_whole).lower()}
+    query = {"name": name, "rank": rank, "points": str(csv or output.is_data).lower()}
     rows, page = _series(cli, job, query)
     skipped, utilisation = page["skipped"], page.get("model_utilisation")
     if csv:
@@ -63,9 +62,9 @@ def metrics(
         for row in rows:
             for step, value in row["points"]:
                 typer.echo(single_line(f"{row['name']},{row['rank']},{step:.0f},{value!r}"))
-    elif is_whole:
-        whole = {"results": rows, "skipped": skipped, "model_utilisation": utilisation}
-        print_data(whole, output)
+    elif output.is_data:
+        data = {"results": rows, "skipped": skipped, "model_utilisation": utilisation}
+        print_data(data, output)
     else:
         print_rows(rows, COLUMNS, output, name="name", empty=EMPTY)
     if skipped and output is not OutputFormat.NAME:

@@ -71,7 +71,7 @@ HealthOption = Annotated[
 
 CanaryOption = Annotated[
     str | None,
-    typer.Option("--canary", help="service that gets some of the calls, such as S-9; none: no one"),
+    typer.Option("--canary", help="service that gets some of the calls, such as S-9; or none"),
 ]
 PercentOption = Annotated[
     int | None, typer.Option("--percent", help="of 100 new calls, how many the canary gets")
@@ -155,7 +155,7 @@ def service_change(
     percent: PercentOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Change how a service is run, with -f what it runs, with --canary who gets some of its calls.
+    """Change how a service is run; with -f what it runs, with --canary which one gets some calls.
 
     tessera service change S-5 --canary S-9 --percent 10
     """
@@ -270,8 +270,10 @@ def _canary_facts(row: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 def _calls(busy: Mapping[str, Any]) -> str:
     p50, p99 = (f"{busy[name]:.0f} ms" if busy[name] else "none" for name in ("p50_ms", "p99_ms"))
-    return (
+    calls = (
         f"{busy['open_calls']} in progress, {busy['waiting']} waiting, "
-        f"{busy['calls_per_second']:.1f} a second; p50 {p50}, p99 {p99}; "
-        f"{busy.get('failed_calls', 0)} failed in the last minute"
+        f"{busy['calls_per_second']:.1f} a second; p50 {p50}, p99 {p99}"
     )
+    # A portal before canaries does not count them.
+    failed = busy.get("failed_calls")
+    return calls if failed is None else f"{calls}; {failed} failed in the last minute"

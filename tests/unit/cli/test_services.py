@@ -27,6 +27,7 @@ ROW = {
         "calls_per_second": 1.5,
         "p50_ms": 11.4,
         "p99_ms": None,
+        "failed_calls": 0,
     },
 }
 
@@ -62,6 +63,13 @@ def test_services_are_listed_and_shown():
     assert "S-5" in listed and "1/2" in listed and "llm--s5.apps.example" in listed
     shown = rest.run("service", "show", "S-5").stdout
     assert "J-13" in shown and "J-12 ended as failed" in shown and "p50 11 ms" in shown
+
+
+def test_of_a_portal_that_does_not_count_failed_calls_none_are_shown():
+    busy = {name: value for name, value in ROW["busyness"].items() if name != "failed_calls"}
+    rest = Rest().on("GET", "services/S-5", ROW | {"busyness": busy})
+    shown = rest.run("service", "show", "S-5").stdout
+    assert "p99 none" in shown and "failed in the last minute" not in shown
 
 
 def test_a_change_names_the_version_that_was_read():
