@@ -160,6 +160,15 @@ def test_a_canary_is_chosen_seen_beside_the_service_and_promoted(client, olga, t
     assert none.status_code == 400 and "This service has no canary" in none.content.decode()
 
 
+def test_why_there_is_no_promotion_is_said_also_where_no_canary_can_be_chosen(client, olga, team):
+    """The canary has ended since the page was shown, for example."""
+    row = a_service(olga, team)
+    page = client.post(f"/services/{row.label}/promote")
+    assert page.status_code == 400
+    assert "Service with the new version" not in page.content.decode()
+    assert "This service has no canary" in page.content.decode()
+
+
 @pytest.mark.parametrize("word", READY_SERVICES)
 def test_the_ready_services_are_whole_requests(client, team, word):
     ready = READY_SERVICES[word]
