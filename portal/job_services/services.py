@@ -123,7 +123,8 @@ def _change_canary(row: JobService, actor: User, values: CanaryValues) -> None:
     canary = possible_canaries(row).filter(pk=int(match[1])).first() if match else None
     if canary is None and (values.label or values.percent):
         sentence = (
-            "Choose a running service of the same owner and project that has no canary and is none"
+            "Choose a running service of the same owner and project that neither has a canary nor "
+            "is one"
         )
         raise Refused(ErrorCode.CANARY_INVALID, sentence, "canary")
     if canary != row.canary:
@@ -145,7 +146,7 @@ def service_promote(
         row = _lock(service, actor, version)
         _require_owner(row, actor)
         if row.canary is None or row.canary.ended_at is not None:
-            sentence = "This service has no canary: choose one, and promote it later"
+            sentence = "This service has no canary: choose one first"
             raise Refused(ErrorCode.CANARY_INVALID, sentence, "canary")
         if row.canary.health_path != row.health_path:
             sentence = (

@@ -148,11 +148,11 @@ def test_a_canary_is_chosen_seen_beside_the_service_and_promoted(client, olga, t
     assert '<td class="num">0</td><td class="num">7</td>' in page
     assert "1 of 1" in page
     of_canary = client.get(f"/services/{other.label}/").content.decode()
-    assert "It is the canary of llm and gets 30 of 100 of its new calls" in of_canary
+    assert "This is the canary of llm: it gets 30 of every 100 new calls" in of_canary
     assert "Service with the new version" not in of_canary
     assert client.post(f"/services/{row.label}/promote").status_code == 302
     page = client.get(f"/services/{row.label}/").content.decode()
-    assert "The copies are being replaced by those of next" in page
+    assert "The copies are being replaced by new ones that run the request of next" in page
     row.refresh_from_db()
     assert (row.generation, row.request["image"]) == (2, "new:2")
     assert client.post(f"/services/{row.label}/change", form | {"canary": ""}).status_code == 302
