@@ -1,5 +1,5 @@
-"""A service of real jobs: started by its first call, stopped without calls, called while its copies
-are killed, and while its canary is promoted."""
+"""A service of real jobs: started by its first call, stopped without calls, called while its
+copies, the worker and the agent are killed, and while its canary is promoted."""
 
 import json
 import os
@@ -130,6 +130,31 @@ def test_no_call_is_lost_while_copies_are_killed(stack, token):
     assert len({each.text for each in found}) > 1
     states = [job["status"] for job in shown(stack, service)["jobs"]]
     assert states.count("failed") >= KILLS - 1, states
+    stack.call("DELETE", f"/services/{service}")
+
+
+@pytest.mark.parametrize("name", ["worker", "node-a"])
+def test_a_worker_or_an_agent_that_is_killed_costs_at_most_the_calls_in_progress(
+    stack, token, name
+):
+    service = create(stack, "killed", min_copies=2, max_copies=2)
+    until(lambda: shown(stack, service)["ready"] == 2, what="two copies")
+    with calling(stack, service, token) as call, ThreadPoolExecutor(CALLERS) as threads:
+
+        def call_until_taken() -> httpx.Response:
+            """Again where it says so: a busy machine is long without the node."""
+            return until(lambda: None if (end := call()).status_code == 503 else end, what="it")
+
+        answers = [threads.submit(call_until_taken) for _ in range(200)]
+        until(lambda: any(each.done() for each in answers), what="an answer", every=0.01)
+        stack.kill(name)
+        if name == "worker":
+            stack.start_worker()
+        else:
+            stack.start_agent(name)
+        lost = [each.result() for each in answers if each.result().status_code != 200]
+        assert len(lost) <= CALLERS, [each.text for each in lost]
+        assert call_until_taken().status_code == 200
     stack.call("DELETE", f"/services/{service}")
 
 
