@@ -80,9 +80,12 @@ class PairRun:
 
 def measure(names: list[str], slots: int, program: list[str]) -> bool:
     """Whether all pairs of a round came to a good end in time."""
-    pairs = [PairRun(name, slots, program) for name in names]
+    pairs: list[PairRun] = []
     deadline = time.monotonic() + ROUND_SECONDS
     try:
+        # If it is told to end here, those that have started end, too.
+        for name in names:
+            pairs.append(PairRun(name, slots, program))
         for pair in pairs:
             pair.wait(deadline)
         return all(pair.is_good for pair in pairs)

@@ -32,7 +32,7 @@ def stored_preflight(
     return written if whole_ring is None else written | {WHOLE_RING: dict(whole_ring)}
 
 
-def whole_ring_of(attempt: Attempt) -> Mapping[str, Any] | None:
+def stored_ring(attempt: Attempt) -> Mapping[str, Any] | None:
     """As it was stored; None of a check over all nodes at once."""
     written: Mapping[str, Any] = attempt.preflight or {}
     found: Mapping[str, Any] | None = written.get(WHOLE_RING)

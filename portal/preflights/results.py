@@ -20,7 +20,7 @@ from portal.jobs.failure_causes import GangFailure
 from portal.jobs.gang_faults import faulty_gang_stop
 from portal.jobs.lifecycle import ranks_stop
 from portal.jobs.models import Attempt, Job, Replica
-from portal.jobs.preflights import PREFLIGHT_SECONDS, whole_ring_of
+from portal.jobs.preflights import PREFLIGHT_SECONDS, stored_ring
 from portal.jobs.rollups import have_ended
 from portal.node_pairs.judgement import BAD_VERDICTS, PairVerdict
 from portal.node_pairs.models import PairMeasurement
@@ -71,7 +71,7 @@ def _look(attempt: Attempt, now: datetime) -> bool:
     is_early = head.started_at and now - (head.finished_at or now) < LATE_LOG
     if is_early and not all(finding.output.is_final for finding in findings):
         return False
-    if whole_ring_of(attempt) is None and len(findings[0].nodes) > 2:
+    if stored_ring(attempt) is None and len(findings[0].nodes) > 2:
         return _follow_ring(attempt, replicas, findings[0])
     if any(finding.verdict in BAD_VERDICTS for finding in findings):
         return _avoid(attempt, head, findings, now)
@@ -92,7 +92,7 @@ def _ranks_end(attempt: Attempt) -> None:
 def _findings(attempt: Attempt, replicas: Sequence[Replica], text: str) -> list[NetworkFinding]:
     """One over all nodes, or one of each pair."""
     nodes, gpus = gang_nodes(replicas), gang_gpus(replicas)
-    if whole_ring_of(attempt) is None:
+    if stored_ring(attempt) is None:
         return [finding_of(nodes, gpus, read_nccl_output(text))]
     return pair_findings(nodes, replicas, gpus, text)
 
@@ -137,7 +137,7 @@ def _bad_message(rows: Sequence[PairMeasurement]) -> Message:
 
 def _go_on(attempt: Attempt, findings: Sequence[NetworkFinding], now: datetime) -> bool:
     """The job starts. Of one node or two there is one finding, of a ring one of each pair."""
-    ring = whole_ring_of(attempt)
+    ring = stored_ring(attempt)
     has_result = any(finding.has_result for finding in findings)
     message = findings[0].message
     if ring is not None:

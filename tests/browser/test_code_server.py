@@ -75,7 +75,7 @@ def check_terminal(stack: Stack, code: Page) -> None:
         code.locator(".xterm-screen").first.click()
         code.keyboard.insert_text("echo sum-$((40+2)) > kept.txt")
         code.keyboard.press("Enter")
-        return kept(stack).exists() and kept(stack).read_text() == "sum-42\n"
+        return saved_file(stack).exists() and saved_file(stack).read_text() == "sum-42\n"
 
     until(written, every=1, what="a line of the shell")
     expect(file_in(code, "kept.txt")).to_be_visible()
@@ -88,8 +88,8 @@ def check_editor(stack: Stack, code: Page) -> None:
     code.keyboard.press("Control+Home")
     code.keyboard.insert_text("today ")
     code.keyboard.press("Control+s")
-    until(lambda: kept(stack).read_text() == "today sum-42\n", what="the saved file")
+    until(lambda: saved_file(stack).read_text() == "today sum-42\n", what="the saved file")
 
 
-def kept(stack: Stack) -> Path:
+def saved_file(stack: Stack) -> Path:
     return Path(stack.seeded["homes"]) / "nora" / "kept.txt"

@@ -89,12 +89,12 @@ def test_members_call_a_service_and_nobody_else_does(olga, team, service):
 
     def statuses(*headers):
         calls = [http_call(headers=[*headers, token]) for token in tokens.values()]
-        return [status_of(each) for each in copies.said(*calls)]
+        return [status_of(each) for each in copies.replies(*calls)]
 
     assert statuses(host_of(service)) == [200, 200, 404, 404, 404]
     assert statuses(host_of(service, "other")) == [404] * 5
     assert statuses(("host", f"llm--s999.{DOMAIN}")) == [404] * 5
-    assert status_of(copies.said(http_call(headers=[host_of(service)]))[0]) == 401
+    assert status_of(copies.replies(http_call(headers=[host_of(service)]))[0]) == 401
     service_end(service=service, actor=olga)
     assert statuses(host_of(service)) == [404] * 5
 
@@ -110,16 +110,16 @@ def test_a_browser_opens_a_service_from_its_page(olga, team, service):
     form = f"ticket={page.context['ticket']}".encode()
     headers = [host_of(service), ("origin", "http://testserver")]
     enter = http_call("/_tessera/enter", method="POST", headers=headers, body=form)
-    (entered,) = copies.said(enter)
+    (entered,) = copies.replies(enter)
     assert status_of(entered) == 303
     cookie = ("cookie", header_of(entered, "set-cookie")[0].partition(";")[0])
-    said = copies.said(
+    said = copies.replies(
         http_call(headers=[host_of(service), cookie]),
         http_call(headers=[("host", f"llm--j1.{DOMAIN}"), cookie]),
     )
     assert [status_of(each) for each in said] == [200, 401]
     client.post("/sign-out/")
-    (gone,) = copies.said(http_call(headers=[host_of(service), cookie]))
+    (gone,) = copies.replies(http_call(headers=[host_of(service), cookie]))
     assert status_of(gone) == 401
     vera = a_user("vera")
     Membership.objects.create(project=team, user=vera, role=Role.VIEWER)
@@ -166,7 +166,7 @@ def check_unreachable(service, token):
         calls.append(
             http_call(method="POST", headers=[host_of(service), token, length], body=b"hi")
         )
-    assert [body_of(each) for each in copies.said(*calls)] == [b"3"] * 4
+    assert [body_of(each) for each in copies.replies(*calls)] == [b"3"] * 4
     assert sorted(copies.opened.values()) == [1, 1, 4], "they are left alone for a while"
 
 
@@ -175,10 +175,10 @@ def check_repeated(service, token):
     for method, status in (("GET", 200), ("POST", 502)):
         copies = serving(service, first=hangs_up)
         calls = [http_call(method=method, headers=[host_of(service), token]) for _ in range(3)]
-        said = [status_of(each) for each in copies.said(*calls)]
+        said = [status_of(each) for each in copies.replies(*calls)]
         assert sorted(said) == sorted([200, 200, status])
     copies = serving(service, first=hangs_up, second=hangs_up, third=hangs_up)
-    (said,) = copies.said(http_call(headers=[host_of(service), token]))
+    (said,) = copies.replies(http_call(headers=[host_of(service), token]))
     assert (status_of(said), sum(copies.opened.values())) == (502, 2)
 
 
@@ -253,7 +253,7 @@ def test_calls_wait_for_the_first_copy_and_have_it_started(olga, team, node, mon
 
 def check_waits_in_vain(service, token):
     copies = Copies({}, wait_seconds=0.2)
-    (said,) = copies.said(http_call(headers=[host_of(service), token]))
+    (said,) = copies.replies(http_call(headers=[host_of(service), token]))
     assert status_of(said) == 503
     assert header_of(said, "retry-after") == ["10"]
     assert service.label in body_of(said).decode()

@@ -92,11 +92,11 @@ def test_calls_are_answered_and_counted_by_version(olga, both):
     assert busyness[canary.pk].calls_per_second == pytest.approx(3 / 60)
     assert (busyness[service.pk].errors, busyness[service.pk].calls_per_second) == (0, 0)
     ServiceCopy.objects.filter(service=canary).update(ready_attempt=0)
-    said = serving(service, canary, broken).said(*calls(2))
+    said = serving(service, canary, broken).replies(*calls(2))
     assert [body_of(each) for each in said] == [b"stable"] * 2, "none of its copies is ready"
     check_all(seconds=6)
     give(service, canary, 0)
-    said = serving(service, canary, broken).said(*calls(2))
+    said = serving(service, canary, broken).replies(*calls(2))
     assert [body_of(each) for each in said] == [b"stable"] * 2
 
 

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.services, pytest.mark.slow]
 NODES, GPUS, JOBS, RUN_SECONDS = 4, 8, 500, 1.0
 # The worker is killed so long after it has placed something again, at most so often.
 MOST_SECONDS, KILLS = 2.5, 8
-# A worker's own connections, on which it holds the leases of what it is at.
+# The leases that workers hold, each for what it is at.
 AT_WORK = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"
 # While a GPU is idle for which a job waits, at most so many sweeps are completed: the first one
 # brings back whatever ring was lost, and what that sets off may take until after another one. The

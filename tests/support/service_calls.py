@@ -82,8 +82,8 @@ class Copies:
 
         return asyncio.run(run_work())
 
-    def said(self, *calls):
-        """What is said to each of these calls, one after another."""
+    def replies(self, *calls):
+        """Those to these calls, made one after another."""
 
         async def one_by_one(apps):
             return [await call.run(apps) for call in calls]

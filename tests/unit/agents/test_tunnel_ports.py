@@ -38,7 +38,7 @@ signal.pause()
 
 
 @pytest.fixture(params=["the kernel", "/proc"])
-def told_by(request, monkeypatch):
+def socket_source(request, monkeypatch):
     """Who tells which sockets listen."""
     asks = request.param == "the kernel"
     if asks and not socket_table._kernel_answers():
@@ -67,7 +67,7 @@ def listening(address):
         ("::", "127.0.0.1"),
     ],
 )
-@pytest.mark.usefixtures("told_by")
+@pytest.mark.usefixtures("socket_source")
 def test_a_process_is_reached_where_it_listens(address, reached):
     with listening(address) as (pid, port):
         found = find_listening_socket([pid], port)
@@ -77,7 +77,7 @@ def test_a_process_is_reached_where_it_listens(address, reached):
     assert not still_listens(found, port)
 
 
-@pytest.mark.usefixtures("told_by")
+@pytest.mark.usefixtures("socket_source")
 def test_a_port_of_another_process_is_none_of_the_replica():
     with listening("127.0.0.1") as (pid, port):
         assert find_listening_socket([os.getpid()], port) is None
@@ -85,7 +85,7 @@ def test_a_port_of_another_process_is_none_of_the_replica():
         assert find_listening_socket([pid], port + 1) is None
 
 
-@pytest.mark.usefixtures("told_by")
+@pytest.mark.usefixtures("socket_source")
 def test_a_connection_that_the_replica_made_is_no_port_of_it():
     """Its own end of one has a port as well, which it does not listen at."""
     with (
@@ -95,7 +95,7 @@ def test_a_connection_that_the_replica_made_is_no_port_of_it():
         assert find_listening_socket([os.getpid()], client.getsockname()[1]) is None
 
 
-@pytest.mark.usefixtures("told_by")
+@pytest.mark.usefixtures("socket_source")
 def test_a_socket_that_listens_no_more_is_no_port_though_it_is_open_and_another_one_listens():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -107,7 +107,7 @@ def test_a_socket_that_listens_no_more_is_no_port_though_it_is_open_and_another_
             assert not still_listens(found, port)
 
 
-@pytest.mark.usefixtures("told_by")
+@pytest.mark.usefixtures("socket_source")
 def test_a_socket_that_its_process_has_closed_is_none_of_it_though_another_one_has_it_open():
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
