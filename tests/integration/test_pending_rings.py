@@ -12,7 +12,7 @@ from portal.leases.claims import RowClaim
 from portal.leases.models import TaskLease
 from portal.live import bell, pending
 from portal.live.bell import ring_drive, ring_plan
-from scheduler import tasks
+from scheduler import sweeper, tasks
 from tests.support.examples import examples
 from tests.support.rows import a_node
 
@@ -108,7 +108,7 @@ def test_other_kinds_of_work_have_their_turn_while_every_pass_is_rung_again(work
 def test_the_sweep_sends_a_task_also_where_one_is_on_its_way_and_it_does_nothing(workers):
     workers.commit()
     for _ in range(3):
-        ring_plan(repeat=True)
+        sweeper.sweep()
     assert len(workers.queue) == 4
     workers.work_off()
     assert workers.passes == 1
@@ -119,7 +119,7 @@ def test_a_task_that_was_lost_is_sent_again_by_the_sweep(workers):
     workers.queue.clear()
     workers.commit()
     assert not workers.queue, "one seems to be on its way"
-    ring_plan(repeat=True)
+    sweeper.sweep()
     workers.work_off()
     assert (workers.passes, workers.read) == (1, 2)
 

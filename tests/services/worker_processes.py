@@ -6,12 +6,15 @@ from pathlib import Path
 
 def working_processes(worker: int, postgres_port: int) -> set[int]:
     """Those children of the worker that have a connection to the database: they do its tasks."""
-    children = Path(f"/proc/{worker}/task/{worker}/children").read_text().split()
     sockets = _sockets_to(postgres_port)
-    return {int(pid) for pid in children if _open_files(pid) & sockets}
+    return {pid for pid in child_processes(worker) if _open_files(pid) & sockets}
 
 
-def _open_files(pid: str) -> set[str]:
+def child_processes(worker: int) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{worker}/task/{worker}/children").read_text().split()]
+
+
+def _open_files(pid: int) -> set[str]:
     found = set()
     # A file may be closed, and the process may be gone, while they are listed.
     with suppress(FileNotFoundError, ProcessLookupError):
