@@ -18,7 +18,7 @@ from portal.planning.node_cache import process_nodes
 from portal.planning.planner_input import planner_input
 from portal.planning.reason_additions import additions_write
 from portal.quotas.policy import current_policy
-from scheduler.core.devices.options import gpu_board
+from scheduler.core.devices.options import node_boards
 from scheduler.core.explain.alternatives import CanStart, alternatives
 from scheduler.core.explain.bounds import QUOTA_CODES, WaitBounds
 from scheduler.core.forecast.pass_estimates import after_plan, estimate_starts
@@ -147,14 +147,13 @@ def alternatives_of(
     if none would. Only for the first MAX_JOBS whose request can help."""
     cache.refresh(snapshot, plan)
     jobs = {job.id: job for job in snapshot.jobs}
-    boards = {gpu_board(gpu) for node in snapshot.nodes for gpu in node.gpus}
-    in_order = sorted(boards, key=lambda board: board.key)
+    boards = node_boards(snapshot.nodes)
     alterable = [d.job for d in plan.deferrals if d.reason.code.kind.is_alterable]
     by_job = {}
     for job in (jobs[id] for id in alterable[:MAX_JOBS]):
         key = _request_key(job)
         if key not in cache.by_request:
-            tried = alternatives(job, in_order, can_start)
+            tried = alternatives(job, boards, can_start)
             cache.by_request[key] = [alternative.as_dict() for alternative in tried]
         by_job[int(job.id)] = cache.by_request[key]
     return by_job

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from scheduler.core.devices.options import gpu_board
+from scheduler.core.devices.options import node_boards
 from scheduler.core.model.decisions import Carve, JobPlacement, Merge
 from scheduler.core.model.snapshot import ClusterSnapshot, DemandMix, RunningJob, WaitingJob
 from scheduler.core.quota.holders import board_of_gpus
@@ -20,8 +20,7 @@ class VirtualCluster:
         self.totals = SimulationTotals(boards, since=window.since, until=window.until)
         self.waiting: dict[str, WaitingJob] = {}
         self.running: dict[str, RunningJob] = {}
-        known = {gpu_board(gpu) for node in scenario.nodes for gpu in node.gpus}
-        self.boards = sorted(known, key=lambda board: board.key)
+        self.boards = node_boards(scenario.nodes)
         self._devices = VirtualDevices(scenario.nodes)
         self._usage = OwnerUsage(
             *(scenario.quotas, scenario.owners, boards),

@@ -8,7 +8,7 @@ from collections import Counter
 
 from agents.contract.message import Message
 from agents.contract.units import UNITS_PER_GPU, as_gpus
-from scheduler.core.devices.options import gpu_board
+from scheduler.core.devices.options import node_boards
 from scheduler.core.forecast.runtime_model import gpus_needed
 from scheduler.core.model.snapshot import QuotaView
 from scheduler.virtual.values import RecordedWindow, Scenario
@@ -26,9 +26,7 @@ def require_quotas_cover_running(before: Scenario, after: Scenario, window: Reco
 
 
 def _allocated(scenario: Scenario, week: RecordedWindow) -> Counter[tuple[str, str, str]]:
-    boards = sorted(
-        {gpu_board(gpu) for node in scenario.nodes for gpu in node.gpus}, key=lambda b: b.key
-    )
+    boards = node_boards(scenario.nodes)
     allocated: Counter[tuple[str, str, str]] = Counter()
     for recorded in week.jobs:
         if not recorded.was_running:

@@ -7,7 +7,7 @@ from functools import cache
 from agents.contract.boards import Board, Profile, known_boards, unknown_board
 from agents.contract.documents import SliceKind
 from agents.contract.units import UNITS_PER_GPU, slice_units
-from scheduler.core.model.snapshot import DeviceRequest, GpuView, Isolation
+from scheduler.core.model.snapshot import DeviceRequest, GpuView, Isolation, NodeView
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,13 @@ class DeviceOption:
 def gpu_board(gpu: GpuView) -> Board:
     """The board from the table, or one built from the driver's report if it is not in the table."""
     return known_boards().get(gpu.board) or _unknown(gpu.product_name, gpu.memory_mib, gpu.profiles)
+
+
+def node_boards(nodes: Iterable[NodeView]) -> list[Board]:
+    """The boards of their GPUs, each once, by key."""
+    # By identity: to hash a board takes longer than to find it, and there is one object of each.
+    found = {id(board): board for node in nodes for board in map(gpu_board, node.gpus)}
+    return sorted(found.values(), key=lambda board: board.key)
 
 
 @cache

@@ -16,7 +16,7 @@ from typing import Any
 
 from agents.contract.message import Message
 from agents.contract.moments import write_latest
-from scheduler.core.devices.options import DeviceOption, device_options, gpu_board
+from scheduler.core.devices.options import DeviceOption, device_options, node_boards
 from scheduler.core.model.decisions import Deferral, Plan
 from scheduler.core.model.message_templates import dependency_label, make_message, owner_label
 from scheduler.core.model.reasons import ReasonCode
@@ -115,9 +115,7 @@ class WaitBounds:
         self._runs = {run.job.id: run for run in after.running}
         self._reserved = {each.job: each.starts_at for each in plan.reservations}
         self._budgets = Budgets(after.budgets, after.now)
-        self._boards = sorted(
-            {gpu_board(gpu) for node in after.nodes for gpu in node.gpus}, key=lambda b: b.key
-        )
+        self._boards = node_boards(after.nodes)
         self._options: dict[object, list[DeviceOption]] = {}
         self._most: dict[object, dict[LimitKey, int]] = {}
         self._limits = self._read_limits()

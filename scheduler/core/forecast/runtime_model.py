@@ -10,7 +10,7 @@ import numpy as np
 
 from agents.contract.boards import Board
 from agents.contract.units import UNITS_PER_GPU
-from scheduler.core.devices.options import device_options, gpu_board
+from scheduler.core.devices.options import device_options, node_boards
 from scheduler.core.forecast import hazard as hz
 from scheduler.core.forecast.job_table import JobTable
 from scheduler.core.forecast.ratios import LimitRatios, remaining_seconds
@@ -68,9 +68,7 @@ class RuntimeModel:
         """From the past, waiting and running jobs of a snapshot, in order of submission. A past
         run without a submission time counts as if it had started at once."""
         self = cls(similarity)
-        boards = sorted(
-            {gpu_board(gpu) for node in snapshot.nodes for gpu in node.gpus}, key=lambda b: b.key
-        )
+        boards = node_boards(snapshot.nodes)
         events: list[tuple[int, int, PastRun | WaitingJob]] = [
             (run.queued_at or run.ended_at - run.ran_seconds, 0, run) for run in snapshot.history
         ]
