@@ -65,6 +65,24 @@ def test_what_is_submitted_and_cancelled_counts_from_the_next_pass_on(olga, team
     assert free_gpus(olga) == 4
 
 
+def test_of_passes_that_follow_at_once_only_some_count_and_the_last_one_does(
+    olga, team, monkeypatch
+):
+    a_node("n1", gpus=4)
+    plan_once()
+    a_job(olga, team, device={"gpus": 1})
+    with monkeypatch.context() as rung:
+        rung.setattr(tasks, "is_plan_rung", lambda: True)
+        plan_once()
+        assert free_gpus(olga) == 4, "counted a moment ago, and another pass follows"
+        rung.setattr(published, "PAUSE_SECONDS", 0)
+        plan_once()
+        assert free_gpus(olga) == 3, "counted long ago"
+    a_job(olga, team, device={"gpus": 1})
+    plan_once()
+    assert free_gpus(olga) == 2, "no other pass follows"
+
+
 @pytest.mark.parametrize("path", ["/", "/queue/", "/cluster/", "/cluster/n1/", "/request/"])
 def test_a_page_says_when_it_was_counted(olga, team, path):
     a_node("n1")
