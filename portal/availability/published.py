@@ -1,4 +1,4 @@
-"""The counts that the planning worker publishes after each pass, so that no page has to read a
+"""The counts that the planning worker publishes after a pass, so that no page has to read a
 large cluster to count what is free.
 
     scheduler/tasks.py ─▶ counts_publish() ─▶ one row of JSON ─▶ published_counts() ─▶ pages, REST
