@@ -105,10 +105,14 @@ class Worker:
     def sweep_times(self) -> list[float]:
         """Without those that were left out, as another one had just been completed."""
         times = list[float]()
-        for at in self._times('"scheduler.tasks.sweep"'):
+        for at in self.times_of("sweep"):
             if not times or at - times[-1] > SWEEP_PAUSE_SECONDS:
                 times.append(at)
         return times
+
+    def times_of(self, task: str) -> list[float]:
+        """When tasks of this name ended, in Unix time."""
+        return self._times(f'"scheduler.tasks.{task}"')
 
     def _times(self, words: str) -> list[float]:
         lines = [line for line in self.stack.log("worker").splitlines() if words in line]
@@ -150,15 +154,21 @@ def test_a_burst_goes_on_whenever_the_worker_is_killed(cluster, capsys):
     idle = idle_stretches(lives, gpus, begun, worker.absences)
     sweeps = worker.sweep_times()
     assert sweeps
+    counted = max(sum(begin < at < end for at in sweeps) for begin, end in idle)
+    first, last = idle[0]
     found = {
         "kills": kills,
         "absent_s": [round(end - begin, 1) for begin, end in worker.absences],
         "idle_s": [round(end - begin, 2) for begin, end in idle[:10]],
-        "sweeps": max(sum(begin < at < end for at in sweeps) for begin, end in idle),
+        "longest_s": [round(at - begun, 1) for at in idle[0]],
+        "sweeps": counted,
+        "plan_tasks": sum(first < at < last for at in worker.times_of("plan")),
         "load": max(loads),
     }
+    # Whole, also where the assertion fails.
+    found_as_text = json.dumps(found)
     with capsys.disabled():
-        print(json.dumps(found))
-    assert len(kills) == 2, found
+        print(found_as_text)
+    assert len(kills) == 2, found_as_text
     assert "WorkerLostError" in cluster.stack.log("worker"), "killed in the middle of a task"
-    assert found["sweeps"] <= SWEEPS, found
+    assert counted <= SWEEPS, found_as_text
