@@ -191,10 +191,10 @@ def test_members_only_read_their_project_and_strangers_find_none(alice, vision):
 
 
 def test_the_list_shows_ones_projects_with_what_they_hold(alice, vision, root):
-    a_project("bio")
-    assert "bio" not in as_(alice).get("/projects/").content.decode()
+    a_project("biology")
+    assert "biology" not in as_(alice).get("/projects/").content.decode()
     page = root.get("/projects/").content.decode()
-    assert "2 projects" in page and "bio" in page and "vision" in page
+    assert "2 projects" in page and "biology" in page and "vision" in page
 
 
 @pytest.fixture

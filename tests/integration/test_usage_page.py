@@ -95,7 +95,7 @@ def test_with_nothing_used_the_page_says_what_would_be_here(page, vision):
     assert status == 200
     assert "Nothing was used in this period" in text
     assert "counted from their allocation" in text
-    assert "CSV" not in text
+    assert "CSV</a>" not in text
 
 
 def test_the_title_is_the_answer_and_the_tables_add_up_to_it(page, job, gpu):
