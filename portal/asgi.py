@@ -40,9 +40,6 @@ from portal.tunnel.relay import RELAY_PATH, close_relays, relay_endpoint  # noqa
 from portal.tunnel.streams import stream_open  # noqa: E402
 from scheduler.jit_warmup import warm_up  # noqa: E402
 
-# New objects after which the garbage collector begins a round; 700 where nothing is set.
-GC_OBJECTS = 10_000
-
 rest = BoundedBodies(RestHandler(), rest_bytes)
 apps = AppsApplication(stream_open)
 pages = BoundedBodies(SpoolingHandler(), page_bytes)
@@ -125,10 +122,8 @@ def _raise_open_files() -> None:
 
 def _freeze_modules() -> None:
     """Take what is loaded for good out of the garbage collector's full rounds: each would walk
-    200,000 objects, 110 ms of processor time in which nothing is answered. Its short rounds begin
-    less often: a single call makes more objects than those that would begin one."""
+    200,000 objects, 110 ms of processor time in which nothing is answered."""
     # All views, which the first request would load.
     import_module(settings.ROOT_URLCONF)
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GC_OBJECTS, *gc.get_threshold()[1:])
