@@ -40,7 +40,7 @@ def sweep() -> None:
             step(now)
         except Exception:
             log.exception("sweep step %s failed", step.__name__)
-    # The task of the last ring may be lost: a worker that is killed takes one along.
+    # The last task may have been lost with a worker that was killed before it began.
     ring_plan(repeat=True)
 
 

@@ -16,7 +16,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from portal.allocations.services import RELEASED_TOGETHER, allocations_release
-from portal.availability.published import counts_publish, were_counts_published
+from portal.availability.published import are_counts_recent, counts_publish
 from portal.celery import app
 from portal.database.reads import reads_together
 from portal.desired.services import node_drive
@@ -131,7 +131,7 @@ def plan_once() -> None:
         )
     if estimate_pace.is_due(snapshot, plan):
         ring_estimates()
-    if plan.continuation is None and not (were_counts_published() and is_plan_rung()):
+    if plan.continuation is None and not (are_counts_recent() and is_plan_rung()):
         # With what this pass keeps. Jobs that had no turn yet may take more.
         count = partial(cluster_availability, snapshot, places, plan.merges, can_merge=policy.merge)
         with gc_paused():

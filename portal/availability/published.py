@@ -46,17 +46,17 @@ def counts_publish(rows: int, count: Callable[[], ClusterAvailability]) -> None:
         )
     elif _PUBLISHED.rows():
         PublishedCounts.objects.all().delete()
-    global _counted_at
-    _counted_at = time.monotonic()
+    global _published_at
+    _published_at = time.monotonic()
 
 
-def were_counts_published() -> bool:
-    """Whether this process has published within PAUSE_SECONDS: before a pass that follows at once,
-    counts can be left to that one."""
-    return time.monotonic() - _counted_at < PAUSE_SECONDS
+def are_counts_recent() -> bool:
+    """Whether this process has called `counts_publish` within PAUSE_SECONDS. If another pass
+    follows at once, that one can count."""
+    return time.monotonic() - _published_at < PAUSE_SECONDS
 
 
-_counted_at = -inf
+_published_at = -inf
 
 
 _PUBLISHED = KeptSelect(lambda: PublishedCounts.objects.values_list("pk", flat=True)[:1])
