@@ -29,6 +29,9 @@ MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 15.0
 PAUSE_GROWTH = 1.5
 # The longest pause that the portal can demand of an agent, in seconds.
 MAX_RETRY_SECONDS = 60.0
+# A token is renewed after such a part of its life, drawn anew each time: so no call is refused for
+# its age, and agents that began together do not say hello together.
+RENEWED_BETWEEN = (0.6, 0.9)
 # How often a growing log is shipped.
 SHIP_SECONDS = 0.25
 # A replica in one of these states may have a log.
@@ -113,14 +116,13 @@ class PortalSession:
                     self._loop.call_soon_threadsafe(self._has_new_logs.set)
 
     async def run(self) -> None:
-        """Hello and sync, again after every error. Ends by cancellation or NodeRetired only."""
+        """One session after another. Ends by cancellation or NodeRetired only."""
         self._loop = asyncio.get_running_loop()
         shipping = asyncio.create_task(self._ship_forever())
         try:
             async for pause in retry_pauses():
                 try:
-                    await self._hello()
-                    await self._sync_forever()
+                    await self._session()
                 except PortalUnreachable as away:
                     log_unreachable(away)
                 except ContractError as refused:
@@ -139,7 +141,15 @@ class PortalSession:
             server_ms = int(refused.extra.get("server_time_ms", 0))
             self._skew_ms = server_ms - time.time_ns() // 1_000_000
 
-    async def _hello(self) -> None:
+    async def _session(self) -> None:
+        """Hello, and sync until an error or until the token is to be renewed."""
+        token_seconds = await self._hello()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(renewal_seconds(token_seconds)):
+                await self._sync_forever()
+
+    async def _hello(self) -> int:
+        """Seconds that the token lives."""
         answer = await self.client.hello(self.identity.hello_request(skew_ms=self._skew_ms))
         self.journal.skip_to(answer.acked_seq)
         self.journal.record_event(EventType.AGENT_STARTED, "agent in contact")
@@ -147,6 +157,7 @@ class PortalSession:
         # It may be another portal than before, or updated.
         self._unknown_fields, self.logs.sends_each_alone = frozenset(), False
         self._has_greeted.set()
+        return answer.token_seconds
 
     async def _sync_forever(self) -> None:
         """Keep one call open; open another at once when the node changes."""
@@ -253,6 +264,11 @@ class PortalSession:
         """Replicas that have ended and are shipped may be removed."""
         if self.node is not None:
             self.node.wake()
+
+
+def renewal_seconds(token_seconds: float) -> float:
+    """When to renew a token that lives so long: after 60 to 90 % of that."""
+    return token_seconds * random.uniform(*RENEWED_BETWEEN)  # noqa: S311 - no secret
 
 
 def _retry_pause(refused: ContractError) -> float:

@@ -6,6 +6,7 @@ observed documents and the logs of its replicas, and goes on after errors with t
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import json
 import random
@@ -31,7 +32,7 @@ from agents.contract.calls import (
 from agents.contract.codec import encode
 from agents.contract.log_batch import MAX_LOG_BATCH_CHUNKS, NewLogBytes, pack_logs
 from agents.contract.protocol import PROTOCOL
-from agents.portal.sync import MAX_CALLS, SHIP_SECONDS, retry_pauses
+from agents.portal.sync import MAX_CALLS, SHIP_SECONDS, renewal_seconds, retry_pauses
 from tests.benchmarks.control_plane.node_document import NodeDocument
 from tests.benchmarks.control_plane.replicas import Replicas, ReplicaTimes
 from tests.benchmarks.control_plane.wire import Answer, HttpClient, Unreachable
@@ -101,8 +102,10 @@ class CoroutineAgent:
         try:
             async for pause in retry_pauses():
                 try:
-                    await self._hello()
-                    await self._sync_forever()
+                    token_seconds = await self._hello()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(renewal_seconds(token_seconds)):
+                            await self._sync_forever()
                 except (Unreachable, Refused) as failure:
                     pause = self._failed(failure) * random.uniform(1, 1.5) or pause
                 self.is_held = False
@@ -110,13 +113,15 @@ class CoroutineAgent:
         finally:
             shipping.cancel()
 
-    async def _hello(self) -> None:
+    async def _hello(self) -> float:
+        """Seconds that the token lives."""
         time_ms, nonce = time.time_ns() // 1_000_000, secrets.token_urlsafe(24)
         signed = hello_bytes(self._node_id, self._boot, time_ms, nonce, PROTOCOL)
         signature = base64.b64encode(self._key.sign(signed)).decode()
         request = HelloRequest(self._node_id, self._boot, time_ms, nonce, signature)
         answer = await self._post(HELLO_PATH, encode(request))
         self._epoch, self._token, self._full = answer["epoch"], answer["access_token"], True
+        return float(answer["token_seconds"])
 
     async def _sync_forever(self) -> None:
         """Keep one call open; open another at once when the node changes."""

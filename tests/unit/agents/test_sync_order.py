@@ -21,6 +21,7 @@ from agents.portal.sync import (
     PAUSE_GROWTH,
     PortalSession,
     enrol,
+    renewal_seconds,
     retry_pauses,
 )
 from agents.route.portal_route import PortalRoute
@@ -33,10 +34,12 @@ WHEN = "2026-01-01T00:00:00Z"
 class Portal:
     """Answers hello; each sync call waits until the test says which revision answers it, or that
     it fails with a `httpx` error or a refusal. `documents`: whether each call brought the observed
-    document. `skew_ms`: its clock minus that of the node; beyond a minute it refuses a hello."""
+    document. `skew_ms`: its clock minus that of the node; beyond a minute it refuses a hello.
+    `token_seconds`: how long the token of the next hello lives."""
 
     def __init__(self):
         self.skew_ms = 0
+        self.token_seconds = 600
         self.calls = asyncio.Queue()
         self.documents = []
         self.observed = {}
@@ -52,7 +55,8 @@ class Portal:
                     ContractErrorCode.CLOCK_SKEW, "set the clock", "time_ms", extra
                 )
                 return httpx.Response(skewed.status, json=skewed.body())
-            return httpx.Response(200, json=encode(HelloResponse(1, "t", 600, 60, 0, WHEN)))
+            hello = HelloResponse(self.hellos, "t", self.token_seconds, 60, 0, WHEN)
+            return httpx.Response(200, json=encode(hello))
         said, revision = json.loads(request.content), asyncio.Future()
         self.documents.append(said["observed"] is not None)
         self.observed = said["observed"] or self.observed
@@ -65,12 +69,12 @@ class Portal:
         return httpx.Response(200, json=encode(answer))
 
 
-def talk(machine, scenario, *, skew_ms=0):
+def talk(machine, scenario, *, skew_ms=0, token_seconds=600):
     """Run the scenario beside a session of a node with a portal."""
 
     async def run_scenario():
         portal, node = Portal(), machine.agent()
-        portal.skew_ms = skew_ms
+        portal.skew_ms, portal.token_seconds = skew_ms, token_seconds
         client = PortalClient(PortalRoute(("http://portal",)), httpx.MockTransport(portal.answer))
         identity = AgentIdentity(machine.folder)
         identity.record_enrolment("n-1")
@@ -155,6 +159,23 @@ def test_after_a_refusal_for_its_clock_a_node_says_hello_by_the_clock_of_the_por
         assert portal.hellos == 2
 
     talk(machine, scenario, skew_ms=skew_ms)
+
+
+def test_a_token_is_renewed_while_it_lives_though_a_call_is_kept_open(machine):
+    """Nothing is refused: the next session begins with the whole document."""
+
+    async def scenario(portal, _):
+        await portal.calls.get()
+        portal.token_seconds = 600
+        await portal.calls.get()
+        assert (portal.hellos, portal.documents) == (2, [True, True])
+
+    talk(machine, scenario, token_seconds=1)
+
+
+def test_agents_that_began_together_renew_at_different_times():
+    seconds = [renewal_seconds(900) for _ in range(200)]
+    assert 540 <= min(seconds) < 600 < 750 < max(seconds) <= 810
 
 
 def test_a_portal_that_wants_fewer_calls_gets_no_hello_but_the_same_report_later(
