@@ -6,8 +6,7 @@ from agents.contract.calls import ReplicaOrigin
 from agents.contract.documents import DesiredDocument, DesiredReplicaState
 from portal.database.kept_queries import KeptSelect, ListOf
 from portal.jobs.models import Replica
-
-MAX_REPLICAS = 20_000
+from portal.recent_values import RecentValues
 
 _ORIGINS = KeptSelect(
     lambda replicas: (
@@ -18,7 +17,7 @@ _ORIGINS = KeptSelect(
     ListOf(Replica._meta.pk),
 )
 # By the replica's id. They never change.
-_known: dict[str, ReplicaOrigin] = {}
+_known: RecentValues[str, ReplicaOrigin] = RecentValues(20_000)
 
 
 def origins_of(desired: DesiredDocument) -> tuple[ReplicaOrigin, ...]:
@@ -30,8 +29,7 @@ def origins_of(desired: DesiredDocument) -> tuple[ReplicaOrigin, ...]:
         read = {
             str(pk): ReplicaOrigin(str(pk), f"J-{job}", by) for pk, job, by in _ORIGINS.rows(new)
         }
-        if len(_known) > MAX_REPLICAS:
-            _known.clear()
-        _known.update(read)
+        for pk, origin in read.items():
+            _known.keep(pk, origin)
         found |= read
     return tuple(found[pk] for pk in wanted if pk in found)

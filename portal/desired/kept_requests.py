@@ -4,12 +4,11 @@ from typing import Any
 from uuid import UUID
 
 from portal.jobs.models import Job
+from portal.recent_values import RecentValues
 from scheduler.core.request import JobRequest, parse_stored_request
 
-# Some 5 KB each.
-MAX_REQUESTS = 5_000
-# By the job's uid: the stored request, and what was read of it.
-_kept: dict[UUID, tuple[Any, JobRequest]] = {}
+# By the job's uid: the stored request, and what was read of it. Some 5 KB each.
+_kept: RecentValues[UUID, tuple[Any, JobRequest]] = RecentValues(5_000)
 
 
 def request_of(job: Job) -> JobRequest:
@@ -17,8 +16,6 @@ def request_of(job: Job) -> JobRequest:
     kept = _kept.get(job.uid)
     if kept and kept[0] == job.request:
         return kept[1]
-    if len(_kept) >= MAX_REQUESTS:
-        _kept.clear()
     request = parse_stored_request(job.request)
-    _kept[job.uid] = (job.request, request)
+    _kept.keep(job.uid, (job.request, request))
     return request

@@ -31,6 +31,7 @@ from portal.images.needs_cache import needs_of
 from portal.job_secrets.selectors import known_secrets
 from portal.jobs.models import Dependency, Job
 from portal.jobs.querysets import DependencyQuerySet
+from portal.recent_values import RecentValues
 from portal.volumes.selectors import access_of_jobs, access_of_request
 from scheduler.core.model.snapshot import DeviceRequest, Priority, Topology, WaitingJob
 from scheduler.core.model.states import JobStatus
@@ -40,7 +41,7 @@ from scheduler.core.request.replica_range import replica_sizes
 from scheduler.core.request.secrets import secret_names
 
 # More than a pass reads: waiting, running and ended jobs together.
-MAX_CACHED = 40_000
+MAX_KEPT = 40_000
 MAX_LISTED_MEMBERS = 4
 # Databases limit the number of parameters in a query.
 BATCH_SIZE = 5_000
@@ -111,17 +112,18 @@ SPEC_FIELDS = (
     "rdma",
     "image",
 )
-_cache: dict[UUID, RequestSpec] = {}
+# By the job's uid.
+_specs: RecentValues[UUID, RequestSpec] = RecentValues(MAX_KEPT)
 # By the values of those fields.
-_by_fields: dict[str, RequestSpec] = {}
+_by_fields: RecentValues[str, RequestSpec] = RecentValues(MAX_KEPT)
 # By the job's id: the columns and unmet jobs that the value was made of, beside what is in it.
-_kept: dict[int, tuple[Sequence[Any], tuple[str, ...], WaitingJob]] = {}
+_kept: RecentValues[int, tuple[Sequence[Any], tuple[str, ...], WaitingJob]] = RecentValues(MAX_KEPT)
 
 
 def request_specs(uids: Iterable[UUID]) -> dict[UUID, RequestSpec]:
-    """By the job's uid. Reads only the requests that this process has not cached."""
+    """By the job's uid. Reads only the requests that this process has not kept."""
     wanted = list(dict.fromkeys(uids))
-    specs = {uid: spec for uid in wanted if (spec := _cache.get(uid)) is not None}
+    specs = {uid: spec for uid in wanted if (spec := _specs.get(uid)) is not None}
     missing = [uid for uid in wanted if uid not in specs]
     for start in range(0, len(missing), BATCH_SIZE):
         batch, with_volumes = missing[start : start + BATCH_SIZE], []
@@ -130,9 +132,9 @@ def request_specs(uids: Iterable[UUID]) -> dict[UUID, RequestSpec]:
             if stored.get("volumes"):
                 with_volumes.append(uid)
         _add_volumes(specs, with_volumes)
-    if len(_cache) > MAX_CACHED:
-        _cache.clear()
-    _cache.update(specs)
+    for uid in missing:
+        if uid in specs:
+            _specs.keep(uid, specs[uid])
     return specs
 
 
@@ -185,9 +187,7 @@ def waiting_job_from_columns(
     if kept and kept[0] == row and kept[1] == after and kept[2].image_needs is needs:
         return kept[2]
     job = _waiting_job(row, spec, after, needs)
-    if len(_kept) > MAX_CACHED:
-        _kept.clear()
-    _kept[row[0]] = (row, after, job)
+    _kept.keep(row[0], (row, after, job))
     return job
 
 
@@ -313,9 +313,8 @@ def _spec_of_stored(stored: Mapping[str, Any]) -> RequestSpec:
     key = json.dumps([*values, *astuple(traits)], sort_keys=True)
     spec = _by_fields.get(key)
     if spec is None:
-        if len(_by_fields) >= MAX_CACHED:
-            _by_fields.clear()
-        spec = _by_fields[key] = _spec(parse_stored_request(stored))
+        spec = _spec(parse_stored_request(stored))
+        _by_fields.keep(key, spec)
     return spec
 
 
