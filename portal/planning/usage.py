@@ -26,6 +26,8 @@ BY_DAYS = 2 * 86_400
 SCALE = 1 << 20
 # No transaction commits this long after it read the clock: older releases are all there.
 SETTLED_AFTER = timedelta(minutes=10)
+# How often those are added to the sums, so that a pass reads hardly more than the last ten minutes.
+SETTLED_EVERY = timedelta(minutes=1)
 # Sums are taken from the rows again after this, in case a row or a name was changed by hand.
 SUMMED_AGAIN = timedelta(hours=1)
 
@@ -68,7 +70,7 @@ class UsageHistory:
             self.by_days, self.since, self.until, self.summed_at = by_days, since, since, now
             self.settled = {}
         until, settles = self.until or since, now - SETTLED_AFTER
-        if settles - until > SETTLED_AFTER:
+        if settles - until > SETTLED_EVERY:
             more = _sums(until, settles, by_days=by_days)
             for period, amounts in more.items():
                 self.settled[period] = _plus(self.settled.get(period, NOTHING), amounts)
