@@ -2,6 +2,7 @@
 
     inventory_version()  ─▶ one number; equal numbers: nothing that is derived from the columns
                             below has changed, so `portal.planning.inventory_view` keeps it
+    version_column()     ─▶ the same, to be read together with rows of another table
 
 Triggers of the database count, so that a bulk update, another program or a correction by hand
 counts as well. Each node has a counter of its own, which its transactions change while they hold
@@ -14,6 +15,8 @@ from typing import Any
 
 from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Subquery, Sum, Value
+from django.db.models.functions import Coalesce
 
 from portal.database.triggers import WatchedTable, json_key, plain_columns, trigger_statements
 from portal.inventory.models import Gpu, InventoryVersion, Node
@@ -29,6 +32,13 @@ def inventory_version() -> int:
         cursor.execute(f"SELECT SUM(number) FROM {COUNTERS}")  # noqa: S608 - our own table
         (version,) = cursor.fetchone()
     return int(version or 0)
+
+
+def version_column() -> Any:
+    """For `annotate`: the version as a column of each row, read when the rows are."""
+    counters = InventoryVersion.objects.order_by().values(everything=Value(1))
+    total = counters.annotate(total=Sum("number")).values("total")
+    return Coalesce(Subquery(total), 0)
 
 
 def make_triggers(using: str = "default", **_: Any) -> None:

@@ -72,9 +72,11 @@ _last: list[InventoryView] = []
 _reading = Lock()
 
 
-def current_inventory() -> InventoryView:
-    """The view of this version: one query, and two more if the version moved."""
-    version = inventory_version()
+def current_inventory(version: int | None = None) -> InventoryView:
+    """The view of this version: one query, and two more if the version moved. `version`: as just
+    read together with other rows, which saves the first."""
+    if version is None:
+        version = inventory_version()
     if view := _cached(version):
         return view
     with _reading:

@@ -16,6 +16,7 @@ from portal.database.kept_queries import KeptSelect
 from portal.error_codes import ErrorCode
 from portal.errors import Refused
 from portal.files.selectors import require_code
+from portal.inventory.version import version_column
 from portal.job_secrets.selectors import require_secret_names
 from portal.jobs.models import Job
 from portal.notices.selectors import require_webhook_names
@@ -66,6 +67,7 @@ _MEMBERSHIPS = KeptSelect(
         _working_memberships(user)
         .filter(project__slug=slug)
         .select_related("project__image_policy")
+        .annotate(inventory=version_column())
     ),
     User._meta.pk,
     CharField(),
@@ -81,11 +83,14 @@ class Admission:
         self.user = user
         self._capacity = capacity
         self._memberships: dict[str, Membership | None] = {}
+        # As it was when the last membership was read.
+        self._inventory: int | None = None
 
     @property
     def capacity(self) -> ClusterCapacity:
         if self._capacity is None:
-            self._capacity = current_inventory().capacity.with_quotas(quota_views())
+            inventory = current_inventory(self._inventory)
+            self._capacity = inventory.capacity.with_quotas(quota_views())
         return self._capacity
 
     def check(self, request: JobRequest) -> RequestCheck:
@@ -134,8 +139,10 @@ class Admission:
         """In a project in which the user may start work. Unknown and foreign ones read the same."""
         if slug not in self._memberships:
             # With the project's image policy, which every check reads; there is one at most.
-            rows = _MEMBERSHIPS.rows(self.user.pk, slug)
-            self._memberships[slug] = next(iter(rows), None)
+            # With the inventory's version, too, which would be a statement of its own.
+            row = next(iter(_MEMBERSHIPS.rows(self.user.pk, slug)), None)
+            self._memberships[slug] = row
+            self._inventory = getattr(row, "inventory", None)
         membership = self._memberships[slug]
         if membership is None:
             own = _working_memberships(self.user.pk)

@@ -11,9 +11,9 @@ from tests.support.rows import a_node, a_project, a_request, a_user
 
 pytestmark = pytest.mark.django_db
 
-# Token, version of the inventory (2, as CPU and memory are left out), membership with project and
-# image policy, quotas, job, its two events.
-BUDGET = 7
+# Token, version of the inventory (as CPU and memory are left out), membership with that version,
+# project and image policy, quotas, job, its two events.
+BUDGET = 6
 # With a key: looked up, claimed, and the response stored.
 WITH_A_KEY = BUDGET + 3
 TRANSACTION_WORDS = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE")
