@@ -1,4 +1,4 @@
-"""`make bench-scale`: a large cluster on one web process and one worker.
+"""`make bench-scale`: a large cluster on one worker and two web processes, one of them for agents.
 
 1,000 nodes x 8 GPUs as coroutine agents on the real wire; PostgreSQL and Redis on this machine.
 Prints one JSON object; the options choose the runs:
@@ -6,8 +6,8 @@ Prints one JSON object; the options choose the runs:
 - without any, jobs of 5 s come at 20 a second for 60 s: times of reports, submits and placements,
   and the longest wait for a sweep;
 - `--burst 5000`: so many jobs at once, one submit a second meanwhile: until all are placed;
-- `--restart`: the web process is killed and started again: until every node holds a call, and until
-  a new job runs;
+- `--restart`: the web process of agents is killed and started again: until every node holds a
+  call, and until a new job runs;
 - `--minutes 30`: the same for so long: memory of web and worker over time.
 
 How figures are defined: docs/benchmarks.md.

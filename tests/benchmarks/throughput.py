@@ -1,7 +1,7 @@
 """`make bench-throughput`: whole jobs a second and what each costs, beside a bare spawn and Slurm.
 
-PostgreSQL, Redis, one worker and one web process on this machine; 4 nodes x 8 GPUs on the simulated
-driver. Prints one JSON object. Runs, each on an idle cluster:
+PostgreSQL, Redis, one worker and two web processes, one of them for agents, on this machine; 4
+nodes x 8 GPUs on the simulated driver. Prints one JSON object. Runs, each on an idle cluster:
 
 - `alone`: one job at a time on real agents (submit and start times);
 - `real`: real agents, jobs submitted one by one by 4 clients;

@@ -307,7 +307,7 @@ class ComposeStack:
         return int(self.containers(service)[0].attrs["State"]["Pid"])
 
 
-SERVICES = ("db", "redis", "entry", "web", "worker", "beat")
+SERVICES = ("db", "redis", "entry", "web", "agent-web", "worker", "beat")
 
 
 def seconds_of(work: Callable[[], object]) -> float:

@@ -64,7 +64,7 @@ def test_the_image_is_small_versioned_and_runs_as_nobody(stack, figures):
     figures["image_mib_beyond_base"] = (image.attrs["Size"] - base.attrs["Size"]) // MIB
     assert figures["image_mib_beyond_base"] <= 600
     assert image.labels["org.opencontainers.image.version"] == VERSION
-    for service in ("entry", "web", "worker", "beat"):
+    for service in ("entry", "web", "agent-web", "worker", "beat"):
         (container,) = stack.containers(service)
         host = container.attrs["HostConfig"]
         assert (host["ReadonlyRootfs"], host["CapDrop"]) == (True, ["ALL"]), service
@@ -121,7 +121,7 @@ def test_health_checks_tell_who_hangs_and_who_lacks_the_database(stack):
             answer = stack.http.get(path, headers={"Authorization": f"Bearer {stack.token}"})
             assert (answer.status_code, "Retry-After" in answer.headers) == (503, True), path
         assert stack.http.get("/livez").text == "ok\n"
-        for service in ("web", "entry"):
+        for service in ("web", "agent-web", "entry"):
             until(
                 lambda s=service: set(stack.health(s)) == {"unhealthy"},
                 seconds=SECONDS,

@@ -67,6 +67,8 @@ class Stack:
     # The policy file of each node; empty: none.
     policy: str = ""
     port: int = field(default_factory=free_port)
+    # Of the web process that agents alone call; 0: they call the same one as people.
+    agent_port: int = 0
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     seeded: dict[str, Any] = field(default_factory=dict)
     # A loaded machine answers late; a test waits for what it asked for, not for a time.
@@ -114,6 +116,10 @@ class Stack:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def agent_url(self) -> str:
+        return f"http://127.0.0.1:{self.agent_port or self.port}"
+
+    @property
     def env(self) -> dict[str, str]:
         extra = {
             "DJANGO_SETTINGS_MODULE": "tests.services.settings",
@@ -151,19 +157,20 @@ class Stack:
         return done.stdout.strip()
 
     def start_web(self) -> None:
+        self._start_web("web", self.port)
+
+    def start_agent_web(self) -> None:
+        """A web process for agents, as docker-compose.yml has one; those started later call it."""
+        self.agent_port = self.agent_port or free_port()
+        self._start_web("agent-web", self.agent_port)
+
+    def _start_web(self, name: str, port: int) -> None:
         self._start(
-            "web",
+            name,
             *("uvicorn", "portal.asgi:application", "--host", "127.0.0.1", "--no-proxy-headers"),
-            *(
-                "--port",
-                str(self.port),
-                "--log-level",
-                "warning",
-                "--timeout-graceful-shutdown",
-                "3",
-            ),
+            *("--port", str(port), "--log-level", "warning", "--timeout-graceful-shutdown", "3"),
         )
-        until(self._answers, seconds=120, what="the web process")
+        until(lambda: self._answers(name, port), seconds=120, what=f"the {name} process")
 
     def start_worker(self, *options: str, beat: bool = True) -> None:
         """Without `beat` there is no sweep: only what is rung is done."""
@@ -192,7 +199,11 @@ class Stack:
         self._start(
             name,
             *("agents", "run", "--var", str(home / "agent")),
-            *(word for url in self.agent_addresses or (self.url,) for word in ("--portal", url)),
+            *(
+                word
+                for url in self.agent_addresses or (self.agent_url,)
+                for word in ("--portal", url)
+            ),
             *("--name", name, "--runtime", runtime),
             *self._policy_options(home),
             *self.agent_options,
@@ -282,11 +293,10 @@ class Stack:
                 start_new_session=True,
             )
 
-    def _answers(self) -> bool:
-        process = self.running["web"]
-        assert process.poll() is None, self.log("web")
+    def _answers(self, name: str, port: int) -> bool:
+        assert self.running[name].poll() is None, self.log(name)
         with contextlib.suppress(httpx.TransportError):
-            return self.http.get(f"{self.url}/healthz").is_success
+            return self.http.get(f"http://127.0.0.1:{port}/healthz").is_success
         return False
 
 

@@ -1,4 +1,5 @@
-"""The whole control plane for a benchmark: PostgreSQL, Redis, worker, web and its agents.
+"""The whole control plane for a benchmark: PostgreSQL, Redis, worker, a web process for people and
+one for agents, as in docker-compose.yml, and agents.
 
 Agents are real ones (`agents run`, a process for each node) or coroutines of one process.
 """
@@ -138,6 +139,7 @@ class Cluster:
         self.reader = self._exit.enter_context(database_reader(url))
         self.stack.start_worker()
         self.stack.start_web()
+        self.stack.start_agent_web()
         if self.coroutines:
             self._start_coroutines()
         else:
@@ -148,7 +150,7 @@ class Cluster:
 
     def _start_coroutines(self) -> None:
         settings = {
-            "url": self.stack.url,
+            "url": self.stack.agent_url,
             "join": self.stack.seeded["join"],
             "gpus": self.gpus,
             "run_seconds": self.run_seconds,
@@ -180,6 +182,7 @@ class Cluster:
         running, servers = self.stack.running, self.servers
         found = {
             "web": _all(running["web"].pid),
+            "agent_web": _all(running["agent-web"].pid),
             "worker": _all(running["worker"].pid),
             "postgres": _all(servers.postgres.pid),
             "redis": _all(servers.redis.pid),
@@ -191,8 +194,9 @@ class Cluster:
         return found | {"agents": sum(map(cpu_seconds, pids)), "job_processes": jobs}
 
     def memory(self) -> dict[str, float]:
-        names = ("web", "worker")
-        return {name: round(memory_mib(self.stack.running[name].pid), 1) for name in names}
+        names = ("web", "agent-web", "worker")
+        running = self.stack.running
+        return {name.replace("-", "_"): round(memory_mib(running[name].pid), 1) for name in names}
 
     def until_settled(self, after: int, jobs: int, seconds: float) -> None:
         """All jobs behind this one have ended, and all devices are released."""

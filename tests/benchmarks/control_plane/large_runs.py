@@ -156,14 +156,14 @@ def burst(watch: Watch, jobs: int) -> dict[str, Any]:
 
 
 def restart(watch: Watch) -> dict[str, Any]:
-    """kill -9 of the web process, and its start: until all nodes hold a call again, each in a new
-    session, and until a job that is submitted then runs. Held calls are seen in the database: what
-    the agents themselves see is the answer to one, up to 24 s later."""
+    """kill -9 of the web process of agents, and its start: until all nodes hold a call again, each
+    in a new session, and until a job that is submitted then runs. Held calls are seen in the
+    database: what the agents themselves see is the answer to one, up to 24 s later."""
     cluster, reader = watch.cluster, watch.reader
     epochs, nodes = reader.epochs(), cluster.nodes
     begun = time.monotonic()
-    cluster.stack.kill("web")
-    cluster.stack.start_web()
+    cluster.stack.kill("agent-web")
+    cluster.stack.start_agent_web()
     serving = time.monotonic()
     watch.until(lambda: reader.epochs() >= epochs + nodes and reader.in_contact() == nodes)
     held = time.monotonic()
