@@ -142,17 +142,19 @@ class PortalSession:
             self._skew_ms = server_ms - time.time_ns() // 1_000_000
 
     async def _session(self) -> None:
-        """Hello, and sync until an error or until the token is to be renewed."""
+        """Hello and sync until an error. The token is renewed while it lives, by another hello."""
         token_seconds = await self._hello()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(renewal_seconds(token_seconds)):
-                await self._sync_forever()
+        self.journal.record_event(EventType.AGENT_STARTED, "agent in contact")
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(renewal_seconds(token_seconds)):
+                    await self._sync_forever()
+            token_seconds = await self._hello()
 
     async def _hello(self) -> int:
         """Seconds that the token lives."""
         answer = await self.client.hello(self.identity.hello_request(skew_ms=self._skew_ms))
         self.journal.skip_to(answer.acked_seq)
-        self.journal.record_event(EventType.AGENT_STARTED, "agent in contact")
         self._full = True
         # It may be another portal than before, or updated.
         self._unknown_fields, self.logs.sends_each_alone = frozenset(), False
@@ -228,7 +230,13 @@ class PortalSession:
             current = node.desired.revision
             is_overtaken = current != applied and desired.revision < current
             if desired.revision != current and not is_overtaken:
-                await asyncio.to_thread(node.accept, desired)
+                accepting = asyncio.ensure_future(asyncio.to_thread(node.accept, desired))
+                try:
+                    await asyncio.shield(accepting)
+                except asyncio.CancelledError:
+                    # A thread goes on: it must not overtake a document of the next session.
+                    await accepting
+                    raise
 
     def _ready(self) -> tuple[NodeLoop, ObservedDocument]:
         if self.node is None or self._document is None:
@@ -268,7 +276,7 @@ class PortalSession:
 
 def renewal_seconds(token_seconds: float) -> float:
     """When to renew a token that lives so long: after 60 to 90 % of that."""
-    return token_seconds * random.uniform(*RENEWED_BETWEEN)  # noqa: S311 - no secret
+    return max(token_seconds, 1) * random.uniform(*RENEWED_BETWEEN)  # noqa: S311 - no secret
 
 
 def _retry_pause(refused: ContractError) -> float:

@@ -3,6 +3,7 @@ was overtaken by a newer one does not come back, one of a restored portal does."
 
 import asyncio
 import json
+import threading
 import time
 from collections import Counter
 from functools import partial
@@ -171,6 +172,36 @@ def test_a_token_is_renewed_while_it_lives_though_a_call_is_kept_open(machine):
         assert (portal.hellos, portal.documents) == (2, [True, True])
 
     talk(machine, scenario, token_seconds=1)
+
+
+def test_a_session_that_ends_waits_for_the_document_that_is_being_accepted(machine):
+    """Otherwise that one could overtake a newer one of the next session."""
+
+    async def scenario(portal, session):
+        begun, may_end, accept = asyncio.Event(), threading.Event(), session.node.accept
+        loop = asyncio.get_running_loop()
+
+        def slow_accept(desired):
+            loop.call_soon_threadsafe(begun.set)
+            may_end.wait()
+            return accept(desired)
+
+        session.node.accept = slow_accept
+        _, first = await portal.calls.get()
+        session.report(an_observed(boot_id="b-2"))
+        _, second = await portal.calls.get()
+        first.set_result(5)
+        await begun.wait()
+        second.set_exception(httpx.ReadError("the connection broke"))
+        try:
+            for _ in range(100):
+                await asyncio.sleep(0.01)
+                assert portal.hellos == 1
+        finally:
+            may_end.set()
+        assert (await portal.calls.get())[0] == 5
+
+    talk(machine, scenario)
 
 
 def test_agents_that_began_together_renew_at_different_times():
