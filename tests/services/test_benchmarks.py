@@ -48,6 +48,7 @@ def test_scale_measures_a_restart_a_burst_and_steady_submits():
     assert burst["placed"] == 8
     assert steady["submits"] == 24
     assert steady["running_ms"]["p50"] > steady["placed_ms"]["p50"] > 0
+    assert steady["placed_ms_by_minute"] == [steady["placed_ms"]]
     assert steady["reports_probed"] > 0
     for run in (burst, steady):
         assert run["settled"]

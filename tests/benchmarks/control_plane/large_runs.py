@@ -1,6 +1,7 @@
 """The runs of `make bench-scale`, and what is watched while they last."""
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import datetime
 from itertools import pairwise
@@ -106,11 +107,13 @@ def steady(watch: Watch, rate: float, seconds: float) -> dict[str, Any]:
     cores = {name: round((now - cpu[name]) / took, 2) for name, now in cluster.cpu().items()}
     figures = watch.figures()
     is_settled = watch.until_settled(after)
+    lives = watch.reader.lives(after)
     return {
         "submits": jobs,
         "submit_ms": spread(submitted["ms"]),
         "submit_failures": submitted["failures"],
-        **_placements(watch.reader.lives(after)),
+        **_placements(lives),
+        "placed_ms_by_minute": _by_minute(lives),
         **watch.reports(),
         **figures,
         "cores": cores,
@@ -209,6 +212,15 @@ def _placements(lives: list[JobLife]) -> dict[str, Any]:
         ],
     }
     return {name: spread(waits) for name, waits in steps.items()}
+
+
+def _by_minute(lives: list[JobLife]) -> list[dict[str, float | None]]:
+    """How long the jobs of each minute waited for their devices: a stall of a long run shows."""
+    minutes: dict[int, list[float]] = defaultdict(list)
+    for life in lives:
+        minute = int((life.submitted_at - lives[0].submitted_at).total_seconds() // 60)
+        minutes[minute] += milliseconds(life.submitted_at, life.placed_at)
+    return [spread(waits) for _, waits in sorted(minutes.items())]
 
 
 def _memory(readings: list[dict[str, float]]) -> dict[str, Any]:
