@@ -56,7 +56,7 @@ class OverlayStack(Stack):
 
         def answers() -> bool:
             with self.machines["web"].network():
-                return self._answers()
+                return self._answers("web", self.url)
 
         until(answers, seconds=120, what="the web process")
 

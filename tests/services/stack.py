@@ -117,7 +117,7 @@ class Stack:
 
     @property
     def agent_url(self) -> str:
-        return f"http://127.0.0.1:{self.agent_port or self.port}"
+        return f"http://127.0.0.1:{self.agent_port}" if self.agent_port else self.url
 
     @property
     def env(self) -> dict[str, str]:
@@ -170,7 +170,8 @@ class Stack:
             *("uvicorn", "portal.asgi:application", "--host", "127.0.0.1", "--no-proxy-headers"),
             *("--port", str(port), "--log-level", "warning", "--timeout-graceful-shutdown", "3"),
         )
-        until(lambda: self._answers(name, port), seconds=120, what=f"the {name} process")
+        url = f"http://127.0.0.1:{port}"
+        until(lambda: self._answers(name, url), seconds=120, what=f"the {name} process")
 
     def start_worker(self, *options: str, beat: bool = True) -> None:
         """Without `beat` there is no sweep: only what is rung is done."""
@@ -293,10 +294,10 @@ class Stack:
                 start_new_session=True,
             )
 
-    def _answers(self, name: str, port: int) -> bool:
+    def _answers(self, name: str, url: str) -> bool:
         assert self.running[name].poll() is None, self.log(name)
         with contextlib.suppress(httpx.TransportError):
-            return self.http.get(f"http://127.0.0.1:{port}/healthz").is_success
+            return self.http.get(f"{url}/healthz").is_success
         return False
 
 
