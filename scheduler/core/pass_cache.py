@@ -25,8 +25,8 @@ class PassCache:
 
 
 def has_same_hardware(before: ClusterSnapshot, now: ClusterSnapshot) -> bool:
-    """Whether only allocations may have changed: same nodes, GPUs, labels, links, and mix."""
-    if len(before.nodes) != len(now.nodes) or before.mix != now.mix:
+    """Whether only allocations may have changed: same nodes, GPUs, labels and links."""
+    if len(before.nodes) != len(now.nodes):
         return False
     pairs = zip(before.nodes, now.nodes, strict=True)
     return all(old is new or _hardware(old) == _hardware(new) for old, new in pairs)

@@ -19,7 +19,6 @@ from scheduler.core.devices.options import DeviceOption, device_options
 from scheduler.core.geometry.placement_value import profile_weights
 from scheduler.core.model.snapshot import (
     SINGLE_NODE,
-    ClusterSnapshot,
     Demand,
     DeviceRequest,
     Topology,
@@ -55,16 +54,9 @@ class Fleet:
         of_nodes = {node.view.launchers for node in self._nodes}
         # Those that every node has.
         self._launchers = frozenset(LauncherName).intersection(*of_nodes)
-        mix = self._mix(ledger.snapshot)
-        cut = SliceGeometry(self._boards, _profiles(mix), hole_values_of_mix(mix))
-        departing = ledger.snapshot.mix.departures_per_start
-        rooms = [self._room(node) for node in self._nodes]
         self._disk = np.array([node.disk_free_mib for node in self._nodes], np.int64)
-        self._engine = PackingEngine(rooms, self._extent(), cut, mix, score_weights(departing))
-        for n, node in enumerate(self._nodes):
-            if not node.view.available:
-                self._engine.set_usable(n, False)
-        self._engine.update_scarcity()
+        self._demands = ledger.snapshot.mix
+        self._engine = self._make_engine([self._room(node) for node in self._nodes])
         self._most_gpus = max((len(node.gpus) for node in self._nodes), default=0)
         self.has_links = any(node.view.links for node in self._nodes)
         self._shared: dict[str, dict[tuple[int, int], GpuSpace]] = {}
@@ -75,7 +67,12 @@ class Fleet:
     def begin_pass(self) -> None:
         """The ledger follows another snapshot: become equal to a new index."""
         self._follow()
-        self._engine.update_scarcity()
+        if self._demands != self._ledger.snapshot.mix:
+            rooms = [self._engine.node_room(number) for number in range(len(self._nodes))]
+            self._demands = self._ledger.snapshot.mix
+            self._engine = self._make_engine(rooms)
+        else:
+            self._engine.update_scarcity()
 
     def nodes_for(
         self,
@@ -264,10 +261,22 @@ class Fleet:
             models=None,
         )
 
-    def _mix(self, snapshot: ClusterSnapshot) -> KindMix:
+    def _make_engine(self, rooms: list[NodeRoom]) -> PackingEngine:
+        """For the present mix of requests. `rooms`: of all nodes, in their order."""
+        mix = self._mix()
+        cut = SliceGeometry(self._boards, _profiles(mix), hole_values_of_mix(mix))
+        weights = score_weights(self._demands.departures_per_start)
+        engine = PackingEngine(rooms, self._extent(), cut, mix, weights)
+        for n, node in enumerate(self._nodes):
+            if not node.view.available:
+                engine.set_usable(n, False)
+        engine.update_scarcity()
+        return engine
+
+    def _mix(self) -> KindMix:
         found: dict[RequestKind, float] = {}
         boards = list(self._boards.values())
-        for demand in (*snapshot.mix.demands, PRIOR):
+        for demand in (*self._demands.demands, PRIOR):
             options = device_options(demand.device, boards)[:MAX_OPTIONS]
             for option in options:
                 kind = RequestKind(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.model.policy import BackfillMode, Policy
 from scheduler.core.model.reasons import ReasonCode
-from scheduler.core.model.snapshot import DeviceRequest
+from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
 from scheduler.core.pass_cache import PassCache
 from scheduler.core.placement.ledger import Ledger
 from scheduler.core.plan import plan, plan_and_can_start
@@ -19,6 +19,22 @@ from tests.support.snapshots import as_bytes, plan_of
 from tests.support.strategies import POLICIES, queues
 
 some = examples(60)
+DEVICES = st.sampled_from(
+    [
+        DeviceRequest(gpus=1),
+        DeviceRequest(gpus=4),
+        DeviceRequest(mig="1g.18gb"),
+        DeviceRequest(mig="3g.71gb"),
+        DeviceRequest(mig="2g.12gb"),
+        DeviceRequest(mps_threads=30, mps_memory_mib=6_000),
+    ]
+)
+DEMANDS = st.builds(
+    Demand, DEVICES, st.sampled_from([500, 8_000]), st.just(4_096), st.integers(1, 500)
+)
+MIXES = st.builds(
+    DemandMix, st.lists(DEMANDS, max_size=4).map(tuple), st.sampled_from([0.0, 0.4, 1.0])
+)
 
 
 def as_it_is(ledger):
@@ -54,6 +70,21 @@ def test_one_kept_ledger_serves_other_clusters_and_slices_shares_and_quotas(some
         after = carried_out(world, first.placements)
         for snapshot in (world, after):
             assert as_bytes(plan(snapshot, policy, cache=kept)) == as_bytes(plan(snapshot, policy))
+
+
+@some
+@given(world=worlds(), policy=POLICIES, mixes=st.lists(MIXES, min_size=2, max_size=4))
+def test_one_kept_ledger_takes_in_every_mix_of_requests(world, policy, mixes):
+    """While many jobs are submitted, the mix is another one every few seconds."""
+    kept, policy = PassCache(), Policy(**policy)
+    ledger, _ = kept.prepare(world)
+    for mix in mixes:
+        snapshot = replace(world, mix=mix)
+        found = plan(snapshot, policy, cache=kept)
+        assert as_bytes(found) == as_bytes(plan(snapshot, policy))
+        world = carried_out(snapshot, found.placements)
+        assert as_bytes(plan(world, policy, cache=kept)) == as_bytes(plan(world, policy))
+    assert kept.prepare(world)[0] is ledger
 
 
 @some

@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+from scheduler.core.model.policy import Policy
 from scheduler.core.model.reasons import ReasonCode
 from scheduler.core.model.snapshot import Demand, DemandMix, DeviceRequest
+from scheduler.core.pass_cache import PassCache
+from scheduler.core.plan import plan
 from tests.support.snapshots import (
     NOW,
     a_cluster,
@@ -42,6 +45,16 @@ def test_a_ready_slice_wins_where_nobody_knows_what_will_be_asked_for():
     full = a_gpu(a_slice("4g.71gb", 0), a_slice("1g.18gb", 6))
     found = one(a_job(mig="1g.18gb"), full, a_gpu(idle("1g.18gb", 0)))
     assert devices(found)[0][:2] == ("n1/1", "1g.18gb")
+
+
+def test_a_planner_that_kept_its_ledger_takes_in_what_was_asked_for_since():
+    full = a_gpu(a_slice("4g.71gb", 0), a_slice("1g.18gb", 6))
+    wanted = [DeviceRequest(mig="1g.18gb"), DeviceRequest(gpus=1)]
+    mix = DemandMix(tuple(Demand(device, 1_000, 1_024, 10) for device in wanted))
+    nodes = (a_node(full, name="n1"), a_node(a_gpu(idle("1g.18gb", 0)), name="n2"))
+    world, kept = a_cluster(*nodes, jobs=[a_job(mig="1g.18gb")]), PassCache()
+    passes = [plan(replace(world, mix=each), Policy(), cache=kept) for each in (mix, UNKNOWN, mix)]
+    assert [devices(found)[0][0] for found in passes] == ["n1/0", "n2/0", "n1/0"]
 
 
 def test_the_mix_decides_which_hole_is_kept():
