@@ -41,7 +41,7 @@ from scheduler.core.request.replica_range import replica_sizes
 from scheduler.core.request.secrets import secret_names
 
 # More than a pass reads: waiting, running and ended jobs together.
-MAX_KEPT = 40_000
+MAX_KEPT_REQUESTS = 40_000
 MAX_LISTED_MEMBERS = 4
 # Databases limit the number of parameters in a query.
 BATCH_SIZE = 5_000
@@ -113,11 +113,13 @@ SPEC_FIELDS = (
     "image",
 )
 # By the job's uid.
-_specs: RecentValues[UUID, RequestSpec] = RecentValues(MAX_KEPT)
+_specs: RecentValues[UUID, RequestSpec] = RecentValues(MAX_KEPT_REQUESTS)
 # By the values of those fields.
-_by_fields: RecentValues[str, RequestSpec] = RecentValues(MAX_KEPT)
+_by_fields: RecentValues[str, RequestSpec] = RecentValues(MAX_KEPT_REQUESTS)
 # By the job's id: the columns and unmet jobs that the value was made of, beside what is in it.
-_kept: RecentValues[int, tuple[Sequence[Any], tuple[str, ...], WaitingJob]] = RecentValues(MAX_KEPT)
+_kept: RecentValues[int, tuple[Sequence[Any], tuple[str, ...], WaitingJob]] = RecentValues(
+    MAX_KEPT_REQUESTS
+)
 
 
 def request_specs(uids: Iterable[UUID]) -> dict[UUID, RequestSpec]:

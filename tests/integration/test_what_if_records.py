@@ -28,7 +28,7 @@ def test_reading_takes_the_same_number_of_queries_however_many_jobs(alice, monke
     now = timezone.now()
 
     def queries():
-        monkeypatch.setattr(requests, "_specs", RecentValues(requests.MAX_KEPT))
+        monkeypatch.setattr(requests, "_specs", RecentValues(requests.MAX_KEPT_REQUESTS))
         with CaptureQueriesContext(connection) as found:
             current_scenario(now=now, days=7)
             recorded_window(now=now, days=7)
