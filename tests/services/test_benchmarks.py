@@ -50,12 +50,13 @@ def test_scale_measures_a_restart_a_burst_and_steady_submits():
     assert steady["running_ms"]["p50"] > steady["placed_ms"]["p50"] > 0
     assert steady["placed_ms_by_minute"] == [steady["placed_ms"]]
     assert steady["reports_probed"] > 0
+    # Of a burst, all may be placed before its only pass has ended.
+    assert steady["tasks"]["plan"]["ended"] > 0
     for run in (burst, steady):
         assert run["settled"]
         assert run["broken"] == {}
         assert run["submit_failures"] == {}
         assert run["submit_ms"]["p99"] > 0
-        assert run["tasks"]["plan"]["ended"] > 0
         assert run["memory_mib"]["web"]["largest"] > 20
 
 
