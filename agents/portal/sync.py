@@ -29,8 +29,8 @@ MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 15.0
 PAUSE_GROWTH = 1.5
 # The longest pause that the portal can demand of an agent, in seconds.
 MAX_RETRY_SECONDS = 60.0
-# A token is renewed after such a part of its life, drawn anew each time: so no call is refused for
-# its age, and agents that began together do not say hello together.
+# The part of a token's life after which it is renewed, drawn anew each time: no call is refused for
+# the token's age, and agents that began together do not say hello together.
 RENEWED_BETWEEN = (0.6, 0.9)
 # How often a growing log is shipped.
 SHIP_SECONDS = 0.25
@@ -275,7 +275,7 @@ class PortalSession:
 
 
 def renewal_seconds(token_seconds: float) -> float:
-    """When to renew a token that lives so long: after 60 to 90 % of that."""
+    """Until a token that lives so long is renewed: 60 to 90 % of that, or of a second if less."""
     return max(token_seconds, 1) * random.uniform(*RENEWED_BETWEEN)  # noqa: S311 - no secret
 
 

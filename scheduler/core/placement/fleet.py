@@ -55,7 +55,7 @@ class Fleet:
         # Those that every node has.
         self._launchers = frozenset(LauncherName).intersection(*of_nodes)
         self._disk = np.array([node.disk_free_mib for node in self._nodes], np.int64)
-        self._demands = ledger.snapshot.mix
+        self._demand_mix = ledger.snapshot.mix
         self._engine = self._make_engine([self._room(node) for node in self._nodes])
         self._most_gpus = max((len(node.gpus) for node in self._nodes), default=0)
         self.has_links = any(node.view.links for node in self._nodes)
@@ -67,9 +67,9 @@ class Fleet:
     def begin_pass(self) -> None:
         """The ledger follows another snapshot: become equal to a new index."""
         self._follow()
-        if self._demands != self._ledger.snapshot.mix:
+        if self._demand_mix != self._ledger.snapshot.mix:
             rooms = [self._engine.node_room(number) for number in range(len(self._nodes))]
-            self._demands = self._ledger.snapshot.mix
+            self._demand_mix = self._ledger.snapshot.mix
             self._engine = self._make_engine(rooms)
         else:
             self._engine.update_scarcity()
@@ -265,7 +265,7 @@ class Fleet:
         """For the present mix of requests. `rooms`: of all nodes, in their order."""
         mix = self._mix()
         cut = SliceGeometry(self._boards, _profiles(mix), hole_values_of_mix(mix))
-        weights = score_weights(self._demands.departures_per_start)
+        weights = score_weights(self._demand_mix.departures_per_start)
         engine = PackingEngine(rooms, self._extent(), cut, mix, weights)
         for n, node in enumerate(self._nodes):
             if not node.view.available:
@@ -276,7 +276,7 @@ class Fleet:
     def _mix(self) -> KindMix:
         found: dict[RequestKind, float] = {}
         boards = list(self._boards.values())
-        for demand in (*self._demands.demands, PRIOR):
+        for demand in (*self._demand_mix.demands, PRIOR):
             options = device_options(demand.device, boards)[:MAX_OPTIONS]
             for option in options:
                 kind = RequestKind(
