@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.environment.programs import free_port
 from tests.services.cli_terminal import cli_environment
-from tests.services.stack import ROOT, Stack, until
+from tests.services.stack import ROOT, Stack
 
 # `take N`: gives N MiB; `give`: the SHA-256 of what arrives until its end; `echo`: what arrives.
 SERVER = """
@@ -53,14 +53,7 @@ class TwoWebs(Stack):
         return f"http://127.0.0.1:{self.second_port}"
 
     def start_second(self) -> None:
-        words = ("--host", "127.0.0.1", "--no-proxy-headers", "--log-level", "warning")
-        port = ("--port", str(self.second_port), "--timeout-graceful-shutdown", "3")
-        self._start("web-b", "uvicorn", "portal.asgi:application", *words, *port)
-        until(self._second_answers, seconds=120, what="the second web process")
-
-    def _second_answers(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.second_port)) == 0
+        self._start_web("web-b", self.second_port)
 
 
 @contextmanager
